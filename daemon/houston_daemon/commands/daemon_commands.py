@@ -164,12 +164,12 @@ def _restart_unit(service: str) -> int:
     try:
         code = subprocess.run(command, check=False).returncode
     except OSError as problem:
-        code, why = 1, problem.strerror
+        code, reason = 1, problem.strerror
     else:
-        why = f"exit code {code}"
+        reason = f"exit code {code}"
     if code:
         raise HoustonError(
-            f"The daemon runs as {name}, and `{' '.join(command)}` failed ({why}).",
+            f"The daemon runs as {name}, and `{' '.join(command)}` failed ({reason}).",
             "It was not restarted by this command.",
             " ".join(command),
         )
@@ -302,9 +302,9 @@ def _remove_unit(file: Path, system: bool) -> int:
 def _disable_unit(command: list[str], file: Path) -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
-        why = (result.stderr.strip().splitlines() or [f"exit code {result.returncode}"])[-1]
+        reason = (result.stderr.strip().splitlines() or [f"exit code {result.returncode}"])[-1]
         raise HoustonError(
-            f"`{' '.join(command)}` failed: {why}.",
+            f"`{' '.join(command)}` failed: {reason}.",
             f"{file} was not removed: what it started may run on.",
             "Mend that, or remove the file by hand.",
         )

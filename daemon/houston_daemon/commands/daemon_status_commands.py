@@ -97,9 +97,9 @@ def _not_answering(
     arguments: argparse.Namespace, loaded: LoadedConfiguration, silent: NoAnswer
 ) -> int:
     owner = find_running_daemon(loaded.home)
-    why = describe_blocked_process(owner.pid) if owner else ""
+    reason = describe_blocked_process(owner.pid) if owner else ""
     if arguments.json:
-        problem = f"it does not answer{': ' * bool(why)}{why}"
+        problem = f"it does not answer{': ' * bool(reason)}{reason}"
         command_output.print_json_line(
             {**_stopped_status("silent", loaded, problem), "pid": owner.pid if owner else None}
         )
@@ -191,9 +191,11 @@ def add_daemon_logs_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-n", "--lines", type=whole_number(), default=40, metavar="N", help="last N lines"
     )
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--engine", metavar="NAME", help="the log of this engine instead")
-    which.add_argument("--rollout", metavar="R", help="the log of this rollout's worker instead")
+    log_choice = parser.add_mutually_exclusive_group()
+    log_choice.add_argument("--engine", metavar="NAME", help="the log of this engine instead")
+    log_choice.add_argument(
+        "--rollout", metavar="R", help="the log of this rollout's worker instead"
+    )
 
 
 def run_daemon_logs(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:

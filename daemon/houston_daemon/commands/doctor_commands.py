@@ -366,7 +366,7 @@ def check_sqlite(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
 
 def check_programs(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
     """tmux and git; Java for ScienceWorld only."""
-    for name, required, why in (
+    for name, required, reason in (
         ("tmux", True, "terminals"),
         ("git", True, "tasks with repositories"),
         ("java", False, "the scienceworld environment"),
@@ -376,7 +376,7 @@ def check_programs(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
         else:
             package = "default-jre-headless" if name == "java" else name
             state: Literal["fail", "warn"] = "fail" if required else "warn"
-            yield DoctorFinding(name, state, f"not here ({why})", f"apt install {package}")
+            yield DoctorFinding(name, state, f"not here ({reason})", f"apt install {package}")
 
 
 def check_sandbox(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
@@ -439,12 +439,12 @@ def check_engine_urls(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
         if not engine.url:
             continue
         try:
-            why = connection_problem(parse_address(engine.url))
+            reason = connection_problem(parse_address(engine.url))
         except HoustonError as problem:
-            why = problem.cause
-        if why:
+            reason = problem.cause
+        if reason:
             step = f"Start it, or correct `engines.{name}.url`."
-            yield DoctorFinding(f"engine {name}", "warn", why, step)
+            yield DoctorFinding(f"engine {name}", "warn", reason, step)
         else:
             yield ok_finding(f"engine {name}", f"{engine.url} answers")
 

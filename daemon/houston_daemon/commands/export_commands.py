@@ -33,9 +33,11 @@ from houston_shared.store.store_reader import Reader
 from houston_shared.times_and_counts import pluralize
 
 
-def add_selection_arguments(parser: argparse.ArgumentParser, what: str = "rollouts") -> None:
-    """The arguments. what: the help of `R…`."""
-    parser.add_argument("rollouts", metavar="R", nargs="*", help=f"{what}, by id or a part of it")
+def add_selection_arguments(parser: argparse.ArgumentParser, subject: str = "rollouts") -> None:
+    """The arguments. subject: the help of `R…`."""
+    parser.add_argument(
+        "rollouts", metavar="R", nargs="*", help=f"{subject}, by id or a part of it"
+    )
     parser.add_argument("--task", default="", metavar="NAME", help="all rollouts of a task")
     parser.add_argument("--group", default="", metavar="G", help="all rollouts of a group")
     parser.add_argument("--all", action="store_true", help="all rollouts of the home")

@@ -119,9 +119,9 @@ def _print_case(result: CaseResult, as_json: bool) -> None:
 
 
 def _counts_by_verdict(results: Sequence[CaseResult]) -> Iterator[str]:
-    for meant in ("keep", "mask"):
-        of_kind = [result for result in results if result.case.meant == meant]
-        yield f"{_matched_counts(of_kind)} to {meant}"
+    for verdict in ("keep", "mask"):
+        of_kind = [result for result in results if result.case.meant == verdict]
+        yield f"{_matched_counts(of_kind)} to {verdict}"
     if undecided := sum(result.verdict == "undecided" for result in results):
         yield f"{undecided} undecided"
 
@@ -177,9 +177,9 @@ _ACTION_FLAGS = {
 def add_judge_arguments(parser: argparse.ArgumentParser) -> None:
     """`R…`, what is asked for, how the judge is asked, `--json`."""
     export_commands.add_selection_arguments(parser)
-    what = parser.add_mutually_exclusive_group()
+    order_choice = parser.add_mutually_exclusive_group()
     for flag, text in _ACTION_FLAGS.items():
-        what.add_argument(flag, action="store_true", help=text)
+        order_choice.add_argument(flag, action="store_true", help=text)
     parser.add_argument(
         "--dry-run", action="store_true", help="ask and store nothing; what it takes"
     )

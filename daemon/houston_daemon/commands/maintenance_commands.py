@@ -120,16 +120,16 @@ def run_repair(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
     return int(ExitCode.DONE)
 
 
-def _take_home_lock(home: Home, what: str) -> HomeLock:
+def _take_home_lock(home: Home, deed: str) -> HomeLock:
     """The home's lock, taken; raises HoustonError (75) while a daemon holds it."""
     if not home.path.is_dir():
         raise HoustonError(f"There is no home {home.path}.", "Nothing was done.")
     lock = HomeLock(home)
-    holder = lock.take(HomeOwner(os.getpid(), iso_time(now_us())), f"It was not {what}.")
+    holder = lock.take(HomeOwner(os.getpid(), iso_time(now_us())), f"It was not {deed}.")
     if holder:
         raise HoustonError(
             f"A daemon (pid {holder.pid}) runs on {home.path}.",
-            f"It was not {what}.",
+            f"It was not {deed}.",
             "houston daemon stop",
             ExitCode.BUSY,
         )
@@ -145,8 +145,8 @@ def _show_repair(result: RepairResult) -> None:
         command_output.print_line("Sound: there is nothing to repair.")
         return
     for rollout, seqs in result.returned.items():
-        which = _lost_events(RepairLoss(rollout, seqs, ""))
-        command_output.print_line(f"{which} came back: an earlier repair had set them aside.")
+        events_text = _lost_events(RepairLoss(rollout, seqs, ""))
+        command_output.print_line(f"{events_text} came back: an earlier repair had set them aside.")
     for text in result.mended:
         command_output.print_line(text)
     for loss in result.losses:
@@ -171,8 +171,10 @@ def _describe_loss(loss: RepairLoss) -> str:
 
 def _lost_events(loss: RepairLoss) -> str:
     first, last = loss.seqs[0], loss.seqs[-1]
-    which = f"event {first}" if first == last else f"{len(loss.seqs)} events of {first} to {last}"
-    return f"{loss.rollout or 'unknown rollout or daemon'}: {which}"
+    events_text = (
+        f"event {first}" if first == last else f"{len(loss.seqs)} events of {first} to {last}"
+    )
+    return f"{loss.rollout or 'unknown rollout or daemon'}: {events_text}"
 
 
 def add_backup_arguments(parser: argparse.ArgumentParser) -> None:

@@ -52,18 +52,18 @@ def run_rollout_erase(arguments: argparse.Namespace, loaded: LoadedConfiguration
         _require_confirmation(arguments, f"{count} events of {where} would be erased")
     overwritten = event_erasure.erase_events(loaded.home, parts, text=text, reason=arguments.reason)
     rest = event_erasure.select_events_with_text(loaded.home, text) if text else []
-    others = sorted({part.rollout for part in rest})
+    other_rollouts = sorted({part.rollout for part in rest})
     if arguments.json:
-        also = {"also": others} if others else {}
+        also = {"also": other_rollouts} if other_rollouts else {}
         command_output.print_json_line(
             {"events": count, "rollouts": owners, "gone": overwritten, **also}
         )
     else:
         command_output.print_line(f"{count} events were erased." if count else "Nothing holds it.")
-    if others:
-        _warn_other_owners(others)
-    files_left = _warn_remaining_copies(loaded.home, overwritten, "" if others else text)
-    return int(ExitCode.FAILED if others or files_left else ExitCode.DONE)
+    if other_rollouts:
+        _warn_other_owners(other_rollouts)
+    files_left = _warn_remaining_copies(loaded.home, overwritten, "" if other_rollouts else text)
+    return int(ExitCode.FAILED if other_rollouts or files_left else ExitCode.DONE)
 
 
 def _select_events(
@@ -91,11 +91,11 @@ def _select_events(
     )
 
 
-def _require_confirmation(arguments: argparse.Namespace, what: str) -> None:
+def _require_confirmation(arguments: argparse.Namespace, deed: str) -> None:
     """Nothing is erased without `--yes`; raises HoustonError."""
     if not arguments.yes:
         raise HoustonError(
-            f"{what}, for good.",
+            f"{deed}, for good.",
             "Nothing was erased.",
             "the same command with --yes",
             ExitCode.USAGE,

@@ -128,14 +128,14 @@ class RestorableSnapshot(NamedTuple):
 def add_rollout_restore_arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `--at`, `--best`, `--final`, `--into`, `--json`."""
     parser.add_argument("rollout", metavar="R", help="rollout; or R@STEP, as it was after a step")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
+    snapshot_choice = parser.add_mutually_exclusive_group()
+    snapshot_choice.add_argument(
         "--at", type=whole_number(1), metavar="STEP", help="as it was after this step"
     )
-    which.add_argument(
+    snapshot_choice.add_argument(
         "--best", action="store_true", help="as it was submitted with the best score"
     )
-    which.add_argument("--final", action="store_true", help="as it was submitted last")
+    snapshot_choice.add_argument("--final", action="store_true", help="as it was submitted last")
     parser.add_argument("--into", required=True, metavar="DIR", help="new or empty folder")
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
@@ -158,8 +158,8 @@ def run_rollout_restore(arguments: argparse.Namespace, loaded: LoadedConfigurati
     except HostAway as away:
         raise HoustonError(away.cause, NOTHING_RESTORED, "houston doctor", ExitCode.BUSY) from None
     except (OSError, tarfile.TarError) as problem:
-        why = problem.strerror if isinstance(problem, OSError) else problem
-        raise HoustonError(f"{into} cannot be written: {why}.", NOTHING_RESTORED) from None
+        reason = problem.strerror if isinstance(problem, OSError) else problem
+        raise HoustonError(f"{into} cannot be written: {reason}.", NOTHING_RESTORED) from None
     if arguments.json:
         score = {} if snapshot.score is None else {"score": snapshot.score}
         command_output.print_json_line(
@@ -196,13 +196,17 @@ def _find_snapshot(arguments: argparse.Namespace) -> ReadPlan[RestorableSnapshot
     if arguments.at:
         return (yield from _snapshot_after(rollout.id, arguments.at, root, remote))
     scored = [
-        each
-        for each in (yield from workspace_queries.list_evaluations(rollout.id))
-        if each.score is not None
+        evaluation
+        for evaluation in (yield from workspace_queries.list_evaluations(rollout.id))
+        if evaluation.score is not None
     ]
     if not scored:
         raise HoustonError(f"No submission of {rollout.id} has a score.", NOTHING_RESTORED)
-    best = max(scored, key=lambda each: (each.score, each.number)) if arguments.best else scored[-1]
+    best = (
+        max(scored, key=lambda evaluation: (evaluation.score, evaluation.number))
+        if arguments.best
+        else scored[-1]
+    )
     if commit := (yield from workspace_queries.read_submitted_snapshot(best)):
         return RestorableSnapshot(best.rollout, best.step, commit, root, remote, best.score)
     snapshot = yield from _snapshot_after(best.rollout, best.step, root, remote)
@@ -234,9 +238,9 @@ def _snapshot_after(
                 NOTHING_RESTORED,
                 f"houston steps {rollout} --from {step} -n 1",
             )
-        why = "is not closed" if rows else "is not there"
+        reason = "is not closed" if rows else "is not there"
         raise HoustonError(
-            f"Step {step} of {rollout} {why}; its newest step is {newest}.",
+            f"Step {step} of {rollout} {reason}; its newest step is {newest}.",
             NOTHING_RESTORED,
             f"houston steps {rollout}",
         )

@@ -117,8 +117,8 @@ def run_suite_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
 
 def add_suite_compare_arguments(parser: argparse.ArgumentParser) -> None:
     """`BEFORE`, `AFTER`, `--json`."""
-    what = "file that `suite run` wrote, or SUITE/NAME of this home"
-    parser.add_argument("before", metavar="BEFORE", help=what)
+    help_text = "file that `suite run` wrote, or SUITE/NAME of this home"
+    parser.add_argument("before", metavar="BEFORE", help=help_text)
     parser.add_argument("after", metavar="AFTER", help="the same")
     parser.add_argument("--json", action="store_true", help="one JSON object")
 

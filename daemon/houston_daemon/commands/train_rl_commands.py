@@ -171,8 +171,8 @@ def _say(
     policy = row.policy if row else ""
     if state in ("failed", "cancelled"):
         effect, _, advice = (progress.message if progress else "").partition(" Next: ")
-        what = "failed" if state == "failed" else "was ended"
-        raise HoustonError(f"{run} {what}.", effect, advice or folder.resume_command)
+        ending = "failed" if state == "failed" else "was ended"
+        raise HoustonError(f"{run} {ending}.", effect, advice or folder.resume_command)
     if arguments.json:
         command_output.print_json_line(
             {"run": run, "state": state, "folder": str(folder.path), "policy": policy}

@@ -131,28 +131,28 @@ class DemoTour:
         return [json.loads(line) for line in self._run([*words, "--json"]).splitlines()]
 
     def _run(self, words: Sequence[str]) -> str:
-        done = subprocess.run(
+        process = subprocess.run(
             self._command(*words),
             env=self._environment,
             capture_output=True,
             text=True,
             check=False,
         )
-        if done.returncode:
+        if process.returncode:
             raise HoustonError(
-                f"houston {' '.join(words)} failed: {done.stderr.strip()}",
+                f"houston {' '.join(words)} failed: {process.stderr.strip()}",
                 "The demo stopped there.",
                 f"houston --home {self.home} daemon logs",
             )
-        return done.stdout
+        return process.stdout
 
     def _command(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "houston_shared.command", *words]
 
-    def _until(self, what: Callable[[], Any], waiting_for: str) -> Any:
+    def _until(self, look: Callable[[], Any], waiting_for: str) -> Any:
         end = time.monotonic() + MAX_STEP_SECONDS
         while time.monotonic() < end:
-            if value := what():
+            if value := look():
                 return value
             time.sleep(0.3)
         raise HoustonError(

@@ -92,8 +92,8 @@ def main() -> None:
     parser.add_argument("--endpoint", required=True)
     parser.add_argument("--rollout", required=True)
     parser.add_argument("--lease", type=int, required=True)
-    known, _ = parser.parse_known_args()
-    RecordingPlayer(known.endpoint, known.rollout, known.lease).play()
+    arguments, _ = parser.parse_known_args()
+    RecordingPlayer(arguments.endpoint, arguments.rollout, arguments.lease).play()
 
 
 if __name__ == "__main__":

@@ -150,10 +150,10 @@ class ExperimentHome:
         def watch(rows: rollout_end_wait.Rows) -> None:
             waiting = rollout_end_wait.waiting_for_a_person(rows.values())
             if waiting or time.monotonic() > end:
-                why = waiting[0].reason if waiting else f"not over after {seconds:.0f} s"
+                reason = waiting[0].reason if waiting else f"not over after {seconds:.0f} s"
                 name = (waiting or rollout_end_wait.unfinished(rows.values()))[0].id
                 raise HoustonError(
-                    f"Rollout {name} does not end: {why}.",
+                    f"Rollout {name} does not end: {reason}.",
                     "The experiment stops here.",
                     f"HOUSTON_HOME={self.home.path} houston rollout show {name}",
                 )

@@ -67,9 +67,9 @@ def measured_by_arm(run: ExperimentRun) -> dict[str, list[dict[str, Any]]]:
     """By arm, in APOLLO's order, what each measured seed gave, also beyond the recipe's."""
     seeds_by_arm: dict[str, list[int]] = {arm: [] for arm in ARMS}
     for stage in run.stages.seconds():
-        what, _, rest = stage.partition("-")
+        stage_name, _, rest = stage.partition("-")
         arm, _, seed = rest.rpartition("-")
-        if what == "measure" and arm in run.recipe.arms:
+        if stage_name == "measure" and arm in run.recipe.arms:
             seeds_by_arm[arm].append(int(seed))
     return {
         arm: [run.stages.result(f"measure-{arm}-{seed}") or {} for seed in sorted(seeds)]
@@ -118,7 +118,7 @@ def _report_lines(
     plots: Sequence[str] = (),
 ) -> Iterator[str]:
     figures, about = results["arms"], results["about"]
-    seeds = {arm: len(each) for arm, each in measured.items()}
+    seeds = {arm: len(arm_results) for arm, arm_results in measured.items()}
     yield f"# {run.recipe.name}\n"
     yield from _how_lines(run, about, seeds)
     if any(of_arm["rollouts"] for of_arm in figures.values()):
@@ -147,8 +147,8 @@ def _how_lines(
     yield f"- Again: `{about['command']}`; the recipe is kept in the run's folder."
     if recipe.worlds:
         expert = recipe.sampler == "expert"
-        who = "a scripted expert with bad habits" if expert else "the model itself"
-        yield f"- Training worlds were played by {who}; a simulated annotator spoke, or nobody."
+        player = "a scripted expert with bad habits" if expert else "the model itself"
+        yield f"- Training worlds were played by {player}; a simulated annotator spoke, or nobody."
     if recipe.orders.train:
         yield "- Training orders were followed by a script that does at once what a person says."
     yield f"- Seeds measured: {', '.join(f'{arm} {count}' for arm, count in seeds.items())}."
@@ -181,7 +181,7 @@ def _score_lines(run: ExperimentRun, results: Mapping[str, Any]) -> Iterator[str
     yield (
         "\nThe weight of a domain is its number of held-out worlds: "
         + ", ".join(
-            f"{name} {sum(each.held_out for each in run.recipe.worlds if each.domain == name)}"
+            f"{name} {sum(world.held_out for world in run.recipe.worlds if world.domain == name)}"
             for name in names
         )
         + ".\n"
@@ -213,16 +213,16 @@ def _obedience_lines(figures: Mapping[str, Any]) -> Iterator[str]:
     yield from _table_head(["arm", *parts])
     for arm, of_arm in figures.items():
         cells = [
-            f"{each['followed']} of {each['of']}, {_percent_words(each)}{_seed_words(each)}"
-            if each["of"]
+            f"{share['followed']} of {share['of']}, {_percent_words(share)}{_seed_words(share)}"
+            if share["of"]
             else "–"
-            for each in (of_arm["obedience"][part] for part in parts)
+            for share in (of_arm["obedience"][part] for part in parts)
         ]
         yield _table_row([arm, *cells])
     yield from (
-        f"\n{each['untested']} orders were not tested with {arm}: no step came after them."
+        f"\n{share['untested']} orders were not tested with {arm}: no step came after them."
         for arm, of_arm in figures.items()
-        if (each := of_arm["obedience"][parts[0]])["untested"]
+        if (share := of_arm["obedience"][parts[0]])["untested"]
     )
 
 
@@ -234,14 +234,14 @@ def _learning_lines(results: Mapping[str, Any]) -> Iterator[str]:
     if not results["trained"]:
         return
     yield ""
-    what = ("arm", "seed", "policy", "rows")
+    columns = ("arm", "seed", "policy", "rows")
     names = ("tokens", "trained tokens", "steps", "loss, last ten", "tokens/s")
-    yield from _table_head([*what, *names])
+    yield from _table_head([*columns, *names])
     for training in results["trained"]:
         counts, loss = training["counts"], _number_words(training["loss_mean_last_10"], ".3f")
         tokens = (f"{counts['all']:,}", f"{counts['trained']:,}")
         speed = _number_words(training.get("tokens_per_second"), ".0f")
-        cells = [training[key] for key in what]
+        cells = [training[key] for key in columns]
         yield _table_row([*cells, *tokens, training.get("steps"), loss, speed])
 
 
@@ -306,7 +306,7 @@ def _plot_scores(folder: Path, summed: Mapping[str, Any]) -> str:
     bars = {}
     for arm, figures in summed.items():
         scores = [figures["scores"]["final"][name] for name in names]
-        bars[arm] = [(each["value"], each["low"], each["high"]) for each in scores]
+        bars[arm] = [(score["value"], score["low"], score["high"]) for score in scores]
     _draw_bars(axes, bars)
     axes.set_xticks(range(len(names)), names, rotation=15, ha="right")
     axes.set(ylabel="final score", ylim=(0, 100))
@@ -340,8 +340,8 @@ def _plot_obedience(folder: Path, summed: Mapping[str, Any]) -> str:
     for arm, figures in summed.items():
         shares = [figures["obedience"][part] for part in parts]
         bars[arm] = [
-            (100 * each["value"] if each["of"] else 0.0, 100 * each["low"], 100 * each["high"])
-            for each in shares
+            (100 * share["value"] if share["of"] else 0.0, 100 * share["low"], 100 * share["high"])
+            for share in shares
         ]
     _draw_bars(axes, bars)
     axes.set_xticks(range(len(parts)), parts)

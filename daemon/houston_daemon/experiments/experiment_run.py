@@ -38,19 +38,19 @@ class StageStore:
         self._say = say
         folder.mkdir(parents=True, exist_ok=True)
 
-    def run_stage(self, name: str, what: Callable[["BegunWork"], Mapping[str, Any]]) -> StageResult:
-        """The result of a stage: kept, or made now by `what`, which is given what was begun."""
+    def run_stage(self, name: str, work: Callable[["BegunWork"], Mapping[str, Any]]) -> StageResult:
+        """The result of a stage: kept, or made now by `work`, which is given what was begun."""
         if (result := self.result(name)) is not None:
             return result
         self._say(f"{name} …")
-        begun = BegunWork(self._folder / f"{name}.begun.json")
+        begun_work = BegunWork(self._folder / f"{name}.begun.json")
         began = time.monotonic()
         try:
-            result = dict(what(begun))
+            result = dict(work(begun_work))
         except StageSpoiled:
-            begun.forget()
+            begun_work.forget()
             raise
-        result["seconds"] = round(begun.seconds() + time.monotonic() - began, 1)
+        result["seconds"] = round(begun_work.seconds() + time.monotonic() - began, 1)
         atomic_file.write_atomically(self._folder / f"{name}.json", _result_json(result))
         self._say(f"{name}: {result['seconds']:.0f} s")
         return result
@@ -284,6 +284,6 @@ def activate_policy(run: ExperimentRun, policy: str) -> None:
 
 def check_sampled_policy(ended: Sequence[RolloutRow], policy: str) -> None:
     """Refuse rollouts that sampled with another policy ("" for the base). Raises StageSpoiled."""
-    if other := [row for row in ended if row.policy != policy]:
-        wrong = f"it sampled with {other[0].policy or BASE_MODEL}, not {policy or BASE_MODEL}"
-        raise StageSpoiled(len(other), len(ended), other[0].id, wrong)
+    if other_rows := [row for row in ended if row.policy != policy]:
+        wrong = f"it sampled with {other_rows[0].policy or BASE_MODEL}, not {policy or BASE_MODEL}"
+        raise StageSpoiled(len(other_rows), len(ended), other_rows[0].id, wrong)

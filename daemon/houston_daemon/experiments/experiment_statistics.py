@@ -43,25 +43,29 @@ def bootstrap_mean(
     tail = (1 - confidence) / 2
     low = means[int(tail * (draws - 1))]
     high = means[math.ceil((1 - tail) * (draws - 1))]
-    return ConfidenceInterval(fmean(fmean(each.values()) for each in cells.values()), low, high)
+    return ConfidenceInterval(
+        fmean(fmean(by_seed.values()) for by_seed in cells.values()), low, high
+    )
 
 
 def _task_means(drawn: Sequence[Mapping[int, float]], seeds: Sequence[int]) -> list[float]:
     """Of each drawn task the mean over the drawn seeds that it has; none without any."""
-    scores_by_task = ([each[seed] for seed in seeds if seed in each] for each in drawn)
+    scores_by_task = ([by_seed[seed] for seed in seeds if seed in by_seed] for by_seed in drawn)
     return [fmean(scores) for scores in scores_by_task if scores]
 
 
-def score_differences(cells: ScoreCells, other: ScoreCells) -> dict[str, dict[int, float]]:
+def score_differences(cells: ScoreCells, other_cells: ScoreCells) -> dict[str, dict[int, float]]:
     """By task and seed the difference `cells - other`, where both have a score."""
     differences = {
         task: {
-            seed: score - other[task][seed] for seed, score in each.items() if seed in other[task]
+            seed: score - other_cells[task][seed]
+            for seed, score in scores.items()
+            if seed in other_cells[task]
         }
-        for task, each in cells.items()
-        if task in other
+        for task, scores in cells.items()
+        if task in other_cells
     }
-    return {task: each for task, each in differences.items() if each}
+    return {task: scores for task, scores in differences.items() if scores}
 
 
 def scores_over_time(
@@ -102,7 +106,7 @@ def summarize_arms(
     measured: by arm the results of `measuring.measure`, one a seed.
     """
     longest = max(
-        (world["active_seconds"] for each in measured.values() for world in _world_rollouts(each)),
+        (world["active_seconds"] for arm in measured.values() for world in _world_rollouts(arm)),
         default=0.0,
     )
     times = [longest * place / (TIME_POINTS - 1) for place in range(TIME_POINTS)]
@@ -159,7 +163,7 @@ def _arm_figures(
 
 
 def _world_rollouts(results: Iterable[MeasuredArms]) -> Iterable[MeasuredArms]:
-    return (world for each in results for world in each["worlds"])
+    return (world for result in results for world in result["worlds"])
 
 
 def _score_cells(
@@ -168,10 +172,10 @@ def _score_cells(
     """By domain, and over all, the score of each task and seed."""
     domain = {worlds.name: worlds.domain for worlds in recipe.worlds}
     scores: dict[tuple[str, str, int], list[float]] = defaultdict(list)
-    for each in results:
-        for world in each["worlds"]:
+    for result in results:
+        for world in result["worlds"]:
             task = f"{world['worlds']}/{world['world']}"
-            scores[domain[world["worlds"]], task, each["seed"]].append(world[kind])
+            scores[domain[world["worlds"]], task, result["seed"]].append(world[kind])
     cells: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for (name, task, seed), values in scores.items():
         cells[name][task][seed] = cells[TASK_WEIGHTED][task][seed] = fmean(values)
@@ -182,7 +186,8 @@ def _means_by_seed(cells: ScoreCells) -> dict[str, float]:
     """The mean over tasks of each seed alone."""
     seeds = sorted(set[int]().union(*cells.values()))
     return {
-        str(seed): fmean(each[seed] for each in cells.values() if seed in each) for seed in seeds
+        str(seed): fmean(scores[seed] for scores in cells.values() if seed in scores)
+        for seed in seeds
     }
 
 
@@ -194,9 +199,9 @@ def _estimate_scores(recipe: ExperimentRecipe, cells: ScoreCells) -> dict[str, f
 def _obedience_figures(recipe: ExperimentRecipe, results: Sequence[MeasuredArms]) -> dict[str, Any]:
     """By kind of orders, over all seeds: followed, of how many, and Wilson's bounds."""
     shares: dict[str, dict[int, Mapping[str, int]]] = defaultdict(dict)
-    for each in results:
-        for name, share in (each["obedience"] or {"shares": {}})["shares"].items():
-            shares[name][each["seed"]] = share
+    for result in results:
+        for name, share in (result["obedience"] or {"shares": {}})["shares"].items():
+            shares[name][result["seed"]] = share
     return {name: _obedience_share(recipe, by_seed) for name, by_seed in shares.items()}
 
 
@@ -204,7 +209,8 @@ def _obedience_share(
     recipe: ExperimentRecipe, by_seed: Mapping[int, Mapping[str, int]]
 ) -> dict[str, Any]:
     hits, of, untested = (
-        sum(each.get(key, 0) for each in by_seed.values()) for key in ("followed", "of", "untested")
+        sum(share.get(key, 0) for share in by_seed.values())
+        for key in ("followed", "of", "untested")
     )
     return {
         "followed": hits,
@@ -212,7 +218,7 @@ def _obedience_share(
         "untested": untested,
         **_bounds_json(wilson_interval(hits, of, recipe.statistics.confidence)),
         "seeds": {
-            str(seed): f"{each['followed']} of {each['of']}" for seed, each in by_seed.items()
+            str(seed): f"{share['followed']} of {share['of']}" for seed, share in by_seed.items()
         },
     }
 

@@ -105,7 +105,9 @@ def _order_files(
             if name.rpartition("/")[2] in words.names:
                 files.add(name)
             elif name in words.folders:
-                files |= {f"{name}/{each}" for each in source.sample(words.names, 2)}
+                files |= {
+                    f"{name}/{name_sampled}" for name_sampled in source.sample(words.names, 2)
+                }
     return files | set(source.sample(words.names, 3))
 
 

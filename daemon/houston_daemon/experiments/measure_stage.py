@@ -82,13 +82,13 @@ def begin_order_rollouts(
     count: int,
     seed: int,
     settings: Mapping[str, Any],
-    begun: BegunWork | None = None,
+    begun_work: BegunWork | None = None,
 ) -> dict[str, SpokenOrder]:
     """Start a rollout for each of `count` held-out orders and say it; the orders by rollout.
 
-    settings: `answer_tokens`, `temperature`, `sandbox`. begun: keeps what was started, so that a
-    measurement that goes on starts and says nothing twice. Raises StageSpoiled where a rollout
-    ended before anything was said to it: the daemon went on while nobody was here.
+    settings: `answer_tokens`, `temperature`, `sandbox`. begun_work: keeps what was started, so
+    that a measurement that goes on starts and says nothing twice. Raises StageSpoiled where a
+    rollout ended before anything was said to it: the daemon went on while nobody was here.
     """
     orders = draw_orders(vocabulary, "held_out", count, seed)
     by_rollout: dict[str, SpokenOrder] = {}
@@ -96,7 +96,7 @@ def begin_order_rollouts(
         folder, vocabulary, "held_out", orders, seed, {**settings, "steps": MEASURED_STEPS}
     ):
         make = partial(ground.begin_rollouts, task, engine, seed, len(chunk))
-        ids = begun.get(task.parent.name, make) if begun else make()
+        ids = begun_work.get(task.parent.name, make) if begun_work else make()
         for rollout, order in zip(ids, chunk, strict=True):
             if not ground.guidance(rollout):
                 _say_order(ground, rollout, order, len(orders))
@@ -138,21 +138,21 @@ def obedience_result(heard: Sequence[HeardOrder]) -> dict[str, Any]:
     """
     parts = {
         "all": list(heard),
-        "known kinds, other words": [each for each in heard if each.order.known],
-        "other kinds": [each for each in heard if not each.order.known],
+        "known kinds, other words": [outcome for outcome in heard if outcome.order.known],
+        "other kinds": [outcome for outcome in heard if not outcome.order.known],
     }
     return {
         "shares": {name: _followed_share(part) for name, part in parts.items()},
         "messages": [
-            {**order_json(each.order), "rollout": each.rollout, "heard_at_step": each.step,
-             "next_call": each.call, "followed": each.followed}
-            for each in heard
+            {**order_json(outcome.order), "rollout": outcome.rollout, "heard_at_step": outcome.step,
+             "next_call": outcome.call, "followed": outcome.followed}
+            for outcome in heard
         ],
     }  # fmt: skip
 
 
 def _followed_share(heard: Sequence[HeardOrder]) -> dict[str, Any]:
-    tested = [each.followed for each in heard if each.followed is not None]
+    tested = [outcome.followed for outcome in heard if outcome.followed is not None]
     share = wilson_interval(sum(tested), len(tested))
     return {
         "followed": sum(tested),
@@ -167,11 +167,13 @@ MICROSECONDS = 1e6
 """Microseconds of one."""
 
 
-def measure_arm(run: ExperimentRun, policy: str, seed: int, begun: BegunWork) -> dict[str, Any]:
+def measure_arm(
+    run: ExperimentRun, policy: str, seed: int, begun_work: BegunWork
+) -> dict[str, Any]:
     """Have new rollouts sample with `policy` ("" for the base), run them, read how they went."""
     experiment_run.activate_policy(run, policy or BASE_MODEL)
-    worlds = _begin_world_rollouts(run, begun)
-    orders = _begin_held_out_orders(run, begun, seed)
+    worlds = _begin_world_rollouts(run, begun_work)
+    orders = _begin_held_out_orders(run, begun_work, seed)
     ended = run.ground.wait([*worlds, *orders], run.seconds)
     experiment_run.check_sampled_policy(ended, policy)
     histories = run.ground.scores(list(worlds))
@@ -186,7 +188,7 @@ def measure_arm(run: ExperimentRun, policy: str, seed: int, begun: BegunWork) ->
             "active_seconds": row.active_us / MICROSECONDS,
             "final": row.last_score or 0.0,
             "best": row.best_score or 0.0,
-            "history": [(each.active_us / MICROSECONDS, each.score) for each in histories[row.id]],
+            "history": [(step.active_us / MICROSECONDS, step.score) for step in histories[row.id]],
         }
         for row in ended
         if row.id in worlds
@@ -200,7 +202,7 @@ def measure_arm(run: ExperimentRun, policy: str, seed: int, begun: BegunWork) ->
     }
 
 
-def _begin_world_rollouts(run: ExperimentRun, begun: BegunWork) -> dict[str, tuple[str, int]]:
+def _begin_world_rollouts(run: ExperimentRun, begun_work: BegunWork) -> dict[str, tuple[str, int]]:
     """By rollout, which kind of world and which of them."""
     rollouts: dict[str, tuple[str, int]] = {}
     recipe = run.recipe
@@ -209,7 +211,7 @@ def _begin_world_rollouts(run: ExperimentRun, begun: BegunWork) -> dict[str, tup
             task = experiment_tasks.write_world_task(
                 run.tasks, worlds, "test", recipe.model, recipe.sandbox
             )
-            ids = begun.get(
+            ids = begun_work.get(
                 worlds.name,
                 partial(run.ground.begin_rollouts, task, MODEL_ENGINE, 0, worlds.held_out),
             )
@@ -218,12 +220,12 @@ def _begin_world_rollouts(run: ExperimentRun, begun: BegunWork) -> dict[str, tup
 
 
 def _begin_held_out_orders(
-    run: ExperimentRun, begun: BegunWork, seed: int
+    run: ExperimentRun, begun_work: BegunWork, seed: int
 ) -> dict[str, order_vocabulary.SpokenOrder]:
     """By rollout, the order that it is given."""
     if not run.recipe.orders.held_out:
         return {}
     return begin_order_rollouts(
         run.ground, run.tasks, run.orders, MODEL_ENGINE, run.recipe.orders.held_out, seed,
-        run.order_settings, begun,
+        run.order_settings, begun_work,
     )  # fmt: skip

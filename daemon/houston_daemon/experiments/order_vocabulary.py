@@ -71,8 +71,8 @@ class SpokenOrder:
 def read_vocabulary(path: Path = ORDERS_FILE) -> OrderVocabulary:
     """The vocabulary. Raises ConfigurationError, also where its two parts share something."""
     orders = convert_toml(parse_toml(read_text_file(path), str(path)), OrderVocabulary, str(path))
-    for what in ("folders", "names", "words", "commands"):
-        _check_disjoint(getattr(orders.train, what), getattr(orders.held_out, what), what, path)
+    for field in ("folders", "names", "words", "commands"):
+        _check_disjoint(getattr(orders.train, field), getattr(orders.held_out, field), field, path)
     for kind in orders.held_out.phrases:
         if kind not in orders.kinds:
             raise ConfigurationError(f"{path}: there are phrases for {kind!r}, which is no kind.")
@@ -81,10 +81,12 @@ def read_vocabulary(path: Path = ORDERS_FILE) -> OrderVocabulary:
     return orders
 
 
-def _check_disjoint(trained: Sequence[str], other: Sequence[str], what: str, path: Path) -> None:
-    if both := set(trained) & set(other):
+def _check_disjoint(
+    trained: Sequence[str], held_out: Sequence[str], field: str, path: Path
+) -> None:
+    if shared_words := set(trained) & set(held_out):
         raise ConfigurationError(
-            f"{path}: the {what} {sorted(both)} are in both parts.",
+            f"{path}: the {field} {sorted(shared_words)} are in both parts.",
             "What is trained would be measured.",
         )
 

@@ -51,7 +51,10 @@ _ROLLOUTS_PER_COMMAND = 50
 
 
 def judge_rollouts(
-    run: ExperimentRun, rollouts: Mapping[str, str], solutions: WorldSolutions, begun: BegunWork
+    run: ExperimentRun,
+    rollouts: Mapping[str, str],
+    solutions: WorldSolutions,
+    begun_work: BegunWork,
 ) -> dict[str, Any]:
     """Judge `rollouts` (by id what each was for); how many steps were masked by whom."""
     ids = sorted(rollouts)
@@ -61,7 +64,7 @@ def judge_rollouts(
     if run.recipe.masks.solution:
         for rollout in ids:
             if rollouts[rollout] != "orders":
-                begun.get(rollout, partial(_mask_by_solution, run, rollout, solutions))
+                begun_work.get(rollout, partial(_mask_by_solution, run, rollout, solutions))
     return {"steps": _count_masks(run, ids)}
 
 
@@ -96,7 +99,7 @@ ARM_ENGINES: dict[Arm, str] = {
 """By trained arm, whose rollouts it learns from."""
 
 
-def export_arm_rows(run: ExperimentRun, arm: Arm, begun: BegunWork) -> dict[str, Any]:
+def export_arm_rows(run: ExperimentRun, arm: Arm, begun_work: BegunWork) -> dict[str, Any]:
     """Export the rows of what was sampled for an arm; where they are, and the manifest's counts.
 
     They stand as their rollouts began, by kind and place: ids end by chance, and the order that a
@@ -142,7 +145,7 @@ def model_window(run: ExperimentRun) -> int:
 
 
 def train_arm(
-    run: ExperimentRun, arm: Arm, seed: int, data: str, begun: BegunWork
+    run: ExperimentRun, arm: Arm, seed: int, data: str, begun_work: BegunWork
 ) -> dict[str, Any]:
     """Train with one seed, as a child of the daemon; the policy's name and how it went.
 
@@ -152,7 +155,7 @@ def train_arm(
     words = ["train", "sft", "--data", str(run.folder / data), "--recipe", _sft_recipe(run)]
     words += ["--name", f"{arm}-s{seed}", "--base", str(model_folder(run.recipe)), *recipe.options]
     words += ["--set", f"seed={seed}", "--detach", "--json"]
-    name = str(begun.get("run", lambda: json.loads(run.ground.run(*words))["run"]))
+    name = str(begun_work.get("run", lambda: json.loads(run.ground.run(*words))["run"]))
     if _await_training(run, name).state != "finished":
         run.ground.run("train", "sft", "--resume", name, "--json", seconds=run.seconds)
     ended = _await_training(run, name)

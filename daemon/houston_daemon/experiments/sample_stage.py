@@ -51,23 +51,27 @@ class AnnotatorWatch:
     """
 
     def __init__(
-        self, run: ExperimentRun, ids: Iterable[str], solutions: WorldSolutions, begun: BegunWork
+        self,
+        run: ExperimentRun,
+        ids: Iterable[str],
+        solutions: WorldSolutions,
+        begun_work: BegunWork,
     ) -> None:
         self._run = run
         self._ids = set(ids)
         self._solutions = solutions
-        self._begun = begun
-        self._looked: dict[str, int] = begun.get(LOOKED_KEY, dict)
-        if begun.goes_on:
+        self._begun = begun_work
+        self._looked: dict[str, int] = begun_work.get(LOOKED_KEY, dict)
+        if begun_work.goes_on:
             self._refuse_unwatched()
 
     def look(self) -> None:
         """Look at every running rollout that has a new step, and speak where it drifts."""
         before = dict(self._looked)
         for row in self._run.ground.read(rollout_queries.list_rollouts("", "running")):
-            looked = before.get(row.id, 0)
-            if row.id in self._ids and row.steps > looked:
-                self._look_at(row, looked)
+            seen_steps = before.get(row.id, 0)
+            if row.id in self._ids and row.steps > seen_steps:
+                self._look_at(row, seen_steps)
                 self._looked[row.id] = row.steps
         if self._looked != before:
             self._begun.put(LOOKED_KEY, self._looked)
@@ -82,8 +86,8 @@ class AnnotatorWatch:
             if rollout.state in ENDED_STATES and rollout.steps > self._looked.get(rollout.id, 0) + 1
         ]
         if unwatched:
-            why = "it went on to its end while nobody watched"
-            raise StageSpoiled(len(unwatched), len(watched), unwatched[0].id, why)
+            reason = "it went on to its end while nobody watched"
+            raise StageSpoiled(len(unwatched), len(watched), unwatched[0].id, reason)
 
     def _look_at(self, row: rollout_queries.RolloutRow, before: int) -> None:
         """Judge every step after `before` as it was when it was the newest; speak once at most."""
@@ -194,7 +198,7 @@ def orders_to_learn(run: ExperimentRun) -> list[SpokenOrder]:
 
 
 def sample_rollouts(
-    run: ExperimentRun, engine: str, agents: SamplingAgents, begun: BegunWork
+    run: ExperimentRun, engine: str, agents: SamplingAgents, begun_work: BegunWork
 ) -> dict[str, Any]:
     """Sample, wait for the end; the rollouts with what each was for, in the order they began.
 
@@ -209,20 +213,20 @@ def sample_rollouts(
         model, sandbox = run.recipe.model, run.recipe.sandbox
         task = experiment_tasks.write_world_task(run.tasks, worlds, "train", model, sandbox)
         if worlds.train:
-            ids = begun.get(
+            ids = begun_work.get(
                 worlds.name, partial(run.ground.begin_rollouts, task, name, 0, worlds.train)
             )
             rollouts |= dict.fromkeys(ids, worlds.name)
-    rollouts |= _order_rollouts(run, engine, agents, begun)
+    rollouts |= _order_rollouts(run, engine, agents, begun_work)
     watch = policy and engine == GUIDED_ENGINE
-    look = AnnotatorWatch(run, rollouts, agents.solutions, begun).look if watch else None
+    look = AnnotatorWatch(run, rollouts, agents.solutions, begun_work).look if watch else None
     ended = run.ground.wait(rollouts, run.seconds, look)
     experiment_run.check_sampled_policy(ended, "")
     return {"rollouts": rollouts, "states": {row.id: row.state for row in ended}}
 
 
 def _order_rollouts(
-    run: ExperimentRun, engine: str, agents: SamplingAgents, begun: BegunWork
+    run: ExperimentRun, engine: str, agents: SamplingAgents, begun_work: BegunWork
 ) -> dict[str, str]:
     """Rollouts with orders; alone, nobody gives any."""
     rollouts: dict[str, str] = {}
@@ -233,5 +237,5 @@ def _order_rollouts(
         count = len(chunk) // run.recipe.orders.each
         agents.assign_orders(task.parent.name, chunk, count)
         make = partial(run.ground.begin_rollouts, task, engine, ORDER_SEED, count)
-        rollouts |= dict.fromkeys(begun.get(task.parent.name, make), "orders")
+        rollouts |= dict.fromkeys(begun_work.get(task.parent.name, make), "orders")
     return rollouts

@@ -164,8 +164,8 @@ class ImperfectExpert:
             )
         return _act_turn(_LOST_THOUGHT, looks[idle % len(looks)])
 
-    def _source(self, chat: PlayedConversation, place: int, what: str) -> random.Random:
-        return random.Random(f"{self._seed}:{chat.task}:{place}:{what}")
+    def _source(self, chat: PlayedConversation, place: int, purpose: str) -> random.Random:
+        return random.Random(f"{self._seed}:{chat.task}:{place}:{purpose}")
 
 
 def _act_turn(thought: str, command: str) -> ScriptedTurn:
@@ -267,5 +267,5 @@ class OrderingAnnotator:
 
 def share_orders(orders: Sequence[SpokenOrder], count: int) -> list[Sequence[SpokenOrder]]:
     """The orders of each of `count` rollouts: all get equally many, the first ones first."""
-    each = len(orders) // count
-    return [orders[at * each : (at + 1) * each] for at in range(count)]
+    share = len(orders) // count
+    return [orders[at * share : (at + 1) * share] for at in range(count)]

@@ -95,7 +95,9 @@ def _action_of_message(message: Mapping[str, Any]) -> str:
 
 
 def _guidance_texts(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    parts = (part for each in messages for part in str(each["content"]).split(OPENING_TAG)[1:])
+    parts = (
+        part for message in messages for part in str(message["content"]).split(OPENING_TAG)[1:]
+    )
     return tuple(part.split(CLOSING_TAG)[0] for part in parts)
 
 

@@ -26,9 +26,9 @@ def main(task: str) -> dict[str, Any]:
         config = settings(
             eval_workspace=str(HERE / "evaluations"), workspace=os.environ["WORKSPACE"]
         )
-        results = [one.to_dict() for one in benchmark(config).validate()]
-    scores = [float(one["eval_results"]["score"]) for one in results]
-    metrics = {f"metric_{number}": one["eval_results"] for number, one in enumerate(results)}
+        results = [result.to_dict() for result in benchmark(config).validate()]
+    scores = [float(result["eval_results"]["score"]) for result in results]
+    metrics = {f"metric_{number}": result["eval_results"] for number, result in enumerate(results)}
     return {"overall_score": min(100.0, max(0.0, sum(scores))), **metrics}
 
 

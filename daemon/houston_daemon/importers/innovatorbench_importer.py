@@ -35,9 +35,9 @@ class ImportedField(NamedTuple):
     """Where it went, or why it went nowhere and what to do instead."""
 
 
-def placeholder_line(what: str) -> str:
+def placeholder_line(instruction: str) -> str:
     """The line of a file that stands for something which a person has to bring."""
-    return f"{PLACEHOLDER} {what}\n"
+    return f"{PLACEHOLDER} {instruction}\n"
 
 
 def find_placeholder(file: Path, text: str) -> str:
@@ -67,9 +67,9 @@ class ImportedTask:
         """Set a key of the task file."""
         self.tables.setdefault(table, {})[key] = value
 
-    def note_field(self, name: str, how: MappingKind, said: str) -> None:
+    def note_field(self, name: str, mapping: MappingKind, remark: str) -> None:
         """Add a line."""
-        self.fields.append(ImportedField(name, how, said))
+        self.fields.append(ImportedField(name, mapping, remark))
 
 
 FieldRule = Callable[[ImportedTask, str, Any], None]
@@ -162,18 +162,18 @@ def _positive_integer(field: str, value: Any) -> int:
     return int(number)
 
 
-def _count_mapping(key: str, how: MappingKind, said: str) -> FieldRule:
+def _count_mapping(key: str, mapping: MappingKind, remark: str) -> FieldRule:
     def rule(task: ImportedTask, field: str, value: Any) -> None:
         task.set_key("budget", key, _positive_integer(field, value))
-        task.note_field(field, how, f"[budget] {key}{said}")
+        task.note_field(field, mapping, f"[budget] {key}{remark}")
 
     return rule
 
 
-def _seconds_mapping(table: str, key: str, how: MappingKind, said: str) -> FieldRule:
+def _seconds_mapping(table: str, key: str, mapping: MappingKind, remark: str) -> FieldRule:
     def rule(task: ImportedTask, field: str, value: Any) -> None:
         task.set_key(table, key, float(_positive_number(field, value)))
-        task.note_field(field, how, f"[{table}] {key}{said}")
+        task.note_field(field, mapping, f"[{table}] {key}{remark}")
 
     return rule
 
@@ -193,10 +193,10 @@ def _map_environment_variables(task: ImportedTask, field: str, value: Any) -> No
     for key, text in value.items():
         secret = _SECRET_NAME.search(str(key)) is not None
         task.set_key("environment_variables", str(key), f"[secret:{key}]" if secret else str(text))
-        said = "environment_variables" + (
+        remark = "environment_variables" + (
             "; its value stays out of the file: start the daemon with it" if secret else ""
         )
-        task.note_field(f"{field}.{key}", "approximately" if secret else "mapped", said)
+        task.note_field(f"{field}.{key}", "approximately" if secret else "mapped", remark)
 
 
 def _map_computers(task: ImportedTask, field: str, value: Any) -> None:
@@ -209,19 +209,19 @@ def _map_computers(task: ImportedTask, field: str, value: Any) -> None:
             task.note_field(name, "mapped", "the host `local`")
         else:
             address = fields.get("computer_ip", "")
-            said = (
+            remark = (
                 f"it is reached over SSH and not by an HTTP server: give {address} a table"
                 f" [hosts.{kind or 'other'}-{number}] in houston.toml, and name it in `hosts`"
             )
-            task.note_field(name, "not mapped", said)
+            task.note_field(name, "not mapped", remark)
 
 
 def _map_launch_type(task: ImportedTask, field: str, value: Any) -> None:
     if value == "direct_http":
         task.note_field(field, "mapped", "a rollout begins with the task")
     else:
-        said = "go on from a step by: houston rollout branch R --at STEP"
-        task.note_field(field, "not mapped", said)
+        remark = "go on from a step by: houston rollout branch R --at STEP"
+        task.note_field(field, "not mapped", remark)
 
 
 def _map_shell(task: ImportedTask, field: str, value: Any) -> None:
@@ -230,9 +230,9 @@ def _map_shell(task: ImportedTask, field: str, value: Any) -> None:
     )
 
 
-def _fixed_mapping(how: MappingKind, said: str) -> FieldRule:
+def _fixed_mapping(mapping: MappingKind, remark: str) -> FieldRule:
     """A rule that only says where a field belongs."""
-    return lambda task, field, value: task.note_field(field, how, said)
+    return lambda task, field, value: task.note_field(field, mapping, remark)
 
 
 def _given_path(value: Any) -> str:
@@ -244,8 +244,8 @@ def _given_path(value: Any) -> str:
 def _map_task_folder(task: ImportedTask, fields: Mapping[str, Any], base_folder: Path) -> None:
     """Instructions, the task's code, its data and its conda environment, from the dataset."""
     field, name = "workspace_dataset_path", str(fields["task_name"])
-    given = _given_path(fields.get(field))
-    gym = base_folder / given / "gym" / name if given else None
+    given_path = _given_path(fields.get(field))
+    gym = base_folder / given_path / "gym" / name if given_path else None
     task.set_key("workspace", "source", "workspace")
     task.set_key("", "instructions_file", "instructions.md")
     description = gym / "task/task_description.md" if gym else None
@@ -254,44 +254,48 @@ def _map_task_folder(task: ImportedTask, fields: Mapping[str, Any], base_folder:
         task.copies["workspace/task"] = gym / "task"
         task.note_field(f"{field}/gym/{name}/task", "mapped", "instructions.md, and workspace/task")
     else:
-        what = f"the text of gym/{name}/task/task_description.md of the dataset"
-        task.texts["instructions.md"] = placeholder_line(what)
-        what = f"put the folder gym/{name}/task of the dataset here, and remove this file"
-        task.texts[f"workspace/task/{PLACEHOLDER_FILE}"] = placeholder_line(what)
-        why = "the dataset is not there" if gym else "it names no folder"
-        said = f"{why}: put task_description.md into instructions.md, and the"
-        task.note_field(field, "not mapped", f"{said} folder gym/{name}/task into workspace/task")
+        instruction = f"the text of gym/{name}/task/task_description.md of the dataset"
+        task.texts["instructions.md"] = placeholder_line(instruction)
+        instruction = f"put the folder gym/{name}/task of the dataset here, and remove this file"
+        task.texts[f"workspace/task/{PLACEHOLDER_FILE}"] = placeholder_line(instruction)
+        reason = "the dataset is not there" if gym else "it names no folder"
+        remark = f"{reason}: put task_description.md into instructions.md, and the"
+        task.note_field(field, "not mapped", f"{remark} folder gym/{name}/task into workspace/task")
     if gym is not None and (gym / "data").is_dir():
         task.set_key("data.mounts", "gym", str((gym / "data").absolute()))
         task.links["workspace/data"] = "/data/gym"
-        said = "mapped read-only at /data/gym; /workspace/data is a link to it, no copy"
-        task.note_field(f"{field}/gym/{name}/data", "approximately", said)
+        remark = "mapped read-only at /data/gym; /workspace/data is a link to it, no copy"
+        task.note_field(f"{field}/gym/{name}/data", "approximately", remark)
     else:
-        said = f'[data.mounts] gym = "…/gym/{name}/data", and a link workspace/data to /data/gym'
-        task.note_field(f"{field}/gym/{name}/data", "not mapped", f"it is not there; then: {said}")
-    said = 'unpack conda/…/conda.tar of the dataset, and name its folder: activate = "…"'
-    task.note_field(f"{field}/conda", "not mapped", said)
+        remark = f'[data.mounts] gym = "…/gym/{name}/data", and a link workspace/data to /data/gym'
+        task.note_field(
+            f"{field}/gym/{name}/data", "not mapped", f"it is not there; then: {remark}"
+        )
+    remark = 'unpack conda/…/conda.tar of the dataset, and name its folder: activate = "…"'
+    task.note_field(f"{field}/conda", "not mapped", remark)
 
 
 def _map_evaluation(task: ImportedTask, fields: Mapping[str, Any], base_folder: Path) -> None:
     """The benchmark's own evaluation, which stays where the agent cannot read it."""
     field, name = "eval_workspace", str(fields["task_name"])
-    given = _given_path(fields.get(field))
+    given_path = _given_path(fields.get(field))
     task.copies["evaluate.py"] = EVALUATOR_FILE
     task.set_key("evaluate", "command", f"python3 evaluate.py {shlex.quote(name)}")
-    evaluations = base_folder / given if given else None
+    evaluations = base_folder / given_path if given_path else None
     if evaluations is not None and (evaluations / name / "task/evaluation.py").is_file():
         task.copies[f"evaluations/{name}"] = evaluations / name
         if (evaluations / "base").is_dir():
             task.copies["evaluations/base"] = evaluations / "base"
-        said = "evaluate.py sums TaskBenchmark.validate() up, at most 100, as ResearchGym does"
-        task.note_field(field, "mapped", said)
+        remark = "evaluate.py sums TaskBenchmark.validate() up, at most 100, as ResearchGym does"
+        task.note_field(field, "mapped", remark)
     else:
-        what = f"put the folders base and {name} of the evaluations here, and remove this file"
-        task.texts[f"evaluations/{PLACEHOLDER_FILE}"] = placeholder_line(what)
-        why = "the evaluation is not there" if evaluations else "it names no folder"
-        said = f"{why}: copy its folders base and {name} into evaluations/"
-        task.note_field(field, "not mapped", f"{said}; evaluate.py runs them as ResearchGym does")
+        instruction = (
+            f"put the folders base and {name} of the evaluations here, and remove this file"
+        )
+        task.texts[f"evaluations/{PLACEHOLDER_FILE}"] = placeholder_line(instruction)
+        reason = "the evaluation is not there" if evaluations else "it names no folder"
+        remark = f"{reason}: copy its folders base and {name} into evaluations/"
+        task.note_field(field, "not mapped", f"{remark}; evaluate.py runs them as ResearchGym does")
 
 
 _SEARCH_SETTING = _fixed_mapping("not mapped", f"{_NODE_SETTING}[tools.search]")
@@ -377,8 +381,8 @@ def write_task_folder(task: ImportedTask, folder: Path) -> Path:
             f"{folder} is there already.", "Nothing was written.", "Choose another --out."
         ) from None
     except (OSError, shutil.Error) as problem:
-        why = (problem.strerror if isinstance(problem, OSError) else "") or str(problem)[:300]
-        raise HoustonError(f"{folder} cannot be written: {why}.") from problem
+        reason = (problem.strerror if isinstance(problem, OSError) else "") or str(problem)[:300]
+        raise HoustonError(f"{folder} cannot be written: {reason}.") from problem
     return file
 
 
