@@ -6,6 +6,7 @@ in `training.rows`, formats are written in `training.export`.
 """
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -25,7 +26,7 @@ from houston_daemon.training.rows.training_row import RowOptions
 from houston_shared import command_output, secret_redaction
 from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ConfigurationError, ExitCode
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.sample_roles import ROW_ROLES, parse_row_roles
 from houston_shared.store.rollout_queries import RolloutSelection, select_rollout_ids
@@ -53,6 +54,12 @@ def read_selection(arguments: argparse.Namespace) -> RolloutSelection:
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     """Rollouts, a format, a folder; how rows are made; how often and in which order they stand."""
     add_selection_arguments(parser)
+    parser.add_argument(
+        "--run",
+        default="",
+        metavar="RUN",
+        help="rows with advantages of the finished groups of a run of reinforcement learning",
+    )
     formats = "; ".join(f"{name}: {format.description}" for name, format in FORMATS.items())
     parser.add_argument(
         "--format", required=True, choices=tuple(FORMATS), metavar="F", help=formats
@@ -146,13 +153,8 @@ def run_export(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
     """Export. Raises HoustonError where a row would be mistrained, naming it."""
     secret_redaction.install_secrets(loaded.config)
     choose_format(arguments.format, arguments.parquet)
-    with Reader(loaded.home) as reader:
-        selection = read_selection(arguments)
-        rollouts = reader.run(
-            select_rollout_ids(selection, "Nothing was exported.", arguments.as_named)
-        )
     request = ExportRequest(
-        rollouts=tuple(rollouts),
+        rollouts=(),
         format=arguments.format,
         rows=read_export_rows(arguments),
         recipe=choose_export_recipe(arguments.recipe, arguments.seed),
@@ -162,6 +164,8 @@ def run_export(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
         force=arguments.force,
         rules=arguments.rules,
     )
+    choose = _with_run if arguments.run else _with_selection
+    request = choose(request, arguments, loaded)
     folder = arguments.out.absolute() if arguments.out else _default_folder(loaded.home, request)
     _say_exported(write_export(loaded.home, request, folder), arguments.json)
     return int(ExitCode.DONE)
@@ -179,6 +183,51 @@ def read_export_rows(arguments: argparse.Namespace) -> RowOptions:
             f"--no-summaries leaves nothing of --roles {arguments.roles}.", "Nothing was exported."
         )
     return replace(rows, roles=roles)
+
+
+def _with_selection(
+    request: ExportRequest, arguments: argparse.Namespace, loaded: LoadedConfiguration
+) -> ExportRequest:
+    """The request for the rollouts that were named."""
+    if FORMATS[request.format].credited:
+        return request  # who writes it says what is missing
+    with Reader(loaded.home) as reader:
+        selection = read_selection(arguments)
+        rollouts = reader.run(
+            select_rollout_ids(selection, "Nothing was exported.", arguments.as_named)
+        )
+    return replace(request, rollouts=tuple(rollouts))
+
+
+def _with_run(
+    request: ExportRequest, arguments: argparse.Namespace, loaded: LoadedConfiguration
+) -> ExportRequest:
+    """The request for the groups of a run. Raises HoustonError for options that would make other
+    rows than the run trains."""
+    from houston_daemon.training.rl.read_run_credits import read_run_credits  # 0.5 s
+
+    plain = ExportRequest(
+        (), request.format, parquet=request.parquet, leave_out=request.leave_out,
+        force=request.force,
+    )  # fmt: skip
+    named = arguments.as_named or read_selection(arguments).is_given
+    if request != plain or named:
+        raise HoustonError(
+            "--run exports the rows that the run trains, whole: it takes no rollouts, and no option"
+            " that says how rows are made, repeated or held out.",
+            "Nothing was exported.",
+            "--run takes --format, --out, --parquet, --leave-out, --force and --json",
+            ExitCode.USAGE,
+        )
+    of_run = read_run_credits(loaded.home, arguments.run)
+    return replace(
+        plain,
+        rollouts=tuple(credit.rollout for credit in of_run.credits),
+        rows=of_run.rows,
+        rules="stored",
+        credits=of_run.credits,
+        run=of_run.facts,
+    )
 
 
 def read_row_options(arguments: argparse.Namespace) -> RowOptions:
@@ -227,7 +276,7 @@ def _say_exported(result: ExportResult, as_json: bool) -> None:
         command_output.print_line(
             f"  trained unjudged: {counts.unjudged:,} {counts.unit}, of steps nobody judged"
         )
-    command_output.print_note(manifest.verdicts.sentence)
+    command_output.print_note(_run_sentence(manifest.run) or manifest.verdicts.sentence)
     if manifest.left_out:
         command_output.print_note(
             f"{len(manifest.left_out)} left out; manifest.json names them, and why."
@@ -247,6 +296,15 @@ def _say_exported(result: ExportResult, as_json: bool) -> None:
     )
 
 
+def _run_sentence(run: Mapping[str, Any]) -> str:
+    """Which groups of a run are exported; empty for rows of no run."""
+    if not run:
+        return ""
+    groups, updates = pluralize(run["groups"], "group"), pluralize(run["updates"], "update")
+    dropped = "".join(f"; {count} {why}" for why, count in run["dropped"].items())
+    return f"{groups} of {updates} of {run['run']}{dropped}."
+
+
 def _exported_fields(result: ExportResult) -> dict[str, Any]:
     manifest = result.manifest
     return {
@@ -262,4 +320,5 @@ def _exported_fields(result: ExportResult) -> dict[str, Any]:
         "left_out": manifest.left_out,
         "held_out": manifest.split["held_out"],
         "provenance": manifest.provenance,
+        "run": manifest.run,
     }

@@ -5,7 +5,7 @@ from array import array
 import pytest
 
 from houston_daemon.training.credit.credited_rows import CreditedRow, SpanCredit, credit_outcome
-from houston_daemon.training.rl.policy_gradient_batches import policy_gradient_row
+from houston_daemon.training.credit.policy_gradient_rows import policy_gradient_row
 from houston_daemon.training.rows.training_row import BrokenRow, SampledSpan, TokenRow
 
 

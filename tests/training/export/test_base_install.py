@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.training.export import export_files
+from houston_daemon.training.export.export_format import ExportFormat
+from houston_daemon.training.export.llama_factory_format import LLAMA_FACTORY
+from houston_daemon.training.export.trl_format import TRL
 from houston_shared.errors import ExitCode, HoustonError
 from tests.training.export.talk import talk
 from tests.training.export.writing import written
@@ -26,10 +29,16 @@ def test_the_command_imports_nothing_heavy() -> None:
     assert not {name.partition(".")[0] for name in json.loads(process.stdout)} & HEAVY
 
 
-def test_without_pyarrow_parquet_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("format", "cause"),
+    [(TRL, "Parquet needs pyarrow"), (LLAMA_FACTORY, "The format llama-factory needs pyarrow")],
+)
+def test_without_pyarrow_it_says_what_to_install(
+    format: ExportFormat, cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(export_files, "find_spec", lambda name: None)
-    with pytest.raises(HoustonError, match="pyarrow") as refused:
-        export_files.check_parquet()
+    with pytest.raises(HoustonError, match=cause) as refused:
+        export_files.check_parquet(format)
     assert refused.value.code == ExitCode.CONFIGURATION
     assert "houston-agents[train]" in refused.value.next
 

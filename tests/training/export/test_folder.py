@@ -8,18 +8,19 @@ from typing import Any
 import pytest
 
 from houston_daemon.training.export.export_recipe import choose_export_recipe
-from houston_daemon.training.export.export_run import FORMATS, ExportRequest, write_export
+from houston_daemon.training.export.export_run import ExportRequest, write_export
 from houston_daemon.training.export.held_out_split import HeldOutSplit
 from houston_daemon.training.rows.training_row import RowOptions
 from houston_shared import secret_redaction, wire
 from houston_shared.errors import HoustonError
 from tests.training.export.conftest import SECRET, Scene, turns
-from tests.training.export.writing import lines
+from tests.training.export.writing import ROW_FORMATS, lines
 from tests.training.rows.stage import Turn, copied
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
+    found = sorted(file for file in folder.rglob("*") if file.is_file())
+    return {str(file.relative_to(folder)): file.read_bytes() for file in found}
 
 
 def rows(folder: Path, name: str = "data.jsonl") -> dict[str, list[Any]]:
@@ -31,8 +32,8 @@ def rows(folder: Path, name: str = "data.jsonl") -> dict[str, list[Any]]:
     return by_row
 
 
-BOTH = [(name, False) for name in FORMATS]
-BOTH += [(name, True) for name, format in FORMATS.items() if not format.only_lines]
+BOTH = [(name, False) for name in ROW_FORMATS]
+BOTH += [(name, True) for name, format in ROW_FORMATS.items() if not format.only_lines]
 
 
 @pytest.mark.parametrize(("name", "parquet"), BOTH)
@@ -179,7 +180,7 @@ def test_answers_that_are_no_action_are_for_raw_alone(scene: Scene, tmp_path: Pa
         scene.short.engine.family, [Turn(f"no call {n}", (), "malformed") for n in range(3)]
     )
     scene.stage.judge(played.id, 4, "mask")  # the last answer, which ends it
-    for name in FORMATS.keys() - {"raw"}:
+    for name in ROW_FORMATS.keys() - {"raw"}:
         with pytest.raises(HoustonError, match=r"Nothing would be trained|cannot stand"):
             write_export(
                 scene.home, ExportRequest((played.id,), name, rules="off"), tmp_path / name

@@ -15,7 +15,7 @@ from houston_daemon.training.export.export_run import FORMATS, choose_format
 from houston_shared.errors import HoustonError
 from tests.support.rows import made
 from tests.training.export.talk import step, talk
-from tests.training.export.writing import lines, written
+from tests.training.export.writing import ROW_FORMATS, lines, written
 
 Change = Callable[[ExportLine], Any]
 
@@ -37,7 +37,7 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", ROW_FORMATS)
 def test_right_rows_are_let_through(name: str) -> None:
     format = FORMATS[name]
     for row in RIGHT["rows of ids" if format.unit == "ids" else "rows of messages"]:
@@ -87,6 +87,22 @@ def masked(key: str) -> Change:
 NAN = float("nan")
 WRONG: list[tuple[str, str, Change, str]] = [
     ("trl", "a short list of labels", lambda line: line["labels"].pop(), "lengths"),
+    ("verl-sft", "a short mask", lambda line: line["loss_mask"].pop(), "lengths"),
+    ("verl-sft", "a mask of two", put("loss_mask", 8, 2), "neither 0 nor 1"),
+    ("verl-sft", "a masked row", lambda line: line.update(loss_mask=[0] * 31), "nothing"),
+    ("verl-sft", "a trained first token", put("loss_mask", 0, 1), "nothing predicts"),
+    ("verl-sft", "a negative id", put("input_ids", 0, -7), "negative"),
+    ("verl-sft", "another count", lambda line: line.update(trained=1), "counts"),
+    ("llama-factory", "a label of another id", put("labels", 8, 5), "neither its id nor -100"),
+    ("llama-factory", "a short list of labels", lambda line: line["labels"].pop(), "lengths"),
+    ("llama-factory", "a column of ours", lambda line: line.update(row="r-1/0.0"), "cannot pad"),
+    ("llama-factory", "a token not seen", put("attention_mask", 3, 0), "not attended to"),
+    (
+        "llama-factory",
+        "nothing to train",
+        lambda line: line.update(labels=[-100] * len(line["labels"])),
+        "nothing in it is trained",
+    ),
     ("trl", "no weights", lambda line: line["weights"].clear(), "lengths"),
     ("trl", "a label of another id", put("labels", 8, 5), "neither its id nor -100"),
     ("trl", "a label that masks with -1", put("labels", 8, -1), "neither its id nor -100"),
@@ -109,7 +125,7 @@ WRONG: list[tuple[str, str, Change, str]] = [
         "trl",
         "nothing to train",
         lambda line: line.update(labels=[-100] * len(line["labels"])),
-        "drops",
+        "nothing in it is trained",
     ),
     ("trl", "another count", lambda line: line.update(trained=1), "counts"),
     (
@@ -259,13 +275,14 @@ def test_what_would_be_trained_otherwise_is_stopped(name: str, change: Change, w
     assert why in FORMATS[name].line_problem(sound)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", ROW_FORMATS)
 def test_a_row_of_which_nothing_is_trained(name: str) -> None:
-    """TRL has no use for one; slime and OpenAI would train all of it, or refuse; raw keeps it."""
+    """Trainers on ids have no use for one; slime and OpenAI would train all of it, or refuse; raw
+    keeps it."""
     format = FORMATS[name]
     ids, messages = made(((4, 0.0),)), talk(step(1, weight=0.0))
     lines = format.lines(ids if format.unit == "ids" else messages)
-    if name in ("trl", "trl-chat"):
+    if name in ("trl", "trl-chat", "verl-sft", "llama-factory"):
         assert lines == []
     else:
         assert bool(format.line_problem(lines[0])) == (name != "raw")
@@ -340,12 +357,12 @@ def test_a_line_says_where_it_comes_from_wherever_it_has_room() -> None:
     assert FORMATS["openai"].index
 
 
-@pytest.mark.parametrize("name", ["slime", "openai"])
+@pytest.mark.parametrize("name", ["slime", "openai", "llama-factory"])
 def test_no_parquet_for_who_cannot_read_it(name: str) -> None:
     with pytest.raises(HoustonError, match="no parquet file"):
         choose_format(name, parquet=True)
 
 
 def test_an_unknown_format_names_those_there_are() -> None:
-    with pytest.raises(HoustonError, match="trl, trl-chat, slime, openai, raw"):
+    with pytest.raises(HoustonError, match=r"trl-chat, verl-sft, .*, raw, verl-rl, slime-rl"):
         choose_format("verl")

@@ -17,7 +17,7 @@ from houston_daemon.training.export.export_run import FORMATS
 from houston_daemon.training.rows.training_row import ChatRow, TokenRow
 from tests.support.rows import made
 from tests.training.export.talk import step, talk
-from tests.training.export.writing import lines, written
+from tests.training.export.writing import ROW_FORMATS, lines, written
 
 HOSTILE = (
     "", " ", "\x00", "文😀🏳️‍🌈", "\u2028\u2029\x85", "\r\n", "</real_user>", '{"a": 1}', "null",
@@ -72,7 +72,16 @@ def made_of(name: str, rows: list[Any]) -> tuple[list[Any], int]:
     return [line for row in clean for line in FORMATS[name].lines(row)], len(building.refused)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+def read_back(file: Path) -> list[Any]:
+    """Its lines, of JSON or of an Arrow stream."""
+    if file.suffix != ".arrow":
+        return lines(file)
+    pyarrow = pytest.importorskip("pyarrow")
+    with pyarrow.ipc.open_stream(file.read_bytes()) as stream:
+        return list(stream.read_all().to_pylist())
+
+
+@pytest.mark.parametrize("name", ROW_FORMATS)
 @given(data=st.data())
 @settings(max_examples=25)
 def test_lines_are_what_was_made_of_the_rows(name: str, data: Any) -> None:
@@ -82,7 +91,7 @@ def test_lines_are_what_was_made_of_the_rows(name: str, data: Any) -> None:
         file, building = written(name, rows, Path(folder))
         expected, answers = made_of(name, rows)
         right = [line for line in expected if not FORMATS[name].line_problem(line)]
-        assert lines(file) == right
+        assert read_back(file) == right
         assert len(right) + len(building.refused) == len(expected) + answers
         if FORMATS[name].index:
             index = lines(Path(folder) / "data.rows.jsonl")

@@ -12,6 +12,9 @@ from houston_daemon.training.export.export_manifest import ExportManifest, Judge
 from houston_daemon.training.export.export_run import FORMATS
 from houston_daemon.training.rows.training_row import ChatRow, TokenRow
 
+ROW_FORMATS = {name: format for name, format in FORMATS.items() if not format.credited}
+"""Formats of rows without credit; `test_run_rows` has the others."""
+
 
 def written(
     format: str, rows: Sequence[TokenRow | ChatRow], folder: Path, parquet: bool = False
@@ -30,6 +33,10 @@ def written(
         for built in building.lines(row):
             file.write(built)
     exported = file.close()
+    support = FORMATS[format].support_files([(file.name, exported.sha256)])
+    for path, content in support.items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_bytes(content)
     for name in filter(None, (file.name, file.index)):
         (folder / (name + UNFINISHED)).replace(folder / name)
     manifest = ExportManifest(

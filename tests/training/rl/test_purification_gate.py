@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from houston_daemon.training.rl.policy_gradient_batches import PolicyGradientRow
+from houston_daemon.training.credit.policy_gradient_rows import PolicyGradientRow
 from houston_daemon.training.rl.purification_gate import (
     KEPT_RAW_REASON,
     PurificationGate,

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from houston_daemon.training.credit.group_advantages import ScoredRollout
+from houston_daemon.training.credit.policy_gradient_rows import PolicyGradientRow
 from houston_daemon.training.rl import rl_run
-from houston_daemon.training.rl.policy_gradient_batches import PolicyGradientRow
 from houston_daemon.training.rl.policy_gradient_trainer import NO_GAP, EngineGap, Pass
 from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.rollout_groups import GroupCoordinator, GroupOutcome, RolloutGroup

@@ -268,13 +268,14 @@ class Stage:
         top: str = "",
         files: dict[str, str] | None = None,
         scribe: Family | Engine | None = None,
+        sampling: str = "",
     ) -> Played:
         """Run a rollout to its end. context: tokens after which it forks. scribe: writes its
-        summaries."""
+        summaries. sampling: more keys of that table."""
         self._number += 1
         task = (
             f"{top}\n[sampling]\nthoughts = '{'strip' if strip else 'keep'}'\n"
-            f"reasoning = {str(family.reasoning).lower()}\n"
+            f"reasoning = {str(family.reasoning).lower()}\n{sampling}\n"
             f"[budget]\nsteps = {len(turns) + 1}\ncontext_tokens = {context}\n"
             f"answer_tokens = 64\nobservation_tokens = 300\n{budget}"
         )

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from houston_daemon.engines.engine_protocol import EngineSample, SampleRequest
 from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
-from houston_daemon.training.rl.policy_gradient_batches import PolicyGradientRow
+from houston_daemon.training.credit.policy_gradient_rows import PolicyGradientRow
+from houston_daemon.training.rl.group_credit import RAW_OPTIONS, ROW_OPTIONS
 from houston_daemon.training.rl.purification_gate import PurificationGate
-from houston_daemon.training.rl.update_batches import RAW_OPTIONS, ROW_OPTIONS
 from houston_daemon.training.rows.training_row import RowOptions
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import ToolCall

@@ -24,6 +24,25 @@ class SpanCredit:
 
 
 @dataclass(frozen=True, slots=True)
+class RolloutCredit:
+    """What one rollout of a finished group is given."""
+
+    rollout: str
+    reward: float
+    """What it earned, with its penalty for length."""
+    advantage: float
+    """How much better than its group it did."""
+    truncated: bool
+    """Whether a limit broke something of it off."""
+    masked: str
+    """Why none of it is trained although its group counts it; empty where it is."""
+    update: int
+    """Update of the run, from 0."""
+    group: str
+    """Its group's name in the run."""
+
+
+@dataclass(frozen=True, slots=True)
 class CreditedRow:
     """A row, and the credit of each of its spans."""
 
@@ -39,10 +58,16 @@ class CreditedRow:
 
     def advantages(self) -> "array[float]":
         """One advantage per token; 0.0 outside every span (`array('f')`)."""
+        return self._by_token([credit.advantage for credit in self.credits])
+
+    def returns(self) -> "array[float]":
+        """Reward from each sampled token to the end of the rollout; 0.0 outside every span."""
+        return self._by_token([credit.returned for credit in self.credits])
+
+    def _by_token(self, by_span: list[float]) -> "array[float]":
         values = array("f", bytes(4 * len(self.row.token_ids)))
-        for span, credit in zip(self.row.spans, self.credits, strict=True):
-            length = span.end - span.start
-            values[span.start : span.end] = array("f", [credit.advantage]) * length
+        for span, value in zip(self.row.spans, by_span, strict=True):
+            values[span.start : span.end] = array("f", [value]) * (span.end - span.start)
         return values
 
     def mask(self) -> "array[int]":

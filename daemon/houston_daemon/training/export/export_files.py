@@ -1,24 +1,24 @@
 """What an export writes: data files, and the folder that they stand in, whole or not at all.
 
-Files are JSON Lines, or a parquet table of the format's columns. They are written as
-`NAME.unfinished` and get their names together, the manifest last. A marker stands beside them from
-the first byte to the manifest, so that what a kill has left is known to be ours and is written
-again. A spool keeps lines on disk until all are there, so that they can be written in another
-order. Nobody else writes to the folder meanwhile. pyarrow is imported only where parquet is asked
-for.
+Files are JSON Lines, or a parquet table or Arrow stream of the format's columns. They are written
+as `NAME.unfinished` and get their names together, then what a consumer needs beside them, the
+manifest last. A marker stands beside them from the first byte to the manifest, so that what a kill
+has left is known to be ours and is written again. A spool keeps lines on disk until all are there,
+so that they can be written in another order. Nobody else writes to the folder meanwhile. pyarrow
+is imported only where it is asked for.
 """
 
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from houston_daemon.training.export import export_manifest
+from houston_daemon.training.export import export_manifest, llama_factory_format
 from houston_daemon.training.export.export_format import ExportFormat
 from houston_daemon.training.export.export_line_builder import BuiltLine
 from houston_daemon.training.export.export_manifest import ExportedFile, ExportManifest
@@ -27,13 +27,17 @@ from houston_shared import atomic_file
 from houston_shared.errors import ExitCode, HoustonError
 
 if TYPE_CHECKING:
-    from houston_daemon.training.export.parquet_writer import ParquetFile
+    from houston_daemon.training.export.parquet_writer import TableFile
 
 UNFINISHED = ".unfinished"
 EXPORT_FILE_NAMES = tuple(
-    f"{stem}.{kind}" for stem in ("data", "held_out") for kind in ("jsonl", "parquet", "rows.jsonl")
+    f"{stem}.{kind}"
+    for stem in ("data", "held_out")
+    for kind in ("jsonl", "parquet", "arrow", "rows.jsonl")
 )
 """Names that an export's files may have, beside its page and its manifest."""
+SUPPORT_FILE_NAMES = ("verl_rows.py", "slime_rows.py", *llama_factory_format.SUPPORT_FILE_NAMES)
+"""Names that files beside the data may have."""
 SPOOL_NAME = "spool"
 """Of a recipe that changes the order, until all lines are there."""
 NOTHING_EXPORTED_MESSAGE = "Nothing was exported."
@@ -61,9 +65,11 @@ class DataFile:
     """One data file with its counts, and the index of its lines where the format wants one."""
 
     def __init__(self, folder: Path, stem: str, format: ExportFormat, parquet: bool) -> None:
-        self.name = f"{stem}.{'parquet' if parquet else 'jsonl'}"
+        kind = "arrow" if format.arrow else "parquet" if parquet else "jsonl"
+        self.name = f"{stem}.{kind}"
         self._path = folder / (self.name + UNFINISHED)
-        self._file = _parquet_file(self._path, format) if parquet else JsonLinesFile(self._path)
+        as_lines = kind == "jsonl"
+        self._file = JsonLinesFile(self._path) if as_lines else _table_file(self._path, format)
         self._rows = self._tokens = self._trained = self._longest = 0
         self._counted = format.unit == "ids"
         self.index = f"{stem}.rows.jsonl" if format.index else ""
@@ -128,21 +134,23 @@ class LineSpool:
         self._file.close()
 
 
-def check_parquet() -> None:
-    """Raise HoustonError where nothing here can write parquet."""
+def check_parquet(format: ExportFormat) -> None:
+    """Raise HoustonError where nothing here can write parquet, or the format's Arrow files."""
     if find_spec("pyarrow") is None:
+        other = "another format" if format.arrow else "the same without --parquet"
         raise HoustonError(
-            "Parquet needs pyarrow, which is not installed.",
+            f"{f'The format {format.name}' if format.arrow else 'Parquet'} needs pyarrow, which is"
+            " not installed.",
             "Nothing was exported.",
-            "pip install 'houston-agents[train]', or the same without --parquet",
+            f"pip install 'houston-agents[train]', or {other}",
             ExitCode.CONFIGURATION,
         )
 
 
-def _parquet_file(path: Path, format: ExportFormat) -> "ParquetFile":
-    from houston_daemon.training.export.parquet_writer import ParquetFile
+def _table_file(path: Path, format: ExportFormat) -> "TableFile":
+    from houston_daemon.training.export.parquet_writer import TableFile
 
-    return ParquetFile(path, format.columns)
+    return TableFile(path, format.columns, stream=format.arrow)
 
 
 def _index_line(built: BuiltLine, number: int) -> BuiltLine:
@@ -205,13 +213,20 @@ class ExportFolder:
         if other is not None and other.inputs != inputs and not self._force:
             raise self._other_export_error()
 
-    def publish(self, manifest: ExportManifest, page: str, names: Sequence[str]) -> bool:
+    def publish(
+        self,
+        manifest: ExportManifest,
+        page: str,
+        names: Sequence[str],
+        support: Mapping[str, bytes],
+    ) -> bool:
         """Give the files their names; False where the same export lay there already.
 
-        names: files that lie there unfinished. Raises HoustonError where another lies there.
+        names: files that lie there unfinished. support: files to write beside them. Raises
+        HoustonError where another lies there.
         """
         encoded = export_manifest.encode_manifest(manifest)
-        if self._is_same_export(manifest, encoded):
+        if self._is_same_export(manifest, encoded, support):
             return False
         if self.published() is not None and not self._force:
             raise self._other_export_error()
@@ -221,6 +236,11 @@ class ExportFolder:
             (self.folder / name).unlink(missing_ok=True)
         for name in names:
             (self.folder / (name + UNFINISHED)).replace(self.folder / name)
+        for name in SUPPORT_FILE_NAMES:
+            (self.folder / name).unlink(missing_ok=True)
+        for name, content in support.items():
+            (self.folder / name).parent.mkdir(mode=0o700, exist_ok=True)
+            atomic_file.write_atomically(self.folder / name, content)
         atomic_file.write_atomically(self.folder / export_manifest.CARD_NAME, page.encode())
         atomic_file.sync_to_disk(self.folder)
         atomic_file.write_atomically(self.folder / export_manifest.MANIFEST_NAME, encoded)
@@ -259,10 +279,14 @@ class ExportFolder:
                 "Name another folder with --out; --force writes into this one",
             )
 
-    def _is_same_export(self, manifest: ExportManifest, encoded: bytes) -> bool:
+    def _is_same_export(
+        self, manifest: ExportManifest, encoded: bytes, support: Mapping[str, bytes]
+    ) -> bool:
         """Whether this very export lies there, byte for byte."""
         manifest_file = self.folder / export_manifest.MANIFEST_NAME
         if not manifest_file.is_file() or manifest_file.read_bytes() != encoded:
+            return False
+        if not all((self.folder / name).is_file() for name in support):
             return False
         for data in manifest.files:
             file = self.folder / data.name

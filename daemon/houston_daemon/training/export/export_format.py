@@ -10,18 +10,26 @@ module of its own.
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from operator import eq
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from houston_daemon.training.rows.training_row import ChatMessage, ChatRow, TokenRow
+from houston_daemon.training.credit.credited_rows import CreditedRow, RolloutCredit
+from houston_daemon.training.credit.policy_gradient_rows import PolicyGradientRow
+from houston_daemon.training.rows.training_row import (
+    IGNORED_LABEL,
+    ChatMessage,
+    ChatRow,
+    TokenRow,
+)
 from houston_shared.records import Message
 
 ExportLine: TypeAlias = dict[str, Any]
 """One line of a data file: JSON values only."""
-ExportColumnType = Literal["ids", "weights", "text", "number", "messages", "spans"]
+ExportColumnType = Literal["ids", "weights", "text", "number", "real", "messages", "spans"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +38,22 @@ class ExportColumn:
 
     name: str
     type: ExportColumnType
+
+
+def no_support_files(data: Sequence[tuple[str, str]]) -> Mapping[str, bytes]:
+    """None."""
+    return {}
+
+
+class RunRow(NamedTuple):
+    """A row of a run of reinforcement learning, for formats that take credit."""
+
+    credited: CreditedRow
+    credit: RolloutCredit
+    rollout_number: int
+    """Of its rollout among those of the export, from 0."""
+    group_number: int
+    """Of its group, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +66,8 @@ class ExportFormat:
     unit: Literal["ids", "messages"]
     """Which rows it is made of."""
     lines: Callable[[Any], list[ExportLine]]
-    """A `Row` or `ChatRow` as lines; none where nothing of it would be trained and the consumer
-    takes no such line, or would drop it."""
+    """A `TokenRow` or `ChatRow`, of a format with credit a `RunRow`, as lines; none where nothing
+    of it would be trained and the consumer takes no such line, or would drop it."""
     line_problem: Callable[[ExportLine], str]
     """What the consumer would get wrong or refuse, in words; empty for a line that is right."""
     remarks: Callable[[ExportLine], Sequence[str]]
@@ -64,11 +88,64 @@ class ExportFormat:
     """Whether lines have no room for where they come from."""
     untrained: bool = False
     """Whether a file in which nothing is trained is of use to the consumer, too."""
+    credited: bool = False
+    """Whether it takes rewards and advantages: then its rows are those of a finished run."""
+    arrow: bool = False
+    """Whether data files are Arrow streams, the consumer's only form."""
+    support_files: Callable[[Sequence[tuple[str, str]]], Mapping[str, bytes]] = no_support_files
+    """Files beside the data that the consumer needs to read it, by path in the folder. Asked with
+    name and SHA-256 of each data file."""
 
 
 def no_remarks(line: ExportLine) -> Sequence[str]:
     """No remark."""
     return ()
+
+
+def labels_problem(ids: Sequence[int], labels: Sequence[int]) -> str:
+    """Why ids and labels (-100 where not trained) are no row that can be trained; empty when they
+    are one."""
+    if len(ids) != len(labels):
+        return "its ids and what is trained of them have different lengths"
+    if not ids or min(ids) < 0:
+        return "it has no ids, or a negative one"
+    untrained = labels.count(IGNORED_LABEL)
+    if sum(map(eq, ids, labels)) + untrained != len(ids):
+        return "a label is neither its id nor -100"
+    if untrained == len(ids):
+        return "nothing in it is trained"
+    if labels[0] != IGNORED_LABEL:
+        return "its first token is to be trained, which nothing predicts"
+    return ""
+
+
+def logprobs_of_trained(row: PolicyGradientRow) -> list[float]:
+    """Log-probabilities of a row's completion: 0.0 where nothing is trained, NaN where something is
+    and the engine did not say how likely it was."""
+    return [
+        value if trained else 0.0
+        for value, trained in zip(row.sampled_logprobs, row.mask, strict=True)
+    ]
+
+
+def trained_policies(row: TokenRow) -> list[str]:
+    """Versions that sampled what a row trains, in order; `base` for the engine's own model."""
+    return list(dict.fromkeys(span.policy or "base" for span in row.spans if span.weight))
+
+
+def credit_problem(mask: Sequence[int], logprobs: Sequence[float]) -> str:
+    """Why a completion cannot be trained with an importance ratio; empty when it can."""
+    if mask.count(0) + mask.count(1) != len(mask):
+        return "a mask is neither 0 nor 1"
+    if not mask.count(1):
+        return "nothing in it is trained"
+    if not all(map(math.isfinite, logprobs)):
+        return (
+            "the log-probability with which a trained token was drawn is not known (purified, a"
+            " temperature, a grammar, or an engine that gave none), and would be taken as 0.0, a"
+            " token that was certain"
+        )
+    return ""
 
 
 def row_provenance(row: TokenRow | ChatRow) -> ExportLine:

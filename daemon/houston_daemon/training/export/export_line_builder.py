@@ -15,7 +15,12 @@ import msgspec
 from msgspec import structs
 
 from houston_daemon.training.export import export_manifest
-from houston_daemon.training.export.export_format import ExportFormat, ExportLine, row_provenance
+from houston_daemon.training.export.export_format import (
+    ExportFormat,
+    ExportLine,
+    RunRow,
+    row_provenance,
+)
 from houston_daemon.training.export.export_manifest import LeftOutRow, SamplingCount, TrainedCounts
 from houston_daemon.training.rows.row_builder import tokenizer_file
 from houston_daemon.training.rows.row_weights import UNJUDGED, trained_in_reason
@@ -188,18 +193,21 @@ class LineBuilder:
     _unjudged: int = 0
     _untrained_reasons: Counter[str] = field(default_factory=Counter)
 
-    def lines(self, row: TokenRow | ChatRow) -> Iterator[BuiltLine]:
-        """The lines of a row; none of one that is refused, or that the consumer has no use for."""
+    def lines(self, row: TokenRow | ChatRow, run_row: RunRow | None = None) -> Iterator[BuiltLine]:
+        """The lines of a row; none of one that is refused, or that the consumer has no use for.
+
+        run_row: its credit, where the format takes it.
+        """
         written: set[AnswerKey] = set()
-        for built in self._lines(self.losses.corrected_row(row)):
+        for built in self._lines(self.losses.corrected_row(row), run_row):
             written |= built.answers
             yield built
         self.losses.note_row(row, written)
 
-    def _lines(self, row: TokenRow | ChatRow) -> Iterator[BuiltLine]:
+    def _lines(self, row: TokenRow | ChatRow, run_row: RunRow | None) -> Iterator[BuiltLine]:
         try:
             clean = self._clean(row)
-            lines = [] if clean is None else self.format.lines(clean)
+            lines = [] if clean is None else self.format.lines(_with_credit(clean, run_row))
         except RecursionError:
             self.refuse(row.id, TOO_DEEP_REASON)
             return
@@ -311,6 +319,13 @@ class LineBuilder:
             self._untrained_reasons[export_manifest.reason_kind(why)] += size
 
 
+def _with_credit(row: TokenRow | ChatRow, run_row: RunRow | None) -> TokenRow | ChatRow | RunRow:
+    """What the format takes: the row, or with its credit."""
+    if run_row is None or isinstance(row, ChatRow):
+        return row
+    return run_row._replace(credited=replace(run_row.credited, row=row))
+
+
 def _line_name(row: TokenRow | ChatRow, line: ExportLine) -> str:
     """A line of a row, for people."""
     return f"{row.id} step {line['step']}" if "completion" in line else row.id
@@ -326,7 +341,8 @@ def _answers_of_line(line: ExportLine, row: TokenRow | ChatRow) -> frozenset[Ans
 def _line_sizes(line: ExportLine, row: TokenRow | ChatRow) -> tuple[int, int]:
     """Tokens, or messages, of a line; and how many of its tokens or answers are trained."""
     if isinstance(row, TokenRow):
-        return len(row.token_ids), row.trained
+        tokens = line.get("tokens", len(row.token_ids))  # a line with credit ends where it trains
+        return tokens if isinstance(tokens, int) else len(tokens), row.trained
     if "completion" in line:
         return len(line["prompt"]) + 1, 1
     return len(line["messages"]), row.trained

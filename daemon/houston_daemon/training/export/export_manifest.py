@@ -264,6 +264,8 @@ class ExportManifest(msgspec.Struct, frozen=True):
     ids_from: dict[str, int] = {}
     """Rows of ids without copies: `ledger` as they were sampled, `rendered` by a dialect; empty for
     rows of messages, and in manifests from before it was counted."""
+    run: dict[str, Any] = {}
+    """Of rows with credit: the run, how its rewards are made, and its groups; else empty."""
 
 
 def encode_manifest(manifest: ExportManifest) -> bytes:
@@ -286,6 +288,7 @@ _FEATURE_TYPES: dict[ExportColumnType, str] = {
     "weights": "list: float32",
     "text": "dtype: string",
     "number": "dtype: int32",
+    "real": "dtype: float64",
     "messages": "list: json",
 }
 

@@ -9,13 +9,14 @@ the home and writes one folder; it starts and asks nobody.
 import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
+from houston_daemon.training.credit.credited_rows import RolloutCredit, credit_outcome
 from houston_daemon.training.export import export_manifest, held_out_split
 from houston_daemon.training.export.export_files import (
     SPOOL_NAME,
@@ -25,7 +26,7 @@ from houston_daemon.training.export.export_files import (
     LineSpool,
     check_parquet,
 )
-from houston_daemon.training.export.export_format import ExportFormat
+from houston_daemon.training.export.export_format import ExportFormat, RunRow
 from houston_daemon.training.export.export_line_builder import BuiltLine, LineBuilder
 from houston_daemon.training.export.export_manifest import (
     ExportedFile,
@@ -35,10 +36,13 @@ from houston_daemon.training.export.export_manifest import (
 )
 from houston_daemon.training.export.export_recipe import ExportRecipe
 from houston_daemon.training.export.held_out_split import ChosenRollout, HeldOutSplit
+from houston_daemon.training.export.llama_factory_format import LLAMA_FACTORY
 from houston_daemon.training.export.openai_format import OPENAI
 from houston_daemon.training.export.raw_format import RAW
 from houston_daemon.training.export.slime_format import SLIME
+from houston_daemon.training.export.slime_rl_format import SLIME_RL
 from houston_daemon.training.export.trl_format import TRL, TRL_CHAT
+from houston_daemon.training.export.verl_format import VERL_RL, VERL_SFT
 from houston_daemon.training.policies.policy_files import hash_file
 from houston_daemon.training.rows.row_builder import (
     build_chat_rows,
@@ -53,7 +57,10 @@ from houston_shared.home import Home
 from houston_shared.store import rollout_queries
 from houston_shared.store.store_reader import Reader
 
-FORMATS = {format.name: format for format in (TRL, TRL_CHAT, SLIME, OPENAI, RAW)}
+FORMATS = {
+    format.name: format
+    for format in (TRL, TRL_CHAT, VERL_SFT, LLAMA_FACTORY, SLIME, OPENAI, RAW, VERL_RL, SLIME_RL)
+}
 
 
 def choose_format(name: str, parquet: bool = False) -> ExportFormat:
@@ -131,7 +138,7 @@ MAX_NAMED_REASONS = 4
 def refuse_mistrained(builder: LineBuilder, data: ExportedFile, leave_out: bool) -> None:
     """Raise HoustonError unless what was written is what will be trained, or raw."""
     if builder.refused and not leave_out:
-        raise _mistrained_error(builder.format.name, builder.refused)
+        raise _mistrained_error(builder.format, builder.refused)
     if not data.rows or not (data.trained or builder.format.untrained):
         rows = [*builder.refused, *builder.untrained]
         why = f": {_rows_by_reason(rows)}" if rows else ": these rollouts have no closed step"
@@ -143,14 +150,15 @@ def refuse_mistrained(builder: LineBuilder, data: ExportedFile, leave_out: bool)
         )
 
 
-def _mistrained_error(format: str, refused: Sequence[LeftOutRow]) -> HoustonError:
+def _mistrained_error(format: ExportFormat, refused: Sequence[LeftOutRow]) -> HoustonError:
     count = len(refused)
     what = "1 row or step" if count == 1 else f"{count} rows or steps"
+    mend = "Mask what is named (houston verdict), or export ids (--format trl); "
     return HoustonError(
-        f"{what} cannot stand in a file for {format}: {_rows_by_reason(refused)}.",
+        f"{what} cannot stand in a file for {format.name}: {_rows_by_reason(refused)}.",
         "Nothing was exported.",
-        "Mask what is named (houston verdict), or export ids (--format trl); the same with"
-        " --leave-out goes without it and names all of it in the manifest",
+        f"{'' if format.credited else mend}the same with --leave-out goes without it and names all"
+        " of it in the manifest",
     )
 
 
@@ -185,6 +193,10 @@ class ExportRequest:
     """Replace another export in the folder."""
     rules: RulesFrom = "run"
     """Whether the rules are run on every rollout, or what was stored of them counts, or nothing."""
+    credits: tuple[RolloutCredit, ...] = ()
+    """Of a format with credit: one for each of the rollouts, in their order."""
+    run: Mapping[str, Any] = field(default_factory=dict)
+    """What the manifest says of the run that they are of."""
 
 
 class ExportResult(NamedTuple):
@@ -203,8 +215,9 @@ def write_export(home: Home, request: ExportRequest, to: Path) -> ExportResult:
     left to train, for a folder that holds something else, and for what cannot be read.
     """
     format = choose_format(request.format, request.parquet)
-    if request.parquet:
-        check_parquet()
+    _refuse_without_credit(format, request)
+    if request.parquet or format.arrow:
+        check_parquet(format)
     with Reader(home) as reader:
         chosen = held_out_split.read_chosen(reader, request.rollouts)
         members = held_out_split.read_split_members(reader, chosen) if request.held_out else []
@@ -217,8 +230,31 @@ def write_export(home: Home, request: ExportRequest, to: Path) -> ExportResult:
             names = [file.name for file in manifest.files]
             if format.index:
                 names += [f"{name.partition('.')[0]}.rows.jsonl" for name in names]
-            written = place.publish(manifest, export_manifest.dataset_card(manifest, format), names)
+            support = format.support_files([(file.name, file.sha256) for file in manifest.files])
+            page = export_manifest.dataset_card(manifest, format)
+            written = place.publish(manifest, page, names, support)
     return ExportResult(to, manifest, written)
+
+
+def _refuse_without_credit(format: ExportFormat, request: ExportRequest) -> None:
+    """Raise HoustonError where rows have no advantages and the format wants them, or have some for
+    which it has no room."""
+    if format.credited and not request.credits:
+        raise HoustonError(
+            f"{format.name} holds advantages, and only groups of a run have some.",
+            "Nothing was exported.",
+            f"houston export --run RUN --format {format.name}",
+            ExitCode.USAGE,
+        )
+    if request.credits and not format.credited:
+        credited = " or ".join(each.name for each in FORMATS.values() if each.credited)
+        raise HoustonError(
+            f"{format.name} has no room for advantages: it would train what a run found bad as if"
+            " it were good.",
+            "Nothing was exported.",
+            f"--format {credited}; or name the rollouts (houston export R… --format {format.name})",
+            ExitCode.USAGE,
+        )
 
 
 def _write_files(
@@ -278,6 +314,10 @@ class _ExportAttempt:
         self._broke_midway = False
         """Whether one of them broke after some of its rows were taken in."""
         self._sources: list[ExportedRollout] = []
+        self._credits = {credit.rollout: credit for credit in request.credits}
+        groups = dict.fromkeys(credit.group for credit in request.credits)
+        self._group_numbers = {group: number for number, group in enumerate(groups)}
+        self._rollout_numbers = {rollout: number for number, rollout in enumerate(self._credits)}
 
     def write(self) -> ExportManifest:
         """Write the data files, unfinished, and say what is in them. Raises _ExportAgain."""
@@ -306,8 +346,8 @@ class _ExportAttempt:
         """What a rollout cannot train; where its rows break, who writes finds out."""
         builder = LineBuilder(self._builder.format)
         with contextlib.suppress(HoustonError):
-            for row in self._build_rows(id, shared):
-                for _ in builder.lines(row):
+            for row, run_row in self._with_credit(id, self._build_rows(id, shared)):
+                for _ in builder.lines(row, run_row):
                     pass
         return builder.losses.lost
 
@@ -331,9 +371,9 @@ class _ExportAttempt:
         id, rows, exported = chosen.rollout.id, 0, 0
         before = self._reader.run(rollout_queries.newest_seq(id))
         try:
-            for row in self._build_rows(id, self._shared):
+            for row, run_row in self._with_credit(id, self._build_rows(id, self._shared)):
                 rows += 1
-                lines = list(self._builder.lines(row))
+                lines = list(self._builder.lines(row, run_row))
                 exported += bool(lines)
                 yield from lines
         except HoustonError as problem:
@@ -352,6 +392,26 @@ class _ExportAttempt:
         ids = self._builder.format.unit == "ids"
         make = build_token_rows if ids else build_chat_rows
         return make(self._reader, id, self._request.rows, shared, self._rules.verdicts_of(id))
+
+    def _with_credit(
+        self, id: str, rows: Iterator[Any]
+    ) -> Iterator[tuple[TokenRow | ChatRow, RunRow | None]]:
+        """Rows of a rollout, each with its credit where they have some."""
+        credit = self._credits.get(id)
+        if credit is None:
+            yield from ((row, None) for row in rows)
+            return
+        kept = (_without_weight(row, credit.masked) if credit.masked else row for row in rows)
+        for credited in credit_outcome(kept, credit.reward, credit.advantage):
+            yield (
+                credited.row,
+                RunRow(
+                    credited,
+                    credit,
+                    self._rollout_numbers[id],
+                    self._group_numbers[credit.group],
+                ),
+            )
 
     def _sound_rollouts(self) -> list[str]:
         """Rollouts that rows were made of."""
@@ -422,11 +482,18 @@ class _ExportAttempt:
             versions={"houston": version("houston-agents")},
             drawn=builder.sampling_counts(),
             ids_from=dict(sorted(builder.ids_from.items())),
+            run=dict(request.run),
         )
 
     def _advice(self) -> list[str]:
         models = sorted({(chosen.base, chosen.dialect) for chosen in self._chosen})
         return [advice] if (advice := self._builder.format.advice(models)) else []
+
+
+def _without_weight(row: TokenRow, why: str) -> TokenRow:
+    """The row with nothing of it trained."""
+    spans = (replace(each, weight=0.0, why=why) if each.weight else each for each in row.spans)
+    return replace(row, spans=tuple(spans))
 
 
 def _with_render_flags(problem: ConfigurationError) -> ConfigurationError:

@@ -1,4 +1,5 @@
-"""Lines as parquet row groups, with what `datasets` needs to read free JSON back as it was.
+"""Lines as parquet row groups or an Arrow stream, with what `datasets` needs to read free JSON back
+as it was.
 
 A struct column would join the arguments of all calls into one record with every name in each; so
 messages are JSON values (Arrow's `json` extension, the feature `Json` of datasets). The only
@@ -43,6 +44,7 @@ _ARROW_TYPES: dict[ExportColumnType, Any] = {
     "weights": pa.list_(pa.float32()),
     "text": pa.string(),
     "number": pa.int32(),
+    "real": pa.float64(),
     "messages": pa.list_(pa.json_()),
     "spans": pa.list_(_SPAN_TYPE),
 }
@@ -51,6 +53,7 @@ _DATASETS_FEATURES: dict[ExportColumnType, Any] = {
     "weights": {"feature": {"dtype": "float32", "_type": "Value"}, "_type": "List"},
     "text": {"dtype": "string", "_type": "Value"},
     "number": {"dtype": "int32", "_type": "Value"},
+    "real": {"dtype": "float64", "_type": "Value"},
     "messages": {"feature": {"_type": "Json"}, "_type": "List"},
 }
 
@@ -59,22 +62,20 @@ GROUP_BYTES = 8_000_000
 """About as much JSON makes one row group."""
 
 
-class ParquetFile:
-    """A file of row groups, compressed with zstd, that only its owner reads."""
+class TableFile:
+    """A file of record batches that only its owner reads: parquet (compressed with zstd), or an
+    Arrow stream where its name ends so."""
 
-    def __init__(self, path: Path, columns: Sequence[ExportColumn]) -> None:
+    def __init__(self, path: Path, columns: Sequence[ExportColumn], *, stream: bool) -> None:
         self._path = path
         self._columns = columns
         self._lines: list[BuiltLine] = []
         self._bytes = 0
-        schema = pa.schema([(column.name, _ARROW_TYPES[column.type]) for column in columns])
-        if all(column.type in _DATASETS_FEATURES for column in columns):
-            features = {column.name: _DATASETS_FEATURES[column.type] for column in columns}
-            schema = schema.with_metadata(
-                {"huggingface": json.dumps({"info": {"features": features}})}
-            )
-        self._schema = schema
-        self._writer = pq.ParquetWriter(path, schema, compression="zstd")
+        self._schema = _schema(columns, with_features=not stream)
+        if stream:
+            self._writer = pa.ipc.new_stream(pa.OSFile(str(path), "wb"), self._schema)
+        else:
+            self._writer = pq.ParquetWriter(path, self._schema, compression="zstd")
         path.chmod(0o600)
 
     def write(self, built: BuiltLine) -> None:
@@ -98,6 +99,16 @@ class ParquetFile:
             ]
             self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
         self._lines, self._bytes = [], 0
+
+
+def _schema(columns: Sequence[ExportColumn], *, with_features: bool) -> Any:
+    """with_features: name the types of `datasets`, where it has all of them. A stream has only
+    types that every version of it infers alike."""
+    schema = pa.schema([(column.name, _ARROW_TYPES[column.type]) for column in columns])
+    if with_features and all(column.type in _DATASETS_FEATURES for column in columns):
+        features = {column.name: _DATASETS_FEATURES[column.type] for column in columns}
+        schema = schema.with_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+    return schema
 
 
 def _column_array(values: list[Any], type: ExportColumnType) -> Any:

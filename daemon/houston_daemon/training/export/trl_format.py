@@ -41,17 +41,11 @@ def trl_lines(row: TokenRow) -> list[ExportLine]:
 def trl_problem(line: ExportLine) -> str:
     """What plain `SFTTrainer` would train otherwise than we mean it."""
     ids, labels, weights = line["input_ids"], line["labels"], line["weights"]
-    if not len(ids) == len(labels) == len(weights):
-        return "ids, labels and weights have different lengths"
-    if not ids or min(ids) < 0:
-        return "it has no ids, or a negative one"
+    if len(ids) != len(weights):
+        return "ids and weights have different lengths"
+    if problem := export_format.labels_problem(ids, labels):
+        return problem
     untrained = labels.count(IGNORED_LABEL)
-    if sum(map(eq, ids, labels)) + untrained != len(ids):
-        return "a label is neither its id nor -100"
-    if untrained == len(ids):
-        return "nothing in it is trained; TRL drops such a row"
-    if labels[0] != IGNORED_LABEL:
-        return "its first token is to be trained, which nothing predicts"
     if weights.count(0.0) + weights.count(1.0) != len(ids):
         return "a weight is neither 0 nor 1; TRL would train it as 1"
     untrained_but_weighed = any(compress(map(eq, labels, repeat(IGNORED_LABEL)), weights))

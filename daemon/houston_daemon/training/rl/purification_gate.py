@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from houston_daemon.training.credit.credited_rows import credit_outcome
-from houston_daemon.training.rl.policy_gradient_batches import (
+from houston_daemon.training.credit.policy_gradient_rows import (
     PolicyGradientRow,
     policy_gradient_row,
 )

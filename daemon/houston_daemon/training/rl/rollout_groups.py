@@ -67,6 +67,11 @@ class RolloutGroup(msgspec.Struct, frozen=True, kw_only=True):
     """With which its rollouts sample; `base` for the engine's own model."""
     rollouts: tuple[str, ...]
 
+    @property
+    def name(self) -> str:
+        """Unlike every other group's of its run."""
+        return f"{self.update}.{self.batch}-{self.split}-{self.index}"
+
 
 class GroupOutcome(NamedTuple):
     """A group of which all have ended."""
@@ -102,6 +107,14 @@ class GroupFolder:
             self._file(group.update, group.batch, group.split, group.index),
             msgspec.json.encode(group),
         )
+
+    def all(self) -> list[RolloutGroup]:
+        """Every group that was started, in the order of updates, batches and tasks."""
+        groups = [
+            msgspec.json.decode(file.read_bytes(), type=RolloutGroup)
+            for file in self._folder.glob("*.json")
+        ]
+        return sorted(groups, key=lambda group: (group.update, group.batch, group.index))
 
     def _file(self, update: int, batch: int, split: str, index: int) -> Path:
         return self._folder / f"{update}.{batch}-{split}-{index}.json"
@@ -157,10 +170,7 @@ class GroupCoordinator:
         wanted = [rollout for group in groups for rollout in group.rollouts]
         rows = wait_until_ended(self._loaded.home, wanted, self._look)
         with Reader(self._loaded.home) as reader:
-            cut = reader.run(outcome_queries.overlong_rollouts(wanted))
-            tokens = reader.run(outcome_queries.longest_contexts(wanted))
-            counts = reader.run(purification_queries.count_purification(wanted))
-        return [_outcome(group, rows, cut, tokens, counts) for group in groups]
+            return read_outcomes(reader, groups, rows)
 
     def _look(self, rows: Rows) -> None:
         if self._stop():
@@ -209,6 +219,17 @@ class GroupCoordinator:
             "retries": recipe.purify_retries,
             "similarity": recipe.purify_similarity,
         }
+
+
+def read_outcomes(
+    reader: Reader, groups: Sequence[RolloutGroup], rows: Mapping[str, RolloutRow]
+) -> list[GroupOutcome]:
+    """How groups came out of which every rollout has ended. rows: of their rollouts, by id."""
+    wanted = [rollout for group in groups for rollout in group.rollouts]
+    cut = reader.run(outcome_queries.overlong_rollouts(wanted))
+    tokens = reader.run(outcome_queries.longest_contexts(wanted))
+    counts = reader.run(purification_queries.count_purification(wanted))
+    return [_outcome(group, rows, cut, tokens, counts) for group in groups]
 
 
 def _waiting_sentence(rows: Iterable[RolloutRow]) -> str:

@@ -15,21 +15,22 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from houston_daemon.engines.logprob_kind import NEUTRAL_SAMPLING
-from houston_daemon.training.credit.credited_rows import credit_outcome
-from houston_daemon.training.credit.group_advantages import (
-    OverlongPenalty,
-    ScoredRollout,
-    group_advantages,
-    has_reward_spread,
-    overlong_reason,
-    rollout_reward,
+from houston_daemon.training.credit.group_advantages import has_reward_spread
+from houston_daemon.training.credit.policy_gradient_rows import (
+    PolicyGradientRow,
+    policy_gradient_row,
+)
+from houston_daemon.training.rl.group_credit import (
+    RAW_OPTIONS,
+    credit_rows,
+    group_credits,
+    group_rewards,
+    member_overlong,
+    row_options,
 )
 from houston_daemon.training.rl.policy_gradient_batches import (
-    PolicyGradientRow,
     collate_pass,
     pack_passes,
-    policy_gradient_row,
     rollout_weights,
     split_by_rollout,
 )
@@ -43,16 +44,8 @@ from houston_daemon.training.rl.rollout_groups import (
 )
 from houston_daemon.training.rl.update_figures import GateFigures, SamplingFigures
 from houston_daemon.training.rows.row_builder import build_token_rows
-from houston_daemon.training.rows.training_row import RowOptions, TokenRow
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import HoustonError
-from houston_shared.sample_roles import parse_row_roles
 from houston_shared.store.store_reader import Reader
-
-ROW_OPTIONS = RowOptions(masking=False)
-"""What was sampled is trained, good or bad: its advantage says which."""
-RAW_OPTIONS = RowOptions(masking=False, attempts="raw")
-"""The same with what purification replaced."""
 
 
 class RowScorer(Protocol):
@@ -97,10 +90,8 @@ class UpdateBatches:
         self._coordinator = coordinator
         self._scorer = scorer
         self._pad = pad
-        roles = parse_row_roles(recipe.roles)
-        self._row_options = replace(ROW_OPTIONS, roles=roles)
-        self._raw_options = replace(RAW_OPTIONS, roles=roles)
-        self._penalty = OverlongPenalty(recipe.overlong_limit, recipe.overlong_margin)
+        self._row_options = row_options(recipe)
+        self._raw_options = replace(RAW_OPTIONS, roles=self._row_options.roles)
 
     def begin(self, update: int, policy: str) -> list[RolloutGroup]:
         """Start the first groups of an update, unless they were."""
@@ -148,29 +139,17 @@ class UpdateBatches:
         return every, kept
 
     def _rewards(self, outcome: GroupOutcome) -> list[float]:
-        recipe = self._recipe
-        return [
-            rollout_reward(member, recipe.reward, recipe.solved, self._penalty)
-            for member in outcome.members
-        ]
-
-    def _overlong(self, member: ScoredRollout) -> str:
-        recipe = self._recipe
-        return overlong_reason(member, recipe.overlong_filter, recipe.overlong_budget)
+        return group_rewards(outcome, self._recipe)
 
     def _rows(self, outcome: GroupOutcome, gate: PurificationGate) -> Iterator[PolicyGradientRow]:
         """Rows of all rollouts of a group that are trained."""
-        rewards = self._rewards(outcome)
-        advantages = group_advantages(rewards, self._recipe.scale)
         with Reader(self._loaded.home) as reader:
-            for member, reward, advantage in zip(outcome.members, rewards, advantages, strict=True):
-                masked = self._overlong(member)
-                rows = list(build_token_rows(reader, member.rollout, self._row_options))
-                if self._recipe.purify_gate and not masked:
-                    raw = build_token_rows(reader, member.rollout, self._raw_options)
+            for credit in group_credits(outcome, self._recipe):
+                rows = list(build_token_rows(reader, credit.rollout, self._row_options))
+                if self._recipe.purify_gate and not credit.masked:
+                    raw = build_token_rows(reader, credit.rollout, self._raw_options)
                     rows = gate.decide(rows, list(raw))
-                _require_plain_sampling(rows)
-                for credited in credit_outcome(rows, reward, advantage, masked):
+                for credited in credit_rows(rows, credit):
                     if (row := policy_gradient_row(credited)) is not None:
                         yield row
 
@@ -219,25 +198,6 @@ class UpdateBatches:
             recovered_at=dict(recovered),
             steps=mean(outcome.steps for outcome in sound),
             tokens=mean(member.tokens for member in members),
-            overlong=sum(bool(self._overlong(member)) for member in members),
+            overlong=sum(bool(member_overlong(member, self._recipe)) for member in members),
             stale=sum(outcome.group.policy != policy for outcome in kept) / max(len(kept), 1),
         )
-
-
-def _require_plain_sampling(rows: Sequence[TokenRow]) -> None:
-    """Raise HoustonError for rollouts whose answers were drawn otherwise than the policy says."""
-    for row in rows:
-        for span in row.spans:
-            bent = {
-                name: value
-                for name, value in span.sampling.items()
-                if value not in NEUTRAL_SAMPLING.get(name, (value,))
-            }
-            if span.weight and (bent or span.guided):
-                how = ", ".join(f"{name} = {value}" for name, value in bent.items())
-                raise HoustonError(
-                    f"Rollout {row.rollout} was sampled with {how or 'a grammar'}: the policy would"
-                    " be trained on answers that are not its own.",
-                    "Nothing was trained further.",
-                    "Set temperature = 1 and top_p = 1 in [sampling] of the task, and no grammar",
-                )

@@ -1,0 +1,91 @@
+"""What each rollout of a finished group is given, and its rows with that credit.
+
+The trainer and the export of a run ask here, so that what is exported is what is trained. Imports
+no torch.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from houston_daemon.engines.logprob_kind import NEUTRAL_SAMPLING
+from houston_daemon.training.credit.credited_rows import CreditedRow, RolloutCredit, credit_outcome
+from houston_daemon.training.credit.group_advantages import (
+    OverlongPenalty,
+    ScoredRollout,
+    group_advantages,
+    overlong_reason,
+    rollout_reward,
+)
+from houston_daemon.training.rl.rl_recipe import RlRecipe
+from houston_daemon.training.rl.rollout_groups import GroupOutcome
+from houston_daemon.training.rows.training_row import RowOptions, TokenRow
+from houston_shared.errors import HoustonError
+from houston_shared.sample_roles import parse_row_roles
+
+ROW_OPTIONS = RowOptions(masking=False)
+"""What was sampled is trained, good or bad: its advantage says which."""
+RAW_OPTIONS = replace(ROW_OPTIONS, attempts="raw")
+"""The same with what purification replaced."""
+
+
+def row_options(recipe: RlRecipe) -> RowOptions:
+    """How the rows of a run are made."""
+    return replace(ROW_OPTIONS, roles=parse_row_roles(recipe.roles))
+
+
+def member_overlong(member: ScoredRollout, recipe: RlRecipe) -> str:
+    """Why overlong filtering leaves a rollout out; empty where it does not."""
+    return overlong_reason(member, recipe.overlong_filter, recipe.overlong_budget)
+
+
+def group_rewards(outcome: GroupOutcome, recipe: RlRecipe) -> list[float]:
+    """The reward of each member."""
+    penalty = OverlongPenalty(recipe.overlong_limit, recipe.overlong_margin)
+    return [
+        rollout_reward(member, recipe.reward, recipe.solved, penalty) for member in outcome.members
+    ]
+
+
+def group_credits(outcome: GroupOutcome, recipe: RlRecipe) -> list[RolloutCredit]:
+    """What each member is given."""
+    rewards = group_rewards(outcome, recipe)
+    return [
+        RolloutCredit(
+            rollout=member.rollout,
+            reward=reward,
+            advantage=advantage,
+            truncated=member.overlong is not None,
+            masked=member_overlong(member, recipe),
+            update=outcome.group.update,
+            group=outcome.group.name,
+        )
+        for member, reward, advantage in zip(
+            outcome.members, rewards, group_advantages(rewards, recipe.scale), strict=True
+        )
+    ]
+
+
+def credit_rows(rows: Sequence[TokenRow], credit: RolloutCredit) -> Iterator[CreditedRow]:
+    """All rows of a rollout with its credit. Raises HoustonError where it was not sampled
+    plainly."""
+    require_plain_sampling(rows)
+    return credit_outcome(rows, credit.reward, credit.advantage, credit.masked)
+
+
+def require_plain_sampling(rows: Sequence[TokenRow]) -> None:
+    """Raise HoustonError for rollouts whose answers were drawn otherwise than the policy says."""
+    for row in rows:
+        for span in row.spans:
+            bent = {
+                name: value
+                for name, value in span.sampling.items()
+                if value not in NEUTRAL_SAMPLING.get(name, (value,))
+            }
+            if span.weight and (bent or span.guided):
+                how = ", ".join(f"{name} = {value}" for name, value in bent.items())
+                raise HoustonError(
+                    f"Rollout {row.rollout} was sampled with {how or 'a grammar'}: the policy would"
+                    " be trained on answers that are not its own.",
+                    "Nothing was trained further.",
+                    "Set temperature = 1 and top_p = 1 in [sampling] of the task, and no grammar",
+                )

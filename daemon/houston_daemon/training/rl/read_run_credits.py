@@ -1,0 +1,123 @@
+"""Rewards and advantages of a run's finished groups, for the export of its rows.
+
+The same groups are kept as the trainer keeps them, and they are credited by the same functions.
+Reads the run's folder and the home; a run may still be at work. Imports no torch.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from houston_daemon.training.credit.credited_rows import RolloutCredit
+from houston_daemon.training.credit.group_advantages import has_reward_spread
+from houston_daemon.training.rl.group_credit import group_credits, group_rewards, row_options
+from houston_daemon.training.rl.rl_recipe import RlRecipe
+from houston_daemon.training.rl.rl_run_folder import RlRunFolder
+from houston_daemon.training.rl.rollout_groups import (
+    TRAIN_SPLIT,
+    GroupFolder,
+    RolloutGroup,
+    read_outcomes,
+)
+from houston_daemon.training.rows.training_row import RowOptions
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+from houston_shared.policy_and_run_files import is_run_name, training_folder
+from houston_shared.records import ENDED_STATES
+from houston_shared.store import outcome_queries
+from houston_shared.store.store_reader import Reader
+
+NOTHING_EXPORTED = "Nothing was exported."
+UNFINISHED = "have not ended"
+FAILED = "have a rollout that failed"
+ALIKE = "have rewards that are all alike"
+_RECIPE_KEYS = (
+    "reward", "solved", "scale", "overlong_filter", "overlong_budget", "overlong_limit",
+    "overlong_margin", "normalization", "purify", "roles",
+)  # fmt: skip
+
+
+class RunCredits(NamedTuple):
+    """What a run's kept groups are given."""
+
+    credits: tuple[RolloutCredit, ...]
+    """Of each rollout, group by group in the order of updates."""
+    rows: RowOptions
+    """How its rows are made."""
+    facts: dict[str, Any]
+    """For the manifest: the run, how it rewards, groups that are kept, and others by why not."""
+
+
+def read_run_credits(home: Home, run: str) -> RunCredits:
+    """Raises HoustonError for what is no run, or has no group that teaches something."""
+    folder = RlRunFolder(training_folder(home) / run)
+    if not is_run_name(run) or not folder.path.is_dir():
+        raise HoustonError(
+            f"There is no training run {run[:80]!r}.",
+            NOTHING_EXPORTED,
+            "houston train list",
+            ExitCode.USAGE,
+        )
+    try:
+        recipe = folder.spec.recipe
+    except HoustonError as problem:
+        raise HoustonError(problem.cause, NOTHING_EXPORTED, "houston train list") from None
+    if recipe.purify_gate:
+        raise HoustonError(
+            f"The run {run} has purify_gate: its trainer said by the weights that it had then"
+            " which steps it trains raw, and that is not kept.",
+            NOTHING_EXPORTED,
+            "Export a run without purify_gate",
+        )
+    groups = [
+        group for group in GroupFolder(folder.path / "groups").all() if group.split == TRAIN_SPLIT
+    ]
+    credits, dropped = _credit_groups(home, groups, recipe)
+    if not credits:
+        why = ", ".join(f"{count} {why}" for why, count in dropped.items()) or "it has started none"
+        raise HoustonError(
+            f"No group of the run {run} teaches something: {why}.",
+            NOTHING_EXPORTED,
+            f"houston train show {run}",
+        )
+    facts = {
+        "run": run,
+        "recipe": {key: getattr(recipe, key) for key in _RECIPE_KEYS},
+        "groups": len({credit.group for credit in credits}),
+        "updates": len({credit.update for credit in credits}),
+        "dropped": dict(sorted(dropped.items())),
+    }
+    return RunCredits(tuple(credits), row_options(recipe), facts)
+
+
+def _credit_groups(
+    home: Home, groups: Sequence[RolloutGroup], recipe: RlRecipe
+) -> tuple[list[RolloutCredit], Counter[str]]:
+    """Credits of the groups that are kept, and how many others there are, by why."""
+    dropped: Counter[str] = Counter()
+    credits: list[RolloutCredit] = []
+    with Reader(home) as reader:
+        wanted = [rollout for group in groups for rollout in group.rollouts]
+        rows = reader.run(outcome_queries.find_rollouts(wanted))
+        if missing := [rollout for rollout in wanted if rollout not in rows]:
+            raise HoustonError(
+                f"Rollout {missing[0]} of this run is not in the home any more: its group's"
+                " advantages cannot be made.",
+                NOTHING_EXPORTED,
+            )
+        ended = [
+            group
+            for group in groups
+            if all(rows[rollout].state in ENDED_STATES for rollout in group.rollouts)
+        ]
+        outcomes = read_outcomes(reader, ended, rows)
+    if len(ended) < len(groups):
+        dropped[UNFINISHED] = len(groups) - len(ended)
+    for outcome in outcomes:
+        if not outcome.members:
+            dropped[FAILED] += 1
+        elif not has_reward_spread(group_rewards(outcome, recipe)):
+            dropped[ALIKE] += 1
+        else:
+            credits += group_credits(outcome, recipe)
+    return credits, dropped
