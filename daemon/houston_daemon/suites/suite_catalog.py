@@ -58,7 +58,7 @@ environment = "{environment}"
 
 [budget]
 steps = {steps}
-active_seconds = 600
+active_seconds = 3600
 answer_tokens = {answer_tokens}
 evaluations = 1
 
@@ -68,7 +68,8 @@ top_p = 1.0
 guided = false
 
 """
-"""As reinforcement learning wants samples: from the policy's own distribution."""
+"""As reinforcement learning wants samples: from the policy's own distribution. Steps end a rollout,
+not the clock: a busy machine would make a policy look worse than it is."""
 
 
 def _task_text(
@@ -214,7 +215,7 @@ _ALL = (
         about="short games of ScienceWorld, the right thing to be found, for small language models",
         write=_write_science_game,
         steps=8,
-        context_tokens=400,
+        context_tokens=500,
         dialect="chatml-calls",
     ),
 )
