@@ -3,12 +3,13 @@
 #   make check     linters, types, layers, unit and console tests: for every edit
 #   make test      check, then one scenario of each promise with real processes, model and vLLM
 #   make test-all  every test: each point of a kill, each seed, each row of every table
+#   make test-consumers   rows as verl and LLaMA-Factory read them, each installed by itself
 #   make soak      daemon, workers and engines killed over and over, for long
 #   make bench     figures as JSON in bench/results/
 .DEFAULT_GOAL := help
 # Thousands of short processes import the same modules: compiled ones are kept wherever make runs.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo check test test-all fast scenarios slow soak bench size lint types layers system test-system engine pictures clean
+.PHONY: help demo check test test-all test-consumers fast scenarios slow soak bench size lint types layers system test-system engine pictures clean
 
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -21,7 +22,7 @@ SYSTEM := tmux:tmux git:git bubblewrap:bwrap
 TEST_SYSTEM := gcc:cc libc6-dev:cc openssh-client:ssh openssh-server:/usr/sbin/sshd default-jre-headless:java
 
 help:
-	@sed -n '2,7p' $(MAKEFILE_LIST) | sed 's/^# *//'
+	@sed -n '2,8p' $(MAKEFILE_LIST) | sed 's/^# *//'
 
 # --- set-up ------------------------------------------------------------------------------------
 
@@ -119,6 +120,26 @@ define and_alone
 $(PYTEST) $(1) $(ARGS) || \
   { test $$? = 1 && $(BIN)/pytest --last-failed --last-failed-no-failures none $(ARGS); }
 endef
+
+# Consumers of exports, each with its own code in an environment of its own: their packages fight
+# ours, and bring CUDA unless they are taken without what they depend on. Where one cannot be had,
+# nothing of it is proved, and that ends here.
+CONSUMERS := .venv-consumers
+CONSUMER_verl          := verl==0.9.1
+CONSUMER_llama-factory := llamafactory==0.9.5
+
+$(CONSUMERS)/%/.made: tests/consumers/*.txt
+	@rm -rf $(@D); echo "installing $(CONSUMER_$*) into $(@D)"
+	@$(PYTHON) -m venv $(@D) && $(@D)/bin/pip install -q --upgrade pip
+	@$(@D)/bin/pip install -q '$(TORCH_CPU)' 2>/dev/null || $(@D)/bin/pip install -q '$(firstword $(subst +, ,$(TORCH_CPU)))' || \
+	  { echo "torch cannot be had, so $(CONSUMER_$*) reads nothing here and its rows are not proved." >&2; exit 1; }
+	@$(@D)/bin/pip install -q --no-deps '$(CONSUMER_$*)' && \
+	  $(@D)/bin/pip install -q '$(firstword $(subst +, ,$(TORCH_CPU)))' -r tests/consumers/$(subst -,_,$*).txt || \
+	  { echo "$(CONSUMER_$*) cannot be had, so its rows are not proved." >&2; exit 1; }
+	@touch $@
+
+test-consumers: $(BIN)/.dev $(CONSUMERS)/verl/.made $(CONSUMERS)/llama-factory/.made
+	HOUSTON_CONSUMERS=$(CURDIR)/$(CONSUMERS) $(BIN)/pytest tests/consumers/check_*.py $(ARGS)
 
 # Kills for as long as ARGS say (--minutes 40 --kills 1200 --seed 1); the same command goes on
 # where it was broken off. The sum is kept in bench/results/soak.json.
