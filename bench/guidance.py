@@ -8,8 +8,9 @@ One daemon, real rollouts of the suite `word-worlds`. A scripted sampler goes fo
 is heard as `<real_user>`, obeyed, and masks that step (`houston_daemon.suites.guided_words`). By
 seed it is sampled with and without the person, exported, trained (`houston train sft`, all weights)
 from one warmed-up policy (`houston policy tiny`), and measured alone on held-out worlds. Settings
-were chosen on the validation split. The same command goes on where it was broken off in `--folder`.
-Written to bench/results/guidance.json where the split is `test`.
+were fixed before anything was measured; `--split validation` is there for changing them. The same
+command goes on where it was broken off in `--folder`. Written to bench/results/guidance.json where
+the split is `test`.
 """
 
 import argparse
