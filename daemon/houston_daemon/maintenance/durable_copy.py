@@ -172,7 +172,7 @@ def lock_copy_folder(home: Home, folder: Path, own: Path, unfinished: str) -> It
         yield
     finally:
         if fd is not None:
-            os.close(fd)
+            _unlock_folder(fd)
 
 
 def find_unfinished_copies(folder: Path, unfinished: str) -> list[Path]:
@@ -183,7 +183,7 @@ def find_unfinished_copies(folder: Path, unfinished: str) -> list[Path]:
     except HoustonError:
         return []
     if fd is not None:
-        os.close(fd)
+        _unlock_folder(fd)
     return copies
 
 
@@ -207,6 +207,13 @@ def _try_lock_folder(folder: Path) -> int | None:
         os.close(fd)
         return None
     return fd
+
+
+def _unlock_folder(fd: int) -> None:
+    """Unlock and close: a child that was forked meanwhile may hold the descriptor until it runs its
+    program, and closing alone would leave the folder locked as long."""
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)
 
 
 def _remove_path(path: Path) -> None:

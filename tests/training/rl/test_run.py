@@ -83,7 +83,7 @@ def test_each_update_trains_on_the_groups_of_the_version_before(trained: Station
         (("--base", "policy@9"), 1, "There is no policy 'policy@9'"),
         (("--set", "group_size=1"), 78, "group_size"),
         (("--recipe", "nonsense"), 78, "There is no recipe nonsense"),
-        (("--resume", "no/run"), 2, "is no training run"),
+        (("--resume", "no/run"), 2, "--resume takes no --suite, --engine"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_in_a_sentence(
@@ -92,4 +92,6 @@ def test_what_cannot_be_trained_is_refused_in_a_sentence(
     asked = ("train", "dapo", "--suite", "word-worlds", "--engine", "tiny", *words)
     said = trained.run(*asked, code=code).stderr
     assert cause in said
+    unknown = trained.run("train", "dapo", "--resume", "no/run", code=2).stderr
+    assert "is no training run" in unknown
     assert trained.json("train", "list") == []
