@@ -15,6 +15,11 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.station import Station
 
+# Tests share the cores: a matrix on several threads mostly waits for its own threads, and spins.
+# In children too; engines set their own number.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 # How fast a busy machine makes up examples says nothing about Houston; and a change is judged by
 # the same examples as the one before it. HYPOTHESIS_PROFILE=search tries new ones, many more.
 settings.register_profile(

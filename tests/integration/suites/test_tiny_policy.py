@@ -25,7 +25,6 @@ def station(tmp_path: Path) -> Iterator[Station]:
 
 def test_the_ledger_has_the_ids_of_an_episode(station: Station) -> None:
     folder = station.folder / "tiny"
-    station.environment["OMP_NUM_THREADS"] = "1"
     words = ("policy", "tiny", "--out", str(folder), "--parameters", "200000")
     few = ("--warm-up", "64", "--passes", "2")  # which may leave it below 5 %
     made = station.run(*words, *few, code=None, timeout=300)

@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ FAST = (
 def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A policy of few words that solves some worlds and not others."""
     folder = tmp_path_factory.mktemp("tiny")
-    recipe = TinyRecipe(worlds=64)
+    recipe = TinyRecipe(parameters=300_000, worlds=32)
     with contextlib.suppress(HoustonError):  # it solves fewer or more than one would begin with
         make_tiny_policy(folder, recipe, lambda line: None)
     return folder
@@ -45,6 +47,11 @@ def train(station: Station, *more: str) -> dict[str, Any]:
         json.loads(line) for line in station.run(*words, "--json", timeout=280).stdout.splitlines()
     )
     return told
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    file = folder / "updates.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
 
 
 def test_each_update_trains_on_the_groups_of_the_version_before(trained: Station) -> None:
@@ -73,6 +80,50 @@ def test_each_update_trains_on_the_groups_of_the_version_before(trained: Station
     active = [row for row in trained.json("policy", "list") if row.get("active")]
     assert {row["kind"] for row in active} <= {"base"}, "at the end it has what it had before"
     assert trained.json("train", "list")[0]["policy"] == "policy@3"
+
+
+def test_a_trainer_that_is_killed_goes_on_with_the_same_groups_and_losses(
+    trained: Station,
+) -> None:
+    """Its checkpoint is older than what it had done: that is trained again, to the same."""
+    words = ("train", "dapo", "--suite", "word-worlds", "--engine", "tiny", *FAST)
+    run = trained.run(
+        *words, "--set", "updates=3", "--set", "save_updates=3", "--detach"
+    ).stdout.strip()
+    folder = trained.home / "training" / run
+    trained.until(lambda: len(lines(folder)) >= 2, 200, "two updates are trained")
+    before = lines(folder)[:2]
+    groups = {file.name: file.read_bytes() for file in (folder / "groups").iterdir()}
+    os.kill(trainer_of(folder), signal.SIGKILL)
+    trained.until(
+        lambda: trained.json("train", "list")[0]["state"] == "finished", 250, "the run ends"
+    )
+    after = lines(folder)
+    assert len(after) == 3
+    for old, new in zip(before, after, strict=False):
+        for name in ("policy", "sampling", "trained_tokens", "loss"):
+            assert new[name] == old[name], name
+    for name, body in groups.items():
+        assert (folder / "groups" / name).read_bytes() == body
+    started = sum(
+        len(json.loads(file.read_text())["rollouts"]) for file in (folder / "groups").iterdir()
+    )
+    assert trained.query("SELECT count(*) FROM rollouts") == [(started,)]
+    names = [row["policy"] for row in trained.json("policy", "list")]
+    assert len(names) == len(set(names)) == 4, "no version was registered twice"
+
+
+def trainer_of(folder: Path) -> int:
+    """The process that trains in a folder."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        ours = b"houston_daemon.training.rl" in words and str(folder).encode() in words
+        if ours and b"houston_daemon.service.trainer_child" not in words:
+            return int(entry.name)
+    raise AssertionError("no trainer is at work")
 
 
 @pytest.mark.parametrize(

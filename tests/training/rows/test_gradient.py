@@ -21,13 +21,11 @@ Example = tuple[list[int], list[float]]
 
 
 @pytest.fixture(scope="module")
-def model() -> Iterator[Any]:
+def model() -> Any:
     """A Llama with random weights, in double precision."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(7)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # so small a model only waits for other threads
     config = LlamaConfig(
         vocab_size=1_100,
         hidden_size=16,
@@ -37,8 +35,7 @@ def model() -> Iterator[Any]:
         num_key_value_heads=1,
         max_position_embeddings=4_096,
     )
-    yield LlamaForCausalLM(config).double()
-    torch.set_num_threads(threads)
+    return LlamaForCausalLM(config).double()
 
 
 def gradient(model: Any, examples: Iterable[Example], loss: Loss) -> Any:

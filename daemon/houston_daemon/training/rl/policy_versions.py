@@ -4,6 +4,7 @@ A version is a registered policy (`policy@n`), loaded while the engine runs. All
 again: weights that are registered already are the same policy, and a policy that is active stays.
 """
 
+import json
 import shutil
 import time
 from collections.abc import Callable
@@ -116,7 +117,17 @@ def save_adapter(save: Callable[[str], None], place: Path) -> Path:
     shutil.rmtree(unfinished, ignore_errors=True)
     save(str(unfinished))
     (unfinished / "training_args.bin").unlink(missing_ok=True)  # a pickle, for nobody
+    _sort_config(unfinished / "adapter_config.json")
     if place.exists():
         shutil.rmtree(place)
     unfinished.replace(place)
     return place
+
+
+def _sort_config(file: Path) -> None:
+    """Write the modules of an adapter in one order: PEFT has them in a set, which each process
+    lists another way, and the same adapter must be the same files after a kill."""
+    config = json.loads(file.read_text(encoding="utf-8"))
+    if isinstance(config["target_modules"], list):
+        config["target_modules"].sort()
+    file.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")

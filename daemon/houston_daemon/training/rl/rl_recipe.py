@@ -54,7 +54,9 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     group_size: Annotated[int, msgspec.Meta(ge=2)] = 8
     """Rollouts of each task."""
     minibatches: PositiveInt = 2
-    """Optimizer steps of one update, each on a share of its rollouts."""
+    """Shares of the rollouts of one update; each is an optimizer step."""
+    iterations: PositiveInt = 1
+    """How often an update trains on its rollouts (GRPO's μ). More where sampling takes longest."""
     refill: NonNegativeInt = 2
     """Dynamic sampling: groups whose rewards are all alike are dropped whole and replaced, in so
     many further batches at most; 0: they are dropped and not replaced."""
@@ -137,6 +139,11 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Measure the policy on validation tasks before every so many updates; 0: never."""
     evaluate_tasks: PositiveInt = 64
     """Validation tasks, one rollout each, the same every time."""
+
+    @property
+    def update_steps(self) -> int:
+        """Optimizer steps of one update."""
+        return self.minibatches * self.iterations
 
 
 def rl_recipe_names() -> list[str]:

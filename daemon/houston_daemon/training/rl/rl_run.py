@@ -120,11 +120,11 @@ class RlRun:
 
     def _passes(self, step: int) -> list[Pass]:
         """The passes of an optimizer step: with the first of an update its batch is made."""
-        update, part = divmod(step, self._recipe.minibatches)
+        update, part = divmod(step, self._recipe.update_steps)
         if update != self._update:
             self._begin_update(update)
         assert self._batch is not None
-        return self._batch.parts[part]
+        return self._batch.parts[part % self._recipe.minibatches]
 
     def _update_done(self, logged: list[dict[str, float]]) -> None:
         """Keep and show the figures of an update whose last optimizer step is done."""
@@ -246,7 +246,7 @@ class UpdateWatch(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         """Save where an update is done, and end there where that was asked for."""
-        update, part = divmod(state.global_step, self._recipe.minibatches)
+        update, part = divmod(state.global_step, self._recipe.update_steps)
         if part:
             return
         last = update == self._recipe.updates
@@ -270,7 +270,7 @@ class UpdateWatch(TrainerCallback):  # type: ignore[misc]
                 f" --set learning_rate={self._recipe.learning_rate / 10:g}",
             )
         self._logged.append(dict(logs))
-        if state.global_step % self._recipe.minibatches == 0:
+        if state.global_step % self._recipe.update_steps == 0:
             logged, self._logged = self._logged, []
             self._update_done(logged)
 
@@ -295,7 +295,7 @@ def _trainer_arguments(
     more: dict[str, Any] = {"use_cpu": True} if device.type == "cpu" else {}
     return GRPOConfig(
         output_dir=str(folder.checkpoints),
-        max_steps=recipe.updates * recipe.minibatches,
+        max_steps=recipe.updates * recipe.update_steps,
         per_device_train_batch_size=2,  # TRL wants whole groups in a batch; ours come otherwise
         num_generations=2,
         gradient_accumulation_steps=1,
