@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,37 @@ def trainer_of(folder: Path) -> int:
         if ours and b"houston_daemon.service.trainer_child" not in words:
             return int(entry.name)
     raise AssertionError("no trainer is at work")
+
+
+def test_an_engine_that_is_killed_as_it_is_given_a_version_samples_with_it_later(
+    trained: Station,
+) -> None:
+    """Every update trains on what its own version sampled, and engine and trainer agree on it."""
+    words = ("train", "dapo", "--suite", "word-worlds", "--engine", "tiny", *FAST)
+    run = trained.run(*words, "--set", "updates=3", "--detach").stdout.strip()
+    folder = trained.home / "training" / run
+    progress = folder / "progress.json"
+
+    def giving() -> bool:
+        return progress.is_file() and "giving the engine" in progress.read_text()
+
+    trained.until(lambda: any(folder.glob("groups/*")), 120, "rollouts are sampled")
+    trained.until(lambda: trained.query("SELECT 1 FROM samples LIMIT 1"), 120, "the engine answers")
+    engine = trained.process("engines.embedded")
+    deadline = time.monotonic() + 200
+    while not giving() and time.monotonic() < deadline:
+        time.sleep(0.002)  # it takes a tenth of a second
+    assert giving(), "no version was given to the engine"
+    os.kill(engine, signal.SIGKILL)
+    trained.until(
+        lambda: trained.json("train", "list")[0]["state"] == "finished", 250, "the run ends"
+    )
+    after = lines(folder)
+    assert [update["policy"] for update in after] == ["base", "policy@2", "policy@3"]
+    assert trained.process("engines.embedded") != engine
+    for update in after:
+        assert update["sampling"]["stale"] == 0
+        assert update["gap_largest"] < 0.1, "sampled by the weights that are trained"
 
 
 @pytest.mark.parametrize(
