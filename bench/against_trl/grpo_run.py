@@ -135,7 +135,7 @@ def _arguments(recipe: RlRecipe, folder: Path, bf16: bool, device: torch.device)
         epsilon_high=recipe.clip_high,
         beta=recipe.kl,
         scale_rewards="group",
-        mask_truncated_completions=recipe.overlong_filter,
+        mask_truncated_completions="answer" in recipe.overlong_filter,
         learning_rate=recipe.learning_rate,
         lr_scheduler_type="constant_with_warmup",
         warmup_steps=recipe.warmup_steps,

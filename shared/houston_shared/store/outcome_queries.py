@@ -1,6 +1,6 @@
 """How finished rollouts ended, as reinforcement learning asks it of many at once."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 import msgspec
@@ -42,32 +42,45 @@ class _ResultFacts(msgspec.Struct, frozen=True):
     cut: bool = False
 
 
-def overlong_rollouts(rollouts: Sequence[str]) -> ReadPlan[dict[str, Overlong]]:
-    """Ended rollouts in which a limit broke something off, in the order of `Overlong` the first
-    thing that holds; the others are left out. Attempts that do not count say nothing."""
+def overlong_rollouts(
+    rollouts: Sequence[str], kinds: Collection[Overlong]
+) -> ReadPlan[dict[str, Overlong]]:
+    """Ended rollouts in which a limit broke one of `kinds` off, in the order of `Overlong` the
+    first that holds; the others are left out. Attempts that do not count say nothing."""
     found: dict[str, Overlong] = {}
     for marks, part in split_for_in(rollouts):
-        spent = yield RunSql(
-            f"SELECT id FROM rollouts WHERE id IN ({marks}) AND reason LIKE ?",
-            (*part, f"{BUDGET_REASON}%"),
-        )
-        found |= {rollout: "budget" for (rollout,) in spent}
-        results = yield RunSql(
-            f"SELECT {column_list(JournalEvent, 'e')} FROM events e JOIN steps st USING (rollout,"
-            f" step, attempt) WHERE e.rollout IN ({marks}) AND e.part LIKE 'call.%' AND st.current",
-            part,
-        )
-        for event in rows_to_records(JournalEvent, results):
-            facts = yield from journal_events.read_event_record(event, _ResultFacts, _NOT_CUT)
-            if facts.cut:
-                found[event.rollout] = "result"
-        answers = yield RunSql(
-            f"SELECT DISTINCT st.rollout {_CURRENT_SAMPLES} st.rollout IN ({marks})"
-            " AND sa.finish_reason = ?",
-            (*part, _CUT_AT_LIMIT),
-        )
-        found |= {rollout: "answer" for (rollout,) in answers}
+        if "budget" in kinds:
+            spent = yield RunSql(
+                f"SELECT id FROM rollouts WHERE id IN ({marks}) AND reason LIKE ?",
+                (*part, f"{BUDGET_REASON}%"),
+            )
+            found |= {rollout: "budget" for (rollout,) in spent}
+        if "result" in kinds:
+            cut = yield from _rollouts_with_cut_results(marks, part)
+            found |= dict.fromkeys(cut, "result")
+        if "answer" in kinds:
+            answers = yield RunSql(
+                f"SELECT DISTINCT st.rollout {_CURRENT_SAMPLES} st.rollout IN ({marks})"
+                " AND sa.finish_reason = ?",
+                (*part, _CUT_AT_LIMIT),
+            )
+            found |= {rollout: "answer" for (rollout,) in answers}
     return found
+
+
+def _rollouts_with_cut_results(marks: str, part: tuple[str, ...]) -> ReadPlan[set[str]]:
+    """Those of `part` with a result that was cut; every result is read."""
+    results = yield RunSql(
+        f"SELECT {column_list(JournalEvent, 'e')} FROM events e JOIN steps st USING (rollout,"
+        f" step, attempt) WHERE e.rollout IN ({marks}) AND e.part LIKE 'call.%' AND st.current",
+        part,
+    )
+    cut: set[str] = set()
+    for event in rows_to_records(JournalEvent, results):
+        facts = yield from journal_events.read_event_record(event, _ResultFacts, _NOT_CUT)
+        if facts.cut:
+            cut.add(event.rollout)
+    return cut
 
 
 _NOT_CUT = _ResultFacts()

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from houston_daemon.training.credit.group_advantages import ScoredRollout, overlong_reason
+from houston_daemon.training.credit.group_advantages import OVERLONG_REASONS
 from houston_shared.records import ToolCall
 from houston_shared.store import outcome_queries
 from houston_shared.store.store_reader import Reader
@@ -21,43 +21,36 @@ class Told(NamedTuple):
     role: str = "policy"
 
 
-SCENARIOS: dict[str, tuple[str, list[Told], str | None, str, str]] = {
-    # why it is over, its attempts; what was broken off; masked by default, masked with budgets
-    "it finished, nothing was cut": ("finish", [Told(1), Told(2)], None, "", ""),
+SCENARIOS: dict[str, tuple[str, list[Told], str, str]] = {
+    # why it is over, its attempts; what holds of all three limits, what holds of answers alone
+    "it finished, nothing was cut": ("finish", [Told(1), Told(2)], "", ""),
     "an answer reached its limit of tokens": (
-        *("finish", [Told(1, "length"), Told(2)], "answer", "answer", "answer"),
+        *("finish", [Told(1, "length"), Told(2)], "answer", "answer"),
     ),
     "a tool's result was cut, and the last answer ends well": (
-        *("finish", [Told(1, cut=True), Told(2)], "result", "result", "result"),
+        *("finish", [Told(1, cut=True), Told(2)], "result", ""),
     ),
     "an answer and a result were cut": (
-        *("finish", [Told(1, cut=True), Told(2, "length")], "answer", "answer", "answer"),
+        *("finish", [Told(1, cut=True), Told(2, "length")], "answer", "answer"),
     ),
-    "its steps were spent": ("budget: steps", [Told(1)], "budget", "", "budget"),
-    "its time was spent": ("budget: active_seconds", [Told(1)], "budget", "", "budget"),
+    "its steps were spent": ("budget: steps", [Told(1)], "budget", ""),
+    "its time was spent": ("budget: active_seconds", [Told(1)], "budget", ""),
     "its steps were spent after a cut result": (
-        *("budget: steps", [Told(1, cut=True)], "result", "result", "result"),
+        *("budget: steps", [Told(1, cut=True)], "result", ""),
     ),
     "it was purified, and what was replaced was cut": (
         "finish",
         [Told(1, "length", cut=True), Told(1, "length", True, 2, "lookahead"), Told(1, attempt=3)],
-        None,
         "",
         "",
     ),
     "it was purified, and what came right was cut": (
         "finish",
         [Told(1), Told(1, "stop", True, 2, "lookahead"), Told(1, cut=True, attempt=3)],
-        *("result", "result", "result"),
+        *("result", ""),
     ),
-    "a person interrupted an answer": ("finish", [Told(1, "interrupted")], None, "", ""),
-    "it gave up at once": ("finish", [Told(1)], None, "", ""),
-}
-WORDS = {
-    "answer": "an answer was cut at its limit of tokens",
-    "result": "a tool's result was too long for an observation and was cut",
-    "budget": "its steps or its time were spent",
-    "": "",
+    "a person interrupted an answer": ("finish", [Told(1, "interrupted")], "", ""),
+    "it gave up at once": ("finish", [Told(1)], "", ""),
 }
 
 
@@ -85,12 +78,9 @@ def play(written: WrittenHome, name: str, reason: str, told: list[Told], blob: b
 def test_what_overlong_filtering_leaves_out(
     written: WrittenHome, reader: Reader, scenario: str, blob: bool
 ) -> None:
-    reason, told, kind, by_default, with_budget = SCENARIOS[scenario]
+    reason, told, every, answers = SCENARIOS[scenario]
     other = play(written, "other", "finish", [Told(1)], blob)
     rollout = play(written, "rollout", reason, told, blob)
-    found = reader.run(outcome_queries.overlong_rollouts([other, rollout]))
-    assert found == ({rollout: kind} if kind else {})
-    member = ScoredRollout(rollout, 100.0, 10, found.get(rollout))
-    assert overlong_reason(member, filtered=True, budget=False) == WORDS[by_default]
-    assert overlong_reason(member, filtered=True, budget=True) == WORDS[with_budget]
-    assert overlong_reason(member, filtered=False, budget=True) == ""
+    for kinds, kind in ((tuple(OVERLONG_REASONS), every), (("answer",), answers), ((), "")):
+        found = reader.run(outcome_queries.overlong_rollouts([other, rollout], kinds))
+        assert found == ({rollout: kind} if kind else {})

@@ -33,7 +33,7 @@ class ScoredRollout:
     tokens: int
     """Tokens of its longest context, as the engine counted them."""
     overlong: Overlong | None = None
-    """What of it a limit broke off; None where nothing was."""
+    """What a limit broke off for which it is left out of training; None where it is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +72,12 @@ def rollout_reward(
     return outcome + penalty(rollout.tokens)
 
 
-_OVERLONG_REASONS: Mapping[Overlong, str] = {
+OVERLONG_REASONS: Mapping[Overlong, str] = {
     "answer": "an answer was cut at its limit of tokens",
     "result": "a tool's result was too long for an observation and was cut",
     "budget": "its steps or its time were spent",
 }
-
-
-def overlong_reason(rollout: ScoredRollout, filtered: bool, budget: bool) -> str:
-    """Why overlong filtering leaves a rollout out of training; empty where it does not.
-
-    filtered: whether there is such filtering (DAPO, section 3.4). budget: whether it takes those
-    whose steps or time were spent.
-    """
-    if rollout.overlong is None or not filtered or (rollout.overlong == "budget" and not budget):
-        return ""
-    return _OVERLONG_REASONS[rollout.overlong]
+"""Why overlong filtering (DAPO, section 3.4) leaves a rollout out of training."""
 
 
 def has_reward_spread(rewards: Sequence[float]) -> bool:

@@ -10,10 +10,9 @@ from dataclasses import replace
 from houston_daemon.engines.logprob_kind import NEUTRAL_SAMPLING
 from houston_daemon.training.credit.credited_rows import CreditedRow, RolloutCredit, credit_outcome
 from houston_daemon.training.credit.group_advantages import (
+    OVERLONG_REASONS,
     OverlongPenalty,
-    ScoredRollout,
     group_advantages,
-    overlong_reason,
     rollout_reward,
 )
 from houston_daemon.training.rl.rl_recipe import RlRecipe
@@ -33,11 +32,6 @@ def row_options(recipe: RlRecipe) -> RowOptions:
     return replace(ROW_OPTIONS, roles=parse_row_roles(recipe.roles))
 
 
-def member_overlong(member: ScoredRollout, recipe: RlRecipe) -> str:
-    """Why overlong filtering leaves a rollout out; empty where it does not."""
-    return overlong_reason(member, recipe.overlong_filter, recipe.overlong_budget)
-
-
 def group_rewards(outcome: GroupOutcome, recipe: RlRecipe) -> list[float]:
     """The reward of each member."""
     penalty = OverlongPenalty(recipe.overlong_limit, recipe.overlong_margin)
@@ -55,7 +49,7 @@ def group_credits(outcome: GroupOutcome, recipe: RlRecipe) -> list[RolloutCredit
             reward=reward,
             advantage=advantage,
             truncated=member.overlong is not None,
-            masked=member_overlong(member, recipe),
+            masked=OVERLONG_REASONS[member.overlong] if member.overlong else "",
             update=outcome.group.update,
             group=outcome.group.name,
         )

@@ -32,7 +32,7 @@ UNFINISHED = "have not ended"
 FAILED = "have a rollout that failed"
 ALIKE = "have rewards that are all alike"
 _RECIPE_KEYS = (
-    "reward", "solved", "scale", "overlong_filter", "overlong_budget", "overlong_limit",
+    "reward", "solved", "scale", "overlong_filter", "overlong_limit",
     "overlong_margin", "normalization", "purify", "roles",
 )  # fmt: skip
 
@@ -110,7 +110,7 @@ def _credit_groups(
             for group in groups
             if all(rows[rollout].state in ENDED_STATES for rollout in group.rollouts)
         ]
-        outcomes = read_outcomes(reader, ended, rows)
+        outcomes = read_outcomes(reader, ended, rows, recipe.overlong_filter)
     if len(ended) < len(groups):
         dropped[UNFINISHED] = len(groups) - len(ended)
     for outcome in outcomes:

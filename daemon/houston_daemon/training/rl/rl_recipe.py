@@ -23,6 +23,7 @@ from houston_daemon.training.sft.sft_recipe import (
 from houston_shared import toml_file
 from houston_shared.errors import ConfigurationError
 from houston_shared.sample_roles import ROW_ROLES, parse_row_roles
+from houston_shared.store.outcome_queries import Overlong
 from houston_shared.toml_file import Settings
 
 RECIPES_FOLDER = Path(__file__).parent / "recipes"
@@ -80,12 +81,11 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Weight of the divergence from the policy that the run began from."""
     importance_cap: PositiveFloat = 3.0
     """Most that a token's importance weight, trainer's over engine's probability, may be."""
-    overlong_filter: bool = True
-    """Rollouts with an answer that was cut at its limit of tokens, or a tool's result that was cut
-    because it was too long for an observation, are not trained, but count in their group."""
-    overlong_budget: bool = False
-    """And those that ended because their steps or their time were spent. Where a task is failed by
-    running out of steps, that leaves few failures to learn from."""
+    overlong_filter: tuple[Overlong, ...] = ("answer",)
+    """Rollouts that a limit broke off are not trained, but count in their group: with an `answer`
+    cut at its limit of tokens, a tool's `result` cut because it was too long for an observation, or
+    its `budget` of steps or time spent. Where tools say much, `result` leaves hardly a rollout;
+    where a task is failed by running out of steps, `budget` leaves hardly a failure."""
     overlong_limit: NonNegativeInt = 0
     """Tokens of a rollout's context from which the reward is one less; 0: no such penalty."""
     overlong_margin: PositiveInt = 64

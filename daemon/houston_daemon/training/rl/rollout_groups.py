@@ -6,7 +6,7 @@ same rollouts, so that a trainer that was killed goes on with the groups that it
 """
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -170,7 +170,7 @@ class GroupCoordinator:
         wanted = [rollout for group in groups for rollout in group.rollouts]
         rows = wait_until_ended(self._loaded.home, wanted, self._look)
         with Reader(self._loaded.home) as reader:
-            return read_outcomes(reader, groups, rows)
+            return read_outcomes(reader, groups, rows, self._recipe.overlong_filter)
 
     def _look(self, rows: Rows) -> None:
         if self._stop():
@@ -222,11 +222,15 @@ class GroupCoordinator:
 
 
 def read_outcomes(
-    reader: Reader, groups: Sequence[RolloutGroup], rows: Mapping[str, RolloutRow]
+    reader: Reader,
+    groups: Sequence[RolloutGroup],
+    rows: Mapping[str, RolloutRow],
+    overlong: Collection[Overlong],
 ) -> list[GroupOutcome]:
-    """How groups came out of which every rollout has ended. rows: of their rollouts, by id."""
+    """How groups came out of which every rollout has ended. rows: of their rollouts, by id.
+    overlong: what overlong filtering leaves out."""
     wanted = [rollout for group in groups for rollout in group.rollouts]
-    cut = reader.run(outcome_queries.overlong_rollouts(wanted))
+    cut = reader.run(outcome_queries.overlong_rollouts(wanted, overlong))
     tokens = reader.run(outcome_queries.longest_contexts(wanted))
     counts = reader.run(purification_queries.count_purification(wanted))
     return [_outcome(group, rows, cut, tokens, counts) for group in groups]

@@ -25,7 +25,6 @@ from houston_daemon.training.rl.group_credit import (
     credit_rows,
     group_credits,
     group_rewards,
-    member_overlong,
     row_options,
 )
 from houston_daemon.training.rl.policy_gradient_batches import (
@@ -198,6 +197,6 @@ class UpdateBatches:
             recovered_at=dict(recovered),
             steps=mean(outcome.steps for outcome in sound),
             tokens=mean(member.tokens for member in members),
-            overlong=sum(bool(member_overlong(member, self._recipe)) for member in members),
+            overlong=sum(member.overlong is not None for member in members),
             stale=sum(outcome.group.policy != policy for outcome in kept) / max(len(kept), 1),
         )
