@@ -235,7 +235,9 @@ def test_the_command_says_the_same(builder: HomeBuilder, capsys) -> None:  # typ
     assert main([*command, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["before"], report["kept"], len(report["gone"])) == (4, 4, 4)
-    assert report["summarised"] == [{"first": 1, "last": 2, "before": 5, "mechanical": False}]
+    assert report["summarised"] == [
+        {"first": 1, "last": 2, "before": 5, "mechanical": False, "by": ""}
+    ]
     assert main(command) == 0
     shown = capsys.readouterr().out
     assert "-   thought 1" in shown

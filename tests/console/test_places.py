@@ -103,7 +103,7 @@ def test_a_branch_is_walked_through_the_past_that_it_shares(builder: HomeBuilder
     builder.connection.execute(
         "INSERT INTO rollouts SELECT 'twig', task, state, '', '', '', engine, policy, '', 'r', 25,"
         " 0, sandbox, spec_seq, head_seq, NULL, 0, 1, 25, 0, 0, NULL, NULL, 0, '', created_at,"
-        " updated_at, last_seq, '' FROM rollouts WHERE id = 'r'"
+        " updated_at, last_seq, '', '{}' FROM rollouts WHERE id = 'r'"
     )
     builder.whole("twig", 26, "another way", success=False)
     builder.marked("twig", 3, "ada")

@@ -4,6 +4,7 @@ A version is a registered policy (`policy@n`), loaded while the engine runs. All
 again: weights that are registered already are the same policy, and a policy that is active stays.
 """
 
+import itertools
 import json
 import shutil
 import time
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from houston_daemon.training.policies.policy_registration import register_policy
+from houston_shared.backoff import RetryPolicy
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import send_with_retry
 from houston_shared.control_messages import ActivatePolicy
@@ -22,6 +24,10 @@ from houston_shared.store.store_reader import Reader
 POLL_SECONDS = 0.02
 ACTIVATION_SECONDS = 900.0
 """For an engine that was killed to be back with what it is asked for."""
+ENGINE_RETURN_SECONDS = 600.0
+"""How long an engine that refuses is asked again: one that dies as it is given a policy is started
+again by the daemon, which takes minutes for a large model."""
+_RETRIES = RetryPolicy(first_wait=1.0, max_wait=30.0)
 
 
 class PolicyVersions:
@@ -36,8 +42,10 @@ class PolicyVersions:
         parent: str,
         base: Path,
         base_hash: str,
+        tell: Callable[[str], None],
     ) -> None:
-        """family: of the policies; parent: what the run began from, empty for the base model."""
+        """family: of the policies; parent: what the run began from, empty for the base model.
+        tell: called with a line for people while the engine refuses."""
         self._loaded = loaded
         self._engine = engine
         self._run = run
@@ -45,6 +53,7 @@ class PolicyVersions:
         self._parent = parent
         self._base = base
         self._base_hash = base_hash
+        self._tell = tell
 
     def publish(self, adapter: Path, update: int) -> tuple[str, float]:
         """Register an adapter and have the engine sample with it; its name, and the seconds that
@@ -70,20 +79,20 @@ class PolicyVersions:
         with Reader(self._loaded.home) as reader:
             if reader.run(policy_queries.find_active_policy(self._engine)) == policy:
                 return
-        tries = 0
-        while True:
-            activation = self._asked(policy, f"{key}/{tries}")
+        give_up = time.monotonic() + ENGINE_RETURN_SECONDS
+        for number in itertools.count():
+            activation = self._asked(policy, f"{key}/{number}")
             if activation.state == "active":
                 return
-            tries += 1
-            if tries > _ACTIVATION_TRIES:
+            refusal = f"Engine {self._engine} does not take {policy or 'its own model'}:"
+            if time.monotonic() > give_up:
                 raise HoustonError(
-                    f"Engine {self._engine} does not take {policy or 'its own model'}:"
-                    f" {activation.reason}.",
+                    f"{refusal} {activation.reason}.",
                     "Training stops here; its checkpoints stay.",
                     f"houston train show {self._run}",
                 )
-            time.sleep(_AGAIN_SECONDS)
+            self._tell(f"{refusal} {activation.reason} It is asked again.")
+            time.sleep(_RETRIES.wait(number + 1))
 
     def _asked(self, policy: str, request: str) -> ActivationRow:
         """What came of an activation, once that is known."""
@@ -104,11 +113,6 @@ class PolicyVersions:
             "Training stops here; its checkpoints stay.",
             "houston daemon status",
         )
-
-
-_ACTIVATION_TRIES = 3
-"""An engine that dies as it is given a policy is started again by the daemon."""
-_AGAIN_SECONDS = 5.0
 
 
 def save_adapter(save: Callable[[str], None], place: Path) -> Path:

@@ -68,6 +68,7 @@ class RlRun:
             spec.parent,
             Path(spec.recipe.base),
             spec.base_hash,
+            lambda line: writer.set_state("running", line),
         )
         self._watch = UpdateWatch(spec.recipe, self._update_done, lambda: folder.what_is_kept)
         recipe = spec.recipe
