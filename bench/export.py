@@ -185,6 +185,7 @@ def main() -> None:
     runs = [
         measured(name, ids if format.unit == "ids" else chats, tokens, parquet, asked.repeat)
         for name, format in FORMATS.items()
+        if not format.credited  # rows of a run need one
         for parquet in (False, True)
         if not (parquet and format.only_lines) and not (parquet and name == "raw")
     ]
