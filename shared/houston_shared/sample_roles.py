@@ -6,9 +6,8 @@ makes rows. Roles of people are another matter (`[roles]` of the configuration).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from houston_shared.errors import ConfigurationError
 
@@ -17,8 +16,7 @@ SampleRole = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class RoleFacts:
+class RoleFacts(NamedTuple):
     """What is true of a role wherever it is asked."""
 
     what: str

@@ -123,7 +123,7 @@ KEYS = {
     "guidance": {"id", "rollout", "author", "text", "mode", "state", "step", "queued_at",
                  "delivered_at"},
     "steps": {"rollout", "step", "thought", "calls", "observation", "guidance", "files",
-              "verdict", "attention", "attention_reasons", "policy", "usage", "at",
+              "engine", "verdict", "attention", "attention_reasons", "policy", "usage", "at",
               "active_seconds"},
     "context": {"messages", "rendered", "token_ids", "drift", "parent"},
 }  # fmt: skip
