@@ -21,6 +21,8 @@ from houston_daemon.training.rl.policy_gradient_batches import (
     split_by_rollout,
 )
 from houston_daemon.training.rl.policy_gradient_trainer import PolicyGradientTrainer
+from houston_daemon.training.rl.rl_recipe import RlRecipe
+from houston_daemon.training.rl.rl_run import load_policy_model
 from tests.training.sft import tiny
 
 GROUP, GROUPS = 4, 2
@@ -91,8 +93,9 @@ def rows(folder: Path, seed: int = 1) -> list[PolicyGradientRow]:
 
 
 def trainer(folder: Path, **more: Any) -> PolicyGradientTrainer:
+    recipe = RlRecipe(base=str(folder), precision="fp32", device="cpu")
     return PolicyGradientTrainer(
-        model=model(folder),
+        model=load_policy_model(recipe, torch.device("cpu")).net,
         arguments=arguments(folder, **more),
         source=lambda step: [],
         keep=1,
@@ -222,10 +225,13 @@ def test_by_rollout_it_is_the_mean_over_rollouts_of_their_means(folder: Path) ->
 
 def test_recomputed_log_probabilities_are_those_of_a_fresh_pass(folder: Path) -> None:
     """Left padding, several rows in a pass and parts that were not sampled change nothing."""
-    some = rows(folder)
+    some = [
+        replace(row, prompt=[2 + number, *row.prompt] * (1 + number % 3))
+        for number, row in enumerate(rows(folder))
+    ]
     trained = trainer(folder)
     passes = [
-        collate_pass(part, rollout_weights(some, "token"), 1) for part in pack_passes(some, 30)
+        collate_pass(part, rollout_weights(some, "token"), 1) for part in pack_passes(some, 60)
     ]
     alone = [trained.logprobs(one) for one in passes]
     trained.score(passes, cap=3.0)
@@ -234,7 +240,7 @@ def test_recomputed_log_probabilities_are_those_of_a_fresh_pass(folder: Path) ->
         for found, one in zip(alone, passes, strict=True)
     )
     fresh = model(folder).eval()
-    for part, one in zip(pack_passes(some, 30), passes, strict=True):
+    for part, one in zip(pack_passes(some, 60), passes, strict=True):
         for row, found in zip(part, one["old_per_token_logps"], strict=True):
             ids = torch.tensor([row.prompt + row.completion])
             with torch.no_grad():

@@ -48,6 +48,9 @@ from houston_shared.config import load_configuration
 from houston_shared.errors import HoustonError
 from houston_shared.policy_and_run_files import BASE_MODEL
 
+WIDE_GAP = 0.02
+"""Mean difference of log-probabilities, nats a token, above which something is wrong: in bf16 it is
+a few thousandths, in fp32 a few millionths."""
 _SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear"}
 
 
@@ -151,6 +154,11 @@ class RlRun:
             gate=batch.gate,
         )
         self._folder.keep_update(figures)
+        if figures.gap_mean > WIDE_GAP and not figures.sampling.stale:
+            self._writer.log(
+                f"engine and trainer are {figures.gap_mean:.3f} nats a token apart on what the"
+                f" engine sampled, where less than {WIDE_GAP} is usual: they compute unlike"
+            )
         self._writer.update_done(figures_line(figures), self._update + 1, self._recipe.updates)
         self._batch = None
 
@@ -201,7 +209,7 @@ class RlRun:
         recipe = self._recipe
         device = training_run.training_device(recipe.device)
         set_seed(recipe.seed)
-        loaded = sft_model.load_model(_model_recipe(recipe), device)
+        loaded = load_policy_model(recipe, device)
         net, new = sft_model.add_adapter(loaded.net, _model_recipe(recipe))
         return PolicyGradientTrainer(
             model=net,
@@ -274,6 +282,11 @@ class UpdateWatch(TrainerCallback):  # type: ignore[misc]
         if state.global_step % self._recipe.update_steps == 0:
             logged, self._logged = self._logged, []
             self._update_done(logged)
+
+
+def load_policy_model(recipe: RlRecipe, device: torch.device) -> sft_model.LoadedModel:
+    """The model that is trained, without its adapter. TRL pads rows on both sides."""
+    return sft_model.load_model(_model_recipe(recipe), device, pads=True)
 
 
 def _model_recipe(recipe: RlRecipe) -> SftRecipe:

@@ -152,8 +152,12 @@ def has_fast_bf16(folder: Path, device: torch.device) -> bool:
     return is_faster_in_bfloat16(AutoConfig.from_pretrained(folder))
 
 
-def load_model(recipe: SftRecipe, device: torch.device) -> LoadedModel:
-    """Load the base of a recipe. Raises HoustonError when it cannot be loaded."""
+def load_model(recipe: SftRecipe, device: torch.device, *, pads: bool = False) -> LoadedModel:
+    """Load the base of a recipe. Raises HoustonError when it cannot be loaded.
+
+    pads: passes will have rows padded to one length, so the model keeps its own attention: ours
+    makes no mask and would see what stands before a row.
+    """
     folder = Path(recipe.base)
     try:
         auto = recipe.precision == "auto"
@@ -170,6 +174,8 @@ def load_model(recipe: SftRecipe, device: torch.device) -> LoadedModel:
             "Name another with --base",
         ) from None
     window = int(getattr(net.config.get_text_config(), "max_position_embeddings", 1 << 30))
+    if pads:
+        return LoadedModel(net, tokenizer, bf16, window, False, False)
     register_rows_attention()
     if is_deepspeed_zero3_enabled():  # no process has the weights yet, so nothing can be tried
         packing, fused = _use_rows_attention(net), False
