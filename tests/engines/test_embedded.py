@@ -213,19 +213,22 @@ async def test_log_probabilities_are_those_at_temperature_1_and_are_called_so(
     engine = TokenEngine("embedded", embedded.process.url)
     await engine.ready()
     for temperature, kind in ((0.7, "before_temperature"), (1.0, "policy")):
-        request = ask(embedded, "Tell me a story.", max_tokens=48, temperature=temperature)
-        got = await engine.sample(request, asyncio.Event())
-        prompt, ids = list(request.prompt_ids or ()), list(got.token_ids or ())
-        with torch.no_grad():
-            logits = net(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1].float()
-        drawn = torch.tensor(ids)[:, None]
-        plain = torch.log_softmax(logits, -1).gather(1, drawn).sum()
-        scaled = torch.log_softmax(logits / temperature, -1).gather(1, drawn).sum()
-        told = sum(got.logprobs or ())
-        assert got.logprob_kind == kind
-        assert told == pytest.approx(float(plain), abs=0.02 * len(ids))
+        told = plain = scaled = tokens = 0.0
+        for _ in range(3):  # one answer may happen to be nearly certain
+            request = ask(embedded, "Tell me a story.", max_tokens=48, temperature=temperature)
+            got = await engine.sample(request, asyncio.Event())
+            assert got.logprob_kind == kind
+            prompt, ids = list(request.prompt_ids or ()), list(got.token_ids or ())
+            with torch.no_grad():
+                logits = net(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1].float()
+            drawn = torch.tensor(ids)[:, None]
+            plain += float(torch.log_softmax(logits, -1).gather(1, drawn).sum())
+            scaled += float(torch.log_softmax(logits / temperature, -1).gather(1, drawn).sum())
+            told += sum(got.logprobs or ())
+            tokens += len(ids)
+        assert told == pytest.approx(plain, abs=0.02 * tokens)
         if temperature != 1:
-            assert float(scaled) - told > 2, "they are not those with which it was drawn"
+            assert scaled - told > 3, "they are not those with which it was drawn"
     await engine.close()
 
 

@@ -19,6 +19,7 @@ from houston_daemon.maintenance.host_cleanup import CleanupOrder, has_leftovers
 from houston_daemon.maintenance.host_cleanup_child import HostCleaner
 from houston_shared.config_sections import HostSettings
 from tests.support.sshd import Sshd
+from tests.support.station import command_line
 
 from .conftest import MakeHost, finish, until
 
@@ -102,7 +103,7 @@ def _sleepers() -> list[ProcessKey]:
     return [
         ProcessKey(entry.pid, entry.started)
         for entry in process_table.list_processes().values()
-        if entry.name == "sleep" and NAP.encode() in Path(f"/proc/{entry.pid}/cmdline").read_bytes()
+        if entry.name == "sleep" and NAP in command_line(Path(f"/proc/{entry.pid}"))
     ]
 
 

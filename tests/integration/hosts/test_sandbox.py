@@ -267,7 +267,7 @@ def _sleepers() -> list[int]:
 def _words_of(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except FileNotFoundError:  # it has ended since the table was read
+    except OSError:  # it has ended since the table was read
         return b""
 
 
