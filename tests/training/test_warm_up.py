@@ -25,7 +25,7 @@ def test_a_model_is_warmed_up_from_traces(station: Station) -> None:
     made = station.run(*words, *few, "--json", timeout=900)
     told = json.loads(made.stdout.splitlines()[-1])
     assert told["scripted"] == 1.0, "an agent without faults solves what it plays"
-    assert told["training"]["steps"] == 1 and told["training"]["trained_tokens"] > 100
+    assert told["training"]["steps"] == 1 and told["training"]["trained"] > 100
     assert (folder / "model.safetensors").is_file() and (folder / "tokenizer.json").is_file()
     assert json.loads((folder / "warm_up.json").read_text())["suite"] == "small-workstation"
     refused = station.run(*words, code=2)

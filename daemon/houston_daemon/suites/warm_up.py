@@ -26,7 +26,7 @@ from houston_shared.errors import HoustonError
 
 LEAST_SUCCESS, MOST_SUCCESS = 0.05, 0.30
 _HOME, _SCRIPTED, _WARM = "warm-up", "scripted", "warm"
-_TRAINING_FIGURES = ("steps", "rows", "tokens", "trained_tokens", "seconds", "loss_mean_last_10")
+_TRAINING_FIGURES = ("steps", "rows", "tokens", "trained", "seconds", "loss_mean_last_10")
 _SETTINGS = (
     "epochs=2", "batch=4", "learning_rate=1e-3", "final_learning_rate=1e-4", "pack_tokens=1024",
 )  # fmt: skip
