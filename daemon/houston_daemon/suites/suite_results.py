@@ -20,6 +20,8 @@ from houston_shared.errors import HoustonError
 from houston_shared.wilson_interval import ConfidenceInterval, wilson_interval
 
 SOLVED = 100.0
+LEAST_SUCCESS, MOST_SUCCESS = 0.05, 0.30
+"""Share of held-out tasks that a warmed-up model solves, for rewards to teach it something."""
 _BOOTSTRAP_SEED = 1
 
 
@@ -208,3 +210,16 @@ def figure_lines(figures: Mapping[str, Any], names: Sequence[str]) -> list[str]:
         for name in names
         if (each := figures.get(name)) and each["value"] is not None
     ]
+
+
+def check_can_learn(who: str, success: float, tasks: str, advice: str) -> None:
+    """Raise HoustonError for a warmed-up model that solves too few or too many held-out tasks.
+
+    who: begins the sentence. tasks: what they are called. advice: what to do else.
+    """
+    if not LEAST_SUCCESS <= success <= MOST_SUCCESS:
+        raise HoustonError(
+            f"{who} solves {success:.0%} of {tasks} that it has not seen.",
+            "From less than 5 % hardly anything is learned, above 30 % little is left to learn.",
+            advice,
+        )

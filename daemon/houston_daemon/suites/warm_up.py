@@ -22,9 +22,9 @@ from houston_daemon.experiments.scripted_endpoint import (
 )
 from houston_daemon.suites.imperfect_agents import AgentHabits, ImperfectAgent
 from houston_daemon.suites.suite_catalog import find_suite
+from houston_daemon.suites.suite_results import check_can_learn
 from houston_shared.errors import HoustonError
 
-LEAST_SUCCESS, MOST_SUCCESS = 0.05, 0.30
 _HOME, _SCRIPTED, _WARM = "warm-up", "scripted", "warm"
 _TRAINING_FIGURES = ("steps", "rows", "tokens", "trained", "seconds", "loss_mean_last_10")
 _SETTINGS = (
@@ -80,7 +80,9 @@ def warm_up_model(
     text = json.dumps(made, indent=1) + "\n"
     (folder / "warm_up.json").write_text(text, encoding="utf-8")
     if recipe.worlds:
-        _check_success(folder, made["validation"]["pass@1"]["value"])
+        success = made["validation"]["pass@1"]["value"]
+        advice = "Take other --traces, --wrong or --errors."
+        check_can_learn(f"The model in {folder}", success, "tasks", advice)
     return made
 
 
@@ -138,12 +140,3 @@ def _suite_figures(home: ExperimentHome, recipe: WarmUpRecipe, split: str) -> di
         return figures
     finally:
         home.stop()
-
-
-def _check_success(folder: Path, success: float) -> None:
-    if not LEAST_SUCCESS <= success <= MOST_SUCCESS:
-        raise HoustonError(
-            f"The model in {folder} solves {success:.0%} of tasks that it has not seen.",
-            "From less than 5 % hardly anything is learned, above 30 % little is left to learn.",
-            "Take other --traces, --wrong or --errors.",
-        )
