@@ -6,7 +6,7 @@ every step's return; a reward for each step sets `SpanCredit` of each answer oth
 
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from houston_daemon.training.rows.training_row import BrokenRow, TokenRow
 
@@ -49,8 +49,6 @@ class CreditedRow:
     row: TokenRow
     credits: tuple[SpanCredit, ...]
     """One for each of the row's spans, in their order."""
-    masked: str = ""
-    """Why nothing of the row is trained although its spans have weights; empty where they are."""
 
     def __post_init__(self) -> None:
         if len(self.credits) != len(self.row.spans):
@@ -73,16 +71,15 @@ class CreditedRow:
     def mask(self) -> "array[int]":
         """1 where a token is trained, else 0 (`array('b')`)."""
         values = array("b", bytes(len(self.row.token_ids)))
-        if not self.masked:
-            for span in self.row.spans:
-                if span.weight:
-                    values[span.start : span.end] = array("b", [1]) * (span.end - span.start)
+        for span in self.row.spans:
+            if span.weight:
+                values[span.start : span.end] = array("b", [1]) * (span.end - span.start)
         return values
 
     @property
     def trained(self) -> int:
         """Tokens that are trained."""
-        return 0 if self.masked else self.row.trained
+        return self.row.trained
 
 
 def credit_outcome(
@@ -91,13 +88,19 @@ def credit_outcome(
     """All rows of one rollout, each answer with the rollout's outcome and its advantage.
 
     masked: why the rollout is not trained although its group counts it (overlong filtering: DAPO,
-    section 3.4); empty where it is.
+    section 3.4), so that its answers lose their weight; empty where it is.
     """
-    made = list(rows)
+    made = [_without_weight(row, masked) if masked else row for row in rows]
     last = max((span.step for row in made for span in row.spans), default=0)
     for row in made:
         spans = (
             SpanCredit(reward if span.step == last else 0.0, reward, advantage)
             for span in row.spans
         )
-        yield CreditedRow(row, tuple(spans), masked)
+        yield CreditedRow(row, tuple(spans))
+
+
+def _without_weight(row: TokenRow, why: str) -> TokenRow:
+    """The row with nothing of it trained."""
+    spans = (replace(each, weight=0.0, why=why) if each.weight else each for each in row.spans)
+    return replace(row, spans=tuple(spans))

@@ -9,7 +9,7 @@ the home and writes one folder; it starts and asks nobody.
 import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -401,8 +401,7 @@ class _ExportAttempt:
         if credit is None:
             yield from ((row, None) for row in rows)
             return
-        kept = (_without_weight(row, credit.masked) if credit.masked else row for row in rows)
-        for credited in credit_outcome(kept, credit.reward, credit.advantage):
+        for credited in credit_outcome(rows, credit.reward, credit.advantage, credit.masked):
             yield (
                 credited.row,
                 RunRow(
@@ -488,12 +487,6 @@ class _ExportAttempt:
     def _advice(self) -> list[str]:
         models = sorted({(chosen.base, chosen.dialect) for chosen in self._chosen})
         return [advice] if (advice := self._builder.format.advice(models)) else []
-
-
-def _without_weight(row: TokenRow, why: str) -> TokenRow:
-    """The row with nothing of it trained."""
-    spans = (replace(each, weight=0.0, why=why) if each.weight else each for each in row.spans)
-    return replace(row, spans=tuple(spans))
 
 
 def _with_render_flags(problem: ConfigurationError) -> ConfigurationError:
