@@ -148,6 +148,14 @@ def credit_problem(mask: Sequence[int], logprobs: Sequence[float]) -> str:
     return ""
 
 
+PROVENANCE_COLUMNS = tuple(
+    ExportColumn(name, "text") for name in ("row", "rollout", "task", "kind", "provenance")
+)
+"""The columns of `row_provenance`."""
+COUNT_COLUMNS = (ExportColumn("tokens", "number"), ExportColumn("trained", "number"))
+"""How many tokens a line has, and how many of them are trained."""
+
+
 def row_provenance(row: TokenRow | ChatRow) -> ExportLine:
     """Where a line comes from; `provenance` is `none` for a rollout without a sandbox."""
     return {

@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 from houston_daemon.training.export.export_format import (
+    PROVENANCE_COLUMNS,
     ExportColumn,
     ExportFormat,
     ExportLine,
@@ -80,11 +81,7 @@ RAW = ExportFormat(
         " weights it was drawn.",
     ),
     columns=(
-        ExportColumn("row", "text"),
-        ExportColumn("rollout", "text"),
-        ExportColumn("task", "text"),
-        ExportColumn("kind", "text"),
-        ExportColumn("provenance", "text"),
+        *PROVENANCE_COLUMNS,
         ExportColumn("group", "text"),
         ExportColumn("domain", "text"),
         ExportColumn("context", "number"),

@@ -7,7 +7,6 @@ and the advantages as they are.
 """
 
 import math
-from collections.abc import Mapping, Sequence
 
 from houston_daemon.training.credit.policy_gradient_rows import policy_gradient_row
 from houston_daemon.training.export import export_format
@@ -18,14 +17,7 @@ from houston_daemon.training.export.export_format import (
     no_remarks,
     row_provenance,
 )
-from houston_daemon.training.loaders import loader_source
-
-LOADER_NAME = "slime_rows.py"
-
-
-def slime_support_files(data: Sequence[tuple[str, str]]) -> Mapping[str, bytes]:
-    """The module with slime's hooks."""
-    return {LOADER_NAME: loader_source(LOADER_NAME)}
+from houston_daemon.training.loaders import brings
 
 
 def slime_rl_lines(row: RunRow) -> list[ExportLine]:
@@ -86,7 +78,7 @@ SLIME_RL = ExportFormat(
     line_problem=slime_rl_problem,
     remarks=no_remarks,
     credited=True,
-    support_files=slime_support_files,
+    support_files=brings("slime_rows.py"),
     warnings=(
         "With DIR on PYTHONPATH: --rollout-function-path slime_rows.generate_rollout"
         " --custom-reward-post-process-path slime_rows.keep_advantages --advantage-estimator grpo."

@@ -13,6 +13,8 @@ from typing import Any
 
 from houston_daemon.training.export import export_format
 from houston_daemon.training.export.export_format import (
+    COUNT_COLUMNS,
+    PROVENANCE_COLUMNS,
     ExportColumn,
     ExportFormat,
     ExportLine,
@@ -75,13 +77,8 @@ TRL = ExportFormat(
         ExportColumn("input_ids", "ids"),
         ExportColumn("labels", "ids"),
         ExportColumn("weights", "weights"),
-        ExportColumn("row", "text"),
-        ExportColumn("rollout", "text"),
-        ExportColumn("task", "text"),
-        ExportColumn("kind", "text"),
-        ExportColumn("provenance", "text"),
-        ExportColumn("tokens", "number"),
-        ExportColumn("trained", "number"),
+        *PROVENANCE_COLUMNS,
+        *COUNT_COLUMNS,
     ),
     card=True,
 )
@@ -197,11 +194,7 @@ TRL_CHAT = ExportFormat(
         ExportColumn("prompt", "messages"),
         ExportColumn("completion", "messages"),
         ExportColumn("tools", "text"),
-        ExportColumn("row", "text"),
-        ExportColumn("rollout", "text"),
-        ExportColumn("task", "text"),
-        ExportColumn("kind", "text"),
-        ExportColumn("provenance", "text"),
+        *PROVENANCE_COLUMNS,
         ExportColumn("step", "number"),
     ),
     card=True,

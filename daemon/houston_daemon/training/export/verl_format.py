@@ -6,11 +6,12 @@ hook `data.custom_cls` takes a dataset class of one's own; the export brings one
 """
 
 import math
-from collections.abc import Mapping, Sequence
 
 from houston_daemon.training.credit.policy_gradient_rows import policy_gradient_row
 from houston_daemon.training.export import export_format
 from houston_daemon.training.export.export_format import (
+    COUNT_COLUMNS,
+    PROVENANCE_COLUMNS,
     ExportColumn,
     ExportFormat,
     ExportLine,
@@ -18,15 +19,8 @@ from houston_daemon.training.export.export_format import (
     no_remarks,
     row_provenance,
 )
-from houston_daemon.training.loaders import loader_source
+from houston_daemon.training.loaders import brings
 from houston_daemon.training.rows.training_row import IGNORED_LABEL, TokenRow
-
-LOADER_NAME = "verl_rows.py"
-
-
-def verl_support_files(data: Sequence[tuple[str, str]]) -> Mapping[str, bytes]:
-    """The module with which verl reads the data."""
-    return {LOADER_NAME: loader_source(LOADER_NAME)}
 
 
 def verl_sft_lines(row: TokenRow) -> list[ExportLine]:
@@ -68,7 +62,7 @@ VERL_SFT = ExportFormat(
     lines=verl_sft_lines,
     line_problem=verl_sft_problem,
     remarks=no_remarks,
-    support_files=verl_support_files,
+    support_files=brings("verl_rows.py"),
     warnings=(
         "Set data.custom_cls.path=DIR/verl_rows.py and data.custom_cls.name=TokenRows: verl's own"
         " dataset wants messages, renders them anew and trains every answer.",
@@ -78,13 +72,8 @@ VERL_SFT = ExportFormat(
     columns=(
         ExportColumn("input_ids", "ids"),
         ExportColumn("loss_mask", "ids"),
-        ExportColumn("row", "text"),
-        ExportColumn("rollout", "text"),
-        ExportColumn("task", "text"),
-        ExportColumn("kind", "text"),
-        ExportColumn("provenance", "text"),
-        ExportColumn("tokens", "number"),
-        ExportColumn("trained", "number"),
+        *PROVENANCE_COLUMNS,
+        *COUNT_COLUMNS,
     ),
 )
 
@@ -148,7 +137,7 @@ VERL_RL = ExportFormat(
     line_problem=verl_rl_problem,
     remarks=no_remarks,
     credited=True,
-    support_files=verl_support_files,
+    support_files=brings("verl_rows.py"),
     warnings=(
         "verl_rows.read_updates(DIR/data.jsonl, pad) gives update and DataProto, for update_actor"
         " of an actor. verl's stock main_ppo samples for itself and reads no rows.",
@@ -170,12 +159,7 @@ VERL_RL = ExportFormat(
         ExportColumn("uid", "text"),
         ExportColumn("update", "number"),
         ExportColumn("policies", "text"),
-        ExportColumn("row", "text"),
-        ExportColumn("rollout", "text"),
-        ExportColumn("task", "text"),
-        ExportColumn("kind", "text"),
-        ExportColumn("provenance", "text"),
-        ExportColumn("tokens", "number"),
-        ExportColumn("trained", "number"),
+        *PROVENANCE_COLUMNS,
+        *COUNT_COLUMNS,
     ),
 )

@@ -2,9 +2,10 @@
 not installed. They import the trainer's packages and nothing of Houston's.
 """
 
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 
 
-def loader_source(name: str) -> bytes:
-    """The module `name` (`verl_rows.py`), as it is written into an export."""
-    return (files(__name__) / name).read_bytes()
+def brings(name: str) -> Callable[[Sequence[tuple[str, str]]], Mapping[str, bytes]]:
+    """`ExportFormat.support_files` of a format that brings the module `name` (`verl_rows.py`)."""
+    return lambda data: {name: (files(__name__) / name).read_bytes()}
