@@ -183,6 +183,7 @@ def main() -> int:
         dialect = SUITES[asked.suite].dialect
         engine = {"kind": asked.engine, "model": str(model.absolute()), "dialect": dialect}
         home = ExperimentHome(folder, {ENGINE: engine}, at_once=64 if dialect == WORDS else 16)
+        home.write_configuration()
         if not (model / "config.json").is_file():
             make = ("tiny",) if dialect == WORDS else ("warm", "--suite", asked.suite)
             home.run("policy", *make, "--out", str(model), seconds=4 * 3600)

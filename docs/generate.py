@@ -51,6 +51,7 @@ PAGES = {
             ("WebBrowseSettings", "[tools.browse]"),
             ("MultimodalSettings", "[tools.multimodal]"),
             ("JudgeSettings", "[judge]"),
+            ("ReviewSettings", "[review]"),
             ("EngineSettings", "[engines.NAME]"),
         ],
     ),
@@ -61,6 +62,13 @@ PAGES = {
         "for one run of `houston train dapo` or `houston train grpo` "
         "([reinforcement learning](reinforcement-learning.md)).",
         [("RlRecipe", "Keys")],
+    ),
+    "prm-recipe.md": (
+        "../../daemon/houston_daemon/training/prm/prm_recipe.py",
+        "The recipe of a process reward model",
+        "A TOML file, or the packaged `small` and `paper`; `--set key=value` changes a key for one "
+        "run of `houston train prm` ([process rewards](process-rewards.md)).",
+        [("PrmRecipe", "Keys")],
     ),
     "task-file.md": (
         "task.py task_tables.py",
@@ -78,6 +86,7 @@ PAGES = {
             ("SandboxSettings", "[sandbox]"),
             ("AgentSettings", "[agent]"),
             ("AgentRoleSettings", "[agent.summary]"),
+            ("MemorySettings", "[agent.memory]"),
             ("SamplingSettings", "[sampling]"),
             ("TaskSearchSettings", "[search]"),
             ("TaskBrowseSettings", "[browse]"),
@@ -177,6 +186,7 @@ and a success that the agent claims against what it saw. Rules find plain prohib
 has a condition (`until`, `unless`, `if`) or is said in the passive voice is left to the judge,
 too."""
 RANKING = SHARED / "store" / "attention_ranking.py"
+PROCESS_REWARDS = SHARED / "store" / "process_reward_queries.py"
 NEED_INTRO = """\
 
 ## Who needs a person
@@ -198,6 +208,8 @@ half, and so does a rollout that somebody looks at now. Besides signals:
 | guidance is queued for more than {minutes} minutes while the rollout runs | {unheard} |
 | ended low, and nobody has looked at it since: finished with `low_finish`, or failed with a best \
 score under {low} (`ended_low`) | {ended_low} |
+| {weak_steps} or more weak decisions in a row up to the newest that a process reward model \
+scored (`weak_decisions`; [process rewards](process-rewards.md)) | {weak} |
 | its worker waits (a full disk) | {waits} |
 | queued, waiting for a GPU | {gpu} |
 | paused by a person | {person} |"""
@@ -234,6 +246,8 @@ def need_section(known: dict[str, Any]) -> str:
         unanswered=known["UNANSWERED_WEIGHT"],
         unheard=known["UNHEARD_WEIGHT"],
         minutes=known["UNHEARD_SECONDS"] // 60,
+        weak_steps=constants(PROCESS_REWARDS)["WEAK_RUN_STEPS"],
+        weak=known["WEAK_DECISIONS_WEIGHT"],
         waits=known["WAITING_WEIGHT"],
         gpu=known["GPU_WAIT_WEIGHT"],
     )

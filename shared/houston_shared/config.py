@@ -19,6 +19,7 @@ from houston_shared.config_sections import (
     HostSettings,
     HostsSettings,
     JudgeSettings,
+    ReviewSettings,
     ToolSettings,
     check_engine_kinds,
     nest_named_hosts,
@@ -162,6 +163,7 @@ class Configuration(Settings, frozen=True):
     secrets: SecretSettings = SecretSettings()
     tools: ToolSettings = ToolSettings()
     judge: JudgeSettings = JudgeSettings()
+    review: ReviewSettings = ReviewSettings()
     engines: dict[str, EngineSettings] = {}
     """Engines by name; `embedded` is there without being named."""
 

@@ -196,6 +196,21 @@ class JudgeSettings(Settings, frozen=True):
     """What the prices are in."""
 
 
+class ReviewSettings(Settings, frozen=True):
+    """What reviews the steps of rollouts as they go on, beside the rules."""
+
+    process_reward: str = ""
+    """Process reward model that scores every decision some seconds after its step has closed
+    (docs/process-rewards.md): `prm@1`, or `prm` for the newest of that name; empty scores none. A
+    process of its own does it, at a low priority; it needs the extra `local`."""
+    device: str = "cpu"
+    """Where that model runs: `cpu`, or a GPU such as `cuda:0`, which is not leased for it."""
+    threads: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
+    """Threads that it computes with on the CPU."""
+    weak_decision: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.3
+    """Score below which a decision is weak. Three weak decisions in a row ask for a person."""
+
+
 class WebSearchSettings(Settings, frozen=True):
     """Where `web_search` looks; without a provider it says that none is configured."""
 

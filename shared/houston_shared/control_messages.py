@@ -198,6 +198,34 @@ class StoreVerdicts(FromPerson, frozen=True, kw_only=True):
     """Reasons of rules name them with their versions: `error@1: …; blind_edit@1: …`."""
 
 
+MOST_SCORED_STEPS = 1_000
+"""Steps that one message scores at most."""
+StepScoreValue = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class StepScore(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a process reward model gives the decision of one attempt at a step, from 0 to 1."""
+
+    rollout: str
+    step: int
+    attempt: int
+    score: StepScoreValue
+    weak: bool = False
+    """Whether that is below `[review] weak_decision`."""
+
+
+class StoreProcessRewards(FromPerson, frozen=True, kw_only=True):
+    """What a process reward model says of closed steps of any rollouts.
+
+    A score that the same policy has given the attempt before stays as it is. Steps that are not
+    there, were replaced or erased are left out; the answer names them as `skipped`.
+    """
+
+    policy: str
+    """A registered one, e.g. `prm@1`."""
+    scores: tuple[StepScore, ...]
+
+
 class StartTraining(FromPerson, frozen=True, kw_only=True):
     """Queue a training run whose folder lies ready in the home, or say that one runs alone."""
 

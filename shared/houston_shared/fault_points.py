@@ -299,6 +299,15 @@ FAULT_POINTS: dict[str, tuple[str, str]] = {
         "agent/context_fork.py",
         "a try at a summary is stored, its fork is not",
     ),
+    "worker.try.after": (
+        "agent/agent_loop.py",
+        "an answer that was no action is stored, the next one is not sampled",
+    ),
+    "worker.verifier.before": ("agent/flow/verifier.py", "a verifier is about to be asked"),
+    "worker.verifier.after": (
+        "agent/flow/verifier.py",
+        "what a verifier said is stored, its step is open",
+    ),
     "worker.fork.before": ("agent/context_fork.py", "a fork is about to be stored"),
     "worker.fork.after": ("agent/context_fork.py", "a fork is stored, the context is the old one"),
     "worker.beat.before": ("agent/recorder_client.py", "a heartbeat is about to be sent"),

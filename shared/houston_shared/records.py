@@ -186,6 +186,16 @@ class TerminalSpan(Record, frozen=True):
     end: int
 
 
+class Verification(Record, frozen=True):
+    """What the verifier of a flow said after a step."""
+
+    answered: bool = False
+    """Whether what was found is enough: the next step may only be the answer."""
+    reason: str = ""
+    unreadable: str = ""
+    """Why its answer could not be read, which counts as no; empty where it could."""
+
+
 class ObservationBody(Record, frozen=True):
     """What closes a step: everything of the observation that is not in its results."""
 
@@ -211,6 +221,8 @@ class ObservationBody(Record, frozen=True):
     """Most bytes of guidance that the model sees with this observation; 0 for no limit."""
     not_purified: str = ""
     """Why a step with a failed call was not purified, a few words for people; no model sees it."""
+    verification: Verification | None = None
+    """What the verifier of a flow said after the step; None where it was not asked."""
 
 
 class ForkBody(Record, frozen=True):
@@ -359,6 +371,8 @@ class RolloutSpec(Record, frozen=True):
     keys are named by `api_key_env` and not in it."""
     role_engines: dict[str, RoleEngine] = {}
     """By role, of those that have an engine of their own."""
+    without_memory: bool = False
+    """Whether it neither recalls earlier rollouts nor is recalled, whatever its task says."""
     shares_worker: bool = False
     """Whether its environment lets one worker run it beside others (`EnvironmentKind`)."""
 

@@ -31,12 +31,12 @@ class RoleFacts(NamedTuple):
 SAMPLE_ROLES: Mapping[SampleRole, RoleFacts] = MappingProxyType(
     {
         "policy": RoleFacts("decides each step", acts=True, has_rows=True),
+        "planner": RoleFacts("decides each step of a flow", acts=True, has_rows=True),
         "summary": RoleFacts("sums up the older half of a context", has_rows=True),
         "lookahead": RoleFacts("corrects a failed call ahead", acts=True),
         "judge": RoleFacts("judges steps after the fact"),
-        "planner": RoleFacts("says what is to be done next"),
         "executor": RoleFacts("carries out what a planner said"),
-        "verifier": RoleFacts("says whether the work is done"),
+        "verifier": RoleFacts("says whether the question of a flow is answered"),
         "critic": RoleFacts("says what was wrong with a step"),
     }
 )
@@ -44,6 +44,11 @@ ROW_ROLES: tuple[SampleRole, ...] = tuple(
     role for role, facts in SAMPLE_ROLES.items() if facts.has_rows
 )
 """Roles that rows are made of, and that are trained where nobody says otherwise."""
+
+STEP_ROLES: tuple[SampleRole, ...] = tuple(
+    role for role, facts in SAMPLE_ROLES.items() if facts.acts and facts.has_rows
+)
+"""Roles whose answers are steps: a rollout has one of them (`step_role` of its task)."""
 
 
 def parse_row_roles(names: Sequence[str], effect: str = "") -> tuple[SampleRole, ...]:

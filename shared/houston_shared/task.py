@@ -19,6 +19,7 @@ from houston_shared.errors import ConfigurationError
 from houston_shared.records import TaskRecord, ThoughtHandling
 from houston_shared.sample_roles import SAMPLE_ROLES, SampleRole
 from houston_shared.task_tables import (
+    AgentKind,
     AgentRoleSettings,
     AgentSettings,
     DataSettings,
@@ -26,6 +27,7 @@ from houston_shared.task_tables import (
     HintSettings,
     HttpSimulatorSettings,
     McpSettings,
+    MemorySettings,
     PositiveInt,
     PositiveSeconds,
     PurifySettings,
@@ -194,12 +196,13 @@ class Task(Settings, frozen=True):
     environment: Annotated[str, msgspec.Meta(min_length=1, max_length=60)] = "workstation"
     """What turns actions into observations: one of Houston's own, or of a package that is installed
     beside it. `search_qa` asks one of the task's questions over its corpus; `python` is a code
-    tool, perhaps with a question; `scienceworld` and `textworld` are simulated worlds, `word_world`
-    is one of a few words for tiny policies, `small_workstation` has files and four actions; `http`
-    is a simulator that you run; `mcp` is servers of tools; `null` does nothing, for benchmarks."""
-    agent: Literal["react"] | AgentSettings = "react"
-    """How the loop thinks: `react` is thought, action, observation. Or a table `[agent]` with
-    `kind` and tables of roles, such as `[agent.summary]`."""
+    tool, perhaps with a question; `research` has search, code, thought and answer;
+    `scienceworld` and `textworld` are simulated worlds, `word_world` is one of a few words for tiny
+    policies, `small_workstation` has files and four actions; `http` is a simulator that you run;
+    `mcp` is servers of tools; `null` does nothing, for benchmarks."""
+    agent: AgentKind | AgentSettings = "react"
+    """How the loop thinks: `react` is thought, action, observation; `flow` is planner and verifier.
+    Or a table `[agent]` with `kind` and tables of roles, such as `[agent.summary]`."""
     sandbox: Literal["bubblewrap", "none"] | SandboxSettings = "bubblewrap"
     """A kind, or a table `[sandbox]` with `kind` and what else is mapped."""
     hosts: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=16)] = ("local",)
@@ -268,6 +271,26 @@ class Task(Settings, frozen=True):
         return own
 
     @property
+    def agent_kind(self) -> AgentKind:
+        """How the loop thinks, whichever way it was written."""
+        return self.agent if isinstance(self.agent, str) else self.agent.kind
+
+    @property
+    def memory(self) -> MemorySettings:
+        """What the agent knows of earlier rollouts."""
+        return self.agent.memory if isinstance(self.agent, AgentSettings) else MemorySettings()
+
+    @property
+    def verifies(self) -> bool:
+        """Whether the verifier of a flow is asked."""
+        return not isinstance(self.agent, AgentSettings) or self.agent.verify
+
+    @property
+    def step_role(self) -> SampleRole:
+        """The role whose answers are the steps of a rollout."""
+        return "planner" if self.agent_kind == "flow" else "policy"
+
+    @property
     def roles(self) -> tuple[SampleRole, ...]:
         """Roles that may have settings of their own."""
         return tuple(role for role in SAMPLE_ROLES if hasattr(self.agent, role))
@@ -332,6 +355,8 @@ def load_task(path: Path) -> LoadedTask:
     _check_source(task.workspace.source, file)
     _check_corpus(task.search.corpus, file)
     reason = evaluation_trouble(task.evaluate, task.hosts) or task.data.trouble(task.mapped.kind)
+    if isinstance(task.agent, AgentSettings):
+        reason = reason or task.agent.trouble
     if reason := reason or task.rules.trouble():
         raise ConfigurationError(f"{file}: {reason}")
     return LoadedTask(task, file, text, instructions)

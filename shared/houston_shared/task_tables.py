@@ -101,13 +101,47 @@ class AgentRoleSettings(Settings, frozen=True):
     there is room for, and a `chat` endpoint is sent no limit."""
 
 
+class MemorySettings(Settings, frozen=True):
+    """What a `flow` knows of earlier rollouts of the same task. It needs the extra `memory`."""
+
+    enabled: bool = False
+    """Whether it is told of questions like its own, and leaves its own; never in suites, training
+    and evaluations."""
+    recalled: Annotated[int, msgspec.Meta(ge=1, le=20)] = 3
+    """Most earlier rollouts that it is told of."""
+
+
+AgentKind = Literal["react", "flow"]
+
+
 class AgentSettings(Settings, frozen=True):
     """The agent, and those of its roles that may have settings of their own."""
 
-    kind: Literal["react"] = "react"
-    """How the loop thinks."""
+    kind: AgentKind = "react"
+    """How the loop thinks: `react` is thought, action, observation. `flow` is a planner that says
+    one action a step, and a verifier that says whether the question is answered (docs/flow.md)."""
+    verify: bool = True
+    """Whether a `flow` asks its verifier; without it the planner alone decides when to answer."""
     summary: AgentRoleSettings = AgentRoleSettings()
     """Who sums up the older half of a context that is forked."""
+    planner: AgentRoleSettings = AgentRoleSettings()
+    """Who decides each step of a `flow`; its engine takes the place of the rollout's."""
+    verifier: AgentRoleSettings = AgentRoleSettings()
+    """Who says whether the question of a `flow` is answered."""
+    memory: MemorySettings = MemorySettings()
+    """What a `flow` knows of earlier rollouts."""
+
+    @property
+    def trouble(self) -> str:
+        """What no value of one key alone can say, as a sentence; empty where nothing is wrong."""
+        flow_only = (self.planner, self.verifier) != (AgentRoleSettings(), AgentRoleSettings())
+        if self.kind != "flow" and flow_only:
+            return (
+                '`agent.planner` and `agent.verifier` are asked only where `agent.kind = "flow"`.'
+            )
+        if self.kind != "flow" and (self.memory.enabled or not self.verify):
+            return '`agent.memory` and `agent.verify` are there only where `agent.kind = "flow"`.'
+        return ""
 
 
 class DataSettings(Settings, frozen=True):
@@ -134,6 +168,7 @@ class HintSettings(Settings, frozen=True):
 
 
 QuestionSplit = Literal["train", "test"]
+QuestionScorer = Literal["text", "math", "choice", "tests"]
 
 
 class QuestionSettings(Settings, frozen=True):
@@ -149,6 +184,10 @@ class QuestionSettings(Settings, frozen=True):
     """How many consecutive seeds get the same question: the size of a group that is compared."""
     id: str = ""
     """Ask this one always; empty to choose by the rollout's seed."""
+    scorer: QuestionScorer = "text"
+    """How an answer is scored: as a `text`, by `math`-verify (the extra `evaluate`), as a `choice`
+    whose letter and text are the `answers`, or, in `research` only, as a program that must pass the
+    question's hidden `tests`."""
 
 
 WorldSplit = Literal["train", "dev", "test"]

@@ -24,6 +24,8 @@ from houston_shared.control_messages import ReportTrainingState as ReportTrainin
 from houston_shared.control_messages import StartRollouts as StartRollouts
 from houston_shared.control_messages import StartTraining as StartTraining
 from houston_shared.control_messages import Status as Status
+from houston_shared.control_messages import StepScore as StepScore
+from houston_shared.control_messages import StoreProcessRewards as StoreProcessRewards
 from houston_shared.control_messages import StoreVerdicts as StoreVerdicts
 from houston_shared.control_messages import WireMessage as WireMessage
 from houston_shared.records import (
@@ -103,8 +105,10 @@ class StoreSample(FromWorker, frozen=True, kw_only=True):
     step: int
     attempt: int
     part: str = "sample"
-    """`sample` for the policy's, `summary.<n>` for the n-th try at a summary before this step,
-    `lookahead.<n>` for the n-th correction of its failed call (attempt n + 1)."""
+    """`sample` for the one that decides the step, `summary.<n>` for the n-th try at a summary
+    before it, `lookahead.<n>` for the n-th correction of its failed call (attempt n + 1),
+    `planner.<n>` for an answer of a planner that was no action and was asked for again,
+    `verifier.<n>` for what a verifier said after its calls."""
     sample: SampleBody
 
 
@@ -174,12 +178,13 @@ IngestRequest = (
 # --- ingest: recorder → worker -----------------------------------------------------------------
 
 
-class SummaryTry(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored try at a summary before the open step."""
+class SideSample(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored sample that is no step: a try at a summary, a malformed answer of a planner that was
+    asked again, or what a verifier said."""
 
     seq: int
     part: str
-    """`summary.<n>`."""
+    """`summary.<n>`, `planner.<n>` or `verifier.<n>`."""
     sample: SampleBody
 
 
@@ -195,8 +200,10 @@ class Welcome(WireMessage, frozen=True, kw_only=True):
     """Guidance of everything the fork compressed, in order, to be kept verbatim."""
     forks: int = 0
     """Forks so far."""
-    summaries: tuple[SummaryTry, ...] = ()
+    summaries: tuple[SideSample, ...] = ()
     """Tries at a summary stored under step `next_step`, in order; a fork may still be owed."""
+    flow_samples: tuple[SideSample, ...] = ()
+    """Of a flow, what its planner and verifier said under step `next_step` besides the step."""
     attempts: tuple[StepRecord, ...] = ()
     """Attempts at the open step besides the one that counts, in order: what was replaced, and
     corrections that were looked at ahead."""
@@ -344,6 +351,7 @@ ControlRequest = (
     | Steer
     | GiveVerdicts
     | StoreVerdicts
+    | StoreProcessRewards
     | ReorderGuidance
     | ClaimRollout
     | BookmarkStep
@@ -369,6 +377,9 @@ class RequestStored(WireMessage, frozen=True, kw_only=True):
     seq: int = 0
     rollouts: tuple[str, ...] = ()
     guidance: Guidance | None = None
+    skipped: tuple[int, ...] = ()
+    """Places in `StoreProcessRewards.scores` of steps that have no score now: not there, replaced,
+    or erased."""
 
 
 class Denied(WireMessage, frozen=True, kw_only=True):
@@ -394,6 +405,10 @@ class Notice(msgspec.Struct, frozen=True, array_like=True):
     rollout: str
     kind: str
 
+
+NOTICE_START = b"\x94"
+"""How every notice begins: an array of four. A process of the daemon subscribes to this instead of
+to everything, so that it is not counted as a console."""
 
 ingest_request_decoder = msgspec.msgpack.Decoder(IngestRequest)
 ingest_reply_decoder = msgspec.msgpack.Decoder(IngestReply)

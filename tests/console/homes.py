@@ -24,6 +24,7 @@ from houston_shared.store.event_bodies import (
     GuidanceDelivered,
     GuidanceQueued,
     GuidanceWithdrawn,
+    ProcessRewardGiven,
     StepBookmarked,
     StoredObservation,
     StoredSample,
@@ -227,6 +228,13 @@ class HomeBuilder(WrittenHome):
         """Steps are kept or masked; by a person unless `source` is another."""
         body = VerdictGiven(last=last, verdict=verdict, reason=reason, **{"by": "alice", **by})
         self.event(EventKey(rollout, first), "verdict", body)
+
+    def rewarded(
+        self, rollout: str, step: int, score: float, policy: str = "prm@1", attempt: int = 1
+    ) -> None:
+        """A process reward model scored a step; below 0.3 it is weak."""
+        body = ProcessRewardGiven(policy=policy, score=score, weak=score < 0.3)
+        self.event(EventKey(rollout, step, attempt), "process-reward", body)
 
     def marked(self, rollout: str, step: int, author: str, note: str = "") -> None:
         """Somebody's bookmark, with a note where there is one."""

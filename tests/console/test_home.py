@@ -146,9 +146,10 @@ async def test_what_is_not_known_yet_is_loading(
 
 async def test_only_what_was_read_is_empty(builder: HomeBuilder, sit: Sit, tmp_path: Path) -> None:
     async with sit(builder.home) as seat:
-        assert seat.text("#rollout-list").strip() == "no rollouts yet"
+        empty = "no rollouts yet"
+        await seat.until(lambda: seat.text("#rollout-list").strip() == empty, "the first read")
         await seat.press("0")
-        await seat.until(lambda: seat.text(HomeList).strip() == "no rollouts yet", "home too")
+        await seat.until(lambda: seat.text(HomeList).strip() == empty, "home too")
     async with sit(Home(tmp_path / "none")) as seat:
         shows = "not read: There is no database"
         await seat.until(lambda: shows in seat.text("#rollout-list"), "why nothing is listed")

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from houston_console.screens.home_list import render_sparkline
 from houston_console.screens.rollout_lists import (
     CURSOR_HOLD_SECONDS,
     ORDER_HOLD_SECONDS,
@@ -10,6 +9,7 @@ from houston_console.screens.rollout_lists import (
     ListRow,
     arrange_rows,
     filter_needs,
+    render_sparkline,
 )
 from houston_console.widgets.styled_text import fit_name
 from houston_shared.store.attention_ranking import (

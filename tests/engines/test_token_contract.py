@@ -16,7 +16,7 @@ from houston_daemon.engines import token_engine
 from houston_daemon.engines.engine_protocol import EngineRefused, EngineUnavailable, SampleRequest
 from houston_daemon.engines.token_engine import TokenEngine
 from houston_daemon.review.judge import judge_engine as desks
-from houston_daemon.review.judge import judge_prompt, judge_verdicts
+from houston_daemon.review.judge import judge_template, judge_verdicts
 from houston_daemon.review.judge.judge_cache import JudgeCache
 from houston_daemon.review.judge.judge_client import JudgeCost, WindowJudge
 from houston_shared.backoff import RetryPolicy
@@ -353,7 +353,7 @@ async def test_a_killed_server_is_unavailable_and_the_request_works_later(
 async def test_a_judge_gets_a_verdict(served: Served, tmp_path: Path) -> None:
     """The whole path but the recorder: windows that fit, ids, the schema, the answer, the cache."""
     made = trace([step(1, "a line")])
-    short = judge_prompt.parse_template(
+    short = judge_template.parse_template(
         "=== system ===\nSay of each step keep or mask.\n=== window ===\n{{task}}\n{{scores}}\n"
         "{{guidance}}\n{{key}}\n{{steps}}\n{{judged}}\n=== again ===\n{{problem}} {{judged}}\n",
         "short",

@@ -43,6 +43,7 @@ ENDS_WITH_IT = (
     "agent.shared_worker",
     "recorder.search_indexer",
     "review.live_rules_child",
+    "training.prm.live_scores_child",
 )
 """Processes that never outlive a daemon; engines, their logs and terminals do."""
 ORPHAN_SECONDS = 30.0

@@ -58,6 +58,18 @@ def failing(ground: Ground, steps: int = 12) -> Any:
     return ground.task("failing", text, script)
 
 
+def planned(ground: Ground, steps: int = 12) -> Any:
+    """A flow whose answer is no action now and then, with a verifier that says no."""
+    right = {"thought": "right", "calls": [call("noop", text="x")]}
+    said = {"verifier": '{"answered": false, "reason": "go on"}'}
+    script = [
+        {**(right if i % 2 else {"thought": "hm"}), "lookahead": [right], "answers": said}
+        for i in range(steps)
+    ]
+    text = 'agent = "flow"\nenvironment = "null"\n'
+    return ground.task("planned", text, [{**line, "delay": 0.02} for line in script])
+
+
 def call(name: str, **arguments: Any) -> dict[str, Any]:
     return {"name": name, "arguments": arguments}
 

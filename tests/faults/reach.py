@@ -21,6 +21,7 @@ class Means(enum.Enum):
     CROWD = "many messages at once, after the daemon was stopped for a moment"
     TOKENS = "a rollout on an engine of the daemon's own"
     FAILING = "a rollout whose failed calls are corrected ahead"
+    PLANNED = "a flow with a verifier"
 
 
 WHEN: dict[str, Means] = {
@@ -110,6 +111,9 @@ WHEN: dict[str, Means] = {
             "worker.takeover.between",
         ),
         Means.FAILING,
+    ),
+    **dict.fromkeys(
+        ("worker.try.after", "worker.verifier.before", "worker.verifier.after"), Means.PLANNED
     ),
 }
 """What must happen so that a point is reached; work alone reaches the others."""

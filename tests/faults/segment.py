@@ -94,6 +94,7 @@ class Segment:
             "station": loads.workstation(self.ground),
             "tokens": loads.tokens(self.ground),
             "failing": loads.failing(self.ground),
+            "planned": loads.planned(self.ground),
         }
         self._speakers = [Speaker(self.ground, name) for name in ("ann", "ben")]
         self._cancelled: set[str] = set()
@@ -204,6 +205,8 @@ class Segment:
                 ground.rollouts(self._tasks["tokens"])
             case Means.FAILING:
                 ground.rollouts(self._tasks["failing"])
+            case Means.PLANNED:
+                ground.rollouts(self._tasks["planned"])
 
     def _until_reached(self, point: str, before: int) -> int:
         """Process id of whoever reached it; 0 when nobody did."""

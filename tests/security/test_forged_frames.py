@@ -273,6 +273,10 @@ def seeds(rollout: str, lease: int, control: bool) -> list[bytes]:
                 seen=9,
                 steps=(wire.JudgedSteps(first=1, last=2, verdict="mask", reason="why"),),
             ),
+            wire.StoreProcessRewards(
+                policy="prm@1",
+                scores=(wire.StepScore(rollout=rollout, step=1, attempt=1, score=0.5),),
+            ),
             wire.StoreVerdicts(
                 request="w",
                 rollout=rollout,

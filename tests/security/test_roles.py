@@ -74,6 +74,7 @@ def test_every_control_message_has_a_least_role() -> None:
         wire.BranchRollout,
         wire.GiveVerdicts,
         wire.StoreVerdicts,
+        wire.StoreProcessRewards,
     }
     others |= {
         wire.StartTraining,

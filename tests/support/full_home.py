@@ -10,7 +10,7 @@ from houston_shared.store.training_event_bodies import PolicyRegistered
 from tests.support.recorder_client import Station, sample
 
 
-def fill(station: Station, schema: int = 5) -> None:
+def fill(station: Station, schema: int = 9) -> None:
     """A home in which every derived table that can have rows has some.
 
     schema: what a home of that schema could hold; older ones had no claims, orders and verdicts.
@@ -53,6 +53,10 @@ def fill(station: Station, schema: int = 5) -> None:
         said: dict[str, Any] = {"rollout": worker.rollout, "source": "rule", "by": "rules"}
         person.ask(wire.StoreVerdicts(request="w", steps=(rules,), **said))
         train(station)
+    if schema >= 9:
+        score = wire.StepScore(rollout=worker.rollout, step=1, attempt=1, score=0.25)
+        scored = wire.StoreProcessRewards(policy="policy@2", scores=(score,))
+        assert isinstance(person.ask(scored), wire.RequestStored)
 
 
 def train(station: Station) -> None:

@@ -20,7 +20,7 @@ def test_a_packaged_task_starts_another(tmp_path: Path, template: str) -> None:
     for file in sorted(folder.glob("*.toml")):
         task = load_task(file)
         check_task_names(task)
-        assert task.task.name in ("mine", "mine-test")
+        assert task.task.name in ("mine", "mine-test", "mine-flow", "mine-ask")
     assert not list(folder.rglob("__pycache__"))
     with pytest.raises(HoustonError, match="is there already"):
         write_task_from_template("mine", tmp_path, template)

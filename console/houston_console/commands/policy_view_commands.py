@@ -24,7 +24,7 @@ from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.policy_queries import ActivationRow, PolicyRow
 from houston_shared.store.store_reader import Reader
 from houston_shared.store.training_event_bodies import PolicyRegistered
-from houston_shared.times_and_counts import local_time
+from houston_shared.times_and_counts import local_time, pluralize
 
 HASH_CHARACTERS = 12
 """Characters of a hash that people are shown."""
@@ -121,10 +121,11 @@ def run_policy_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     page.line(span(policy.name, "name"), f"  {policy.kind}, since {local_time(policy.created_at)}")
     for title, text in _policy_facts(loaded, policy, registration):
         page.line(span(f"  {title:<9} ", "dim"), span(text))
-    page.line(
-        span("  sampled   ", "dim"),
-        f"{tokens.get(own, 0):,} tokens; {used.get(own, 0)} rollouts go on",
-    )
+    if policy.kind != "reward":
+        page.line(
+            span("  sampled   ", "dim"),
+            f"{tokens.get(own, 0):,} tokens; {used.get(own, 0)} rollouts go on",
+        )
     for activation in history:
         page.line(span("  engine    ", "dim"), span(_activation_text(activation)))
     return int(ExitCode.DONE)
@@ -152,7 +153,9 @@ def _policy_facts(
     facts += [("data", f"manifest {policy.manifest[:12]}")] if policy.manifest else []
     if registration is None:
         return [*facts, ("recipe", "erased")]
-    facts += [("fits", "engines of kind " + ", ".join(registration.engines))]
+    fits = "engines of kind " + ", ".join(registration.engines)
+    reward = policy.kind == "reward"
+    facts += [("fits", "no engine: it scores decisions and samples nothing" if reward else fits)]
     facts += [("metrics", format_settings(registration.metrics))] if registration.metrics else []
     facts += [("recipe", format_settings(registration.recipe))] if registration.recipe else []
     return [*facts, *([("note", registration.note)] if registration.note else [])]
@@ -169,7 +172,14 @@ def _format_setting(value: Any) -> str:
         return f"({format_settings(value)})"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, list):  # of tables only how many
+        told = [pluralize(len(value), "table")] if any(map(_is_table, value)) else value
+        return f"[{', '.join(map(str, told))}]"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict)
 
 
 def _activation_text(activation: ActivationRow) -> str:

@@ -29,6 +29,7 @@ from houston_shared.store import (
     attention_ranking,
     json_views,
     presence_queries,
+    process_reward_queries,
     purification_queries,
     removed_data_queries,
     rollout_queries,
@@ -46,7 +47,7 @@ from houston_shared.store.presence_queries import AttentionCost, Person, current
 from houston_shared.store.rollout_queries import RolloutRow, ScorePoint, role_engines
 from houston_shared.store.store_reader import Reader
 from houston_shared.store.workspace_queries import EvaluationRow
-from houston_shared.times_and_counts import iso_time, local_time, now_us
+from houston_shared.times_and_counts import iso_time, local_time, now_us, pluralize
 
 
 def add_task_list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -215,6 +216,11 @@ def _read_rollout(
         "usage": msgspec.to_builtins((yield from rollout_queries.read_token_usage(rollout.id))),
         "purification": purification_queries.purification_json(purified),
         "purified": purification_queries.purification_text(purified),
+        "process_reward": process_reward_queries.process_reward_summary_json(
+            process_reward_queries.summarize_process_rewards(
+                (yield from process_reward_queries.list_step_rewards(rollout.id))
+            )
+        ),
         "guidance": {"queued": waiting, "delivered": delivered},
         "workspace": workspace,
         "limited_by": _resource_limits(rollout.id, workspace),
@@ -258,6 +264,16 @@ def _cleanup_json(cleaning: removed_data_queries.HostCleaning | None) -> dict[st
         "left": body.left,
         "said": removed_data_queries.describe_cleaning(cleaning),
     }
+
+
+def _process_reward_text(reward: dict[str, Any] | None) -> str:
+    """What a process reward model says of its decisions; empty where none scored any."""
+    if reward is None:
+        return ""
+    return (
+        f"mean {reward['mean']:.2f} of {pluralize(reward['steps'], 'decision')}, lowest"
+        f" {reward['lowest']:.2f} at step {reward['lowest_step']}; by {reward['policy']}"
+    )
 
 
 def _token_usage(usage: dict[str, int | None]) -> str:
@@ -328,6 +344,7 @@ def _print_rollout(
         "score": f"best {format_score(row.best_score)},"
         f" {'final' if row.state in ENDED_STATES else 'last'} {format_score(row.last_score)}",
         "scores": history,
+        "reward": _process_reward_text(facts["process_reward"]),
         "purified": facts["purified"],
         "guidance": "{queued} queued, {delivered} delivered".format(**facts["guidance"]),
         "need": "; ".join(reason["text"] for reason in facts["reasons"]),

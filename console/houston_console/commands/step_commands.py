@@ -30,6 +30,7 @@ from houston_shared.safe_text import safe
 from houston_shared.secret_redaction import redact
 from houston_shared.store import (
     annotation_queries,
+    process_reward_queries,
     removed_data_queries,
     rollout_queries,
     step_context,
@@ -39,6 +40,7 @@ from houston_shared.store import (
 )
 from houston_shared.store.annotation_queries import VerdictRow
 from houston_shared.store.journal_events import OPEN_END, ReadPlan
+from houston_shared.store.process_reward_queries import ProcessRewardRow
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.store.step_context import ContextSurroundings, ContextView
 from houston_shared.store.store_reader import Reader
@@ -76,7 +78,13 @@ def file_line(change: FileChange) -> str:
     return f"{change.kind} {change.path} +{change.added} −{change.removed}{note}"
 
 
-def print_step(page: OutputPage, record: StepRecord, verdict: str | None, full: bool) -> None:
+def print_step(
+    page: OutputPage,
+    record: StepRecord,
+    verdict: str | None,
+    full: bool,
+    reward: ProcessRewardRow | None = None,
+) -> None:
     """A whole step; `full` leaves nothing out."""
     sample = record.sample
     title = f"step {record.step}" + (f" attempt {record.attempt}" if record.attempt > 1 else "")
@@ -104,8 +112,13 @@ def print_step(page: OutputPage, record: StepRecord, verdict: str | None, full: 
     for mark in record.aside:
         page.line("  ", span(step_queries.describe_quarantine(mark), "bad"))
     _print_attempts(page, record, full)
+    if said := step_json.verification_line(record):
+        page.line("  ", span(said))
     if verdict:
         page.line("  ", span(f"verdict: {verdict}"))
+    if reward:
+        text = f"process reward: {reward.score:.2f} by {reward.policy}"
+        page.line("  ", span(text, "bad" if reward.weak else ""))
 
 
 def _print_attempts(page: OutputPage, record: StepRecord, full: bool) -> None:
@@ -202,11 +215,12 @@ STEPS_PER_READ = 50
 """Steps of one read: short transactions, whatever the length of the rollout."""
 
 VerdictsByStep = Mapping[tuple[int, int], VerdictRow]
-ClosedSteps = tuple[list[StepRecord], VerdictsByStep, int]
-"""Steps that are over, verdicts on them, and the newest step."""
+RewardsByStep = Mapping[tuple[int, int], ProcessRewardRow]
+ClosedSteps = tuple[list[StepRecord], VerdictsByStep, RewardsByStep, int]
+"""Steps that are over, verdicts and process rewards on them, and the newest step."""
 PlanRunner = Callable[[Callable[[], ReadPlan[ClosedSteps]]], ClosedSteps]
 """Runs the plan that it is given the maker of."""
-StepPrinter = Callable[[list[StepRecord], VerdictsByStep], None]
+StepPrinter = Callable[[list[StepRecord], VerdictsByStep, RewardsByStep], None]
 
 
 def add_steps_arguments(parser: argparse.ArgumentParser) -> None:
@@ -269,13 +283,15 @@ def _step_printer(
 ) -> StepPrinter:
     page = OutputPage()
 
-    def show(records: list[StepRecord], verdicts: VerdictsByStep) -> None:
+    def show(records: list[StepRecord], verdicts: VerdictsByStep, rewards: RewardsByStep) -> None:
         for record in records:
-            line = step_json.step_json(rollout, record, verdicts.get((record.step, record.attempt)))
+            key = (record.step, record.attempt)
+            reward = rewards.get(key)
+            line = step_json.step_json(rollout, record, verdicts.get(key), reward)
             if arguments.json:
                 command_output.print_json_line(line)
             else:
-                print_step(page, record, line["verdict"], arguments.full)
+                print_step(page, record, line["verdict"], arguments.full, reward)
                 spans = record.observation.spans if record.observation and arguments.printed else ()
                 for span in spans:
                     print_terminal_output(page, home, host_root, record.inherited or rollout, span)
@@ -310,8 +326,8 @@ def _print_pages(run: PlanRunner, rollout: str, first: int, last: int, show: Ste
     """Show steps that are over from `first` on; returns the number of the next one."""
     while first <= last:
         end = min(last, first + STEPS_PER_READ - 1)
-        records, verdicts, newest = run(partial(_read_closed_steps, rollout, first, end))
-        show(records, verdicts)
+        records, verdicts, rewards, newest = run(partial(_read_closed_steps, rollout, first, end))
+        show(records, verdicts, rewards)
         if end >= newest:
             return records[-1].step + 1 if records else first
         first = end + 1
@@ -323,6 +339,7 @@ def _read_closed_steps(rollout: str, first: int, last: int) -> ReadPlan[ClosedSt
     records = yield from step_queries.read_steps_with_attempts(rollout, first, last)
     marked = yield from step_queries.mark_quarantined_steps(rollout, records, first, last)
     verdicts = yield from annotation_queries.list_verdicts(rollout, first, last)
+    rewards = yield from process_reward_queries.list_process_rewards(rollout, first, last)
     newest = yield from step_queries.find_last_step(rollout)
     ended = (yield from rollout_queries.find_rollout(rollout)).state in ENDED_STATES
     over = [
@@ -331,7 +348,7 @@ def _read_closed_steps(rollout: str, first: int, last: int) -> ReadPlan[ClosedSt
         if step.observation is not None or (step.aside and (ended or step.step < newest))
     ]
     newest = max([newest, *(step.step for step in over)])
-    return over, annotation_queries.effective_verdicts(verdicts), newest
+    return over, annotation_queries.effective_verdicts(verdicts), rewards, newest
 
 
 def add_context_arguments(parser: argparse.ArgumentParser) -> None:

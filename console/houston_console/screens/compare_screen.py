@@ -38,10 +38,11 @@ from houston_console.widgets.styled_text import (
 from houston_shared.errors import HoustonError
 from houston_shared.records import Guidance
 from houston_shared.safe_text import SafeText
-from houston_shared.store import annotation_queries, rollout_queries
+from houston_shared.store import annotation_queries, process_reward_queries, rollout_queries
 from houston_shared.store.async_reader import AsyncReader
 from houston_shared.store.journal_events import ReadPlan, RunSql
 from houston_shared.store.presence_queries import AttentionCost
+from houston_shared.store.process_reward_queries import StepReward
 from houston_shared.store.rollout_queries import RolloutRow, ScorePoint
 
 MAX_COMPARED_SCORES = 4_000
@@ -58,6 +59,8 @@ class ComparedRollout(NamedTuple):
     """Guidance that was delivered, with the active time of its step in microseconds."""
     queued: int
     """Guidance that is queued."""
+    rewards: Sequence[StepReward] = ()
+    """What a process reward model gives its decisions."""
 
 
 def read_compared_rollouts(
@@ -76,7 +79,8 @@ def read_compared_rollouts(
         at = yield from _read_active_times(name, [message.step or 0 for message in heard])
         heard_at = [(at.get(message.step or 0, 0), message) for message in heard]
         waiting = sum(message.state == "queued" for message in messages)
-        sides.append(ComparedRollout(*side, heard_at, waiting))
+        rewards = yield from process_reward_queries.list_step_rewards(name)
+        sides.append(ComparedRollout(*side, heard_at, waiting, rewards))
     return sides[0], sides[1]
 
 
@@ -119,14 +123,18 @@ _PlotCell = tuple[str, Tone]
 
 
 def plot_scores(
-    series: Sequence[ScoreSeries], hours: float, width: int, height: int
+    series: Sequence[ScoreSeries],
+    hours: float,
+    width: int,
+    height: int,
+    least_top: float = PLOT_TOP_SCORE,
 ) -> list[TextLine]:
     """`height` lines for the scores, two for the axis, one for the guidance of each series.
 
-    hours: active time at the right edge.
+    hours: active time at the right edge. least_top: score at the upper edge, unless one is higher.
     """
     columns, hours = max(8, width - AXIS_CELLS), max(hours, 1e-6)
-    top = max([PLOT_TOP_SCORE, *(score for curve in series for _, score in curve.points)])
+    top = max([least_top, *(score for curve in series for _, score in curve.points)])
     grid: list[list[_PlotCell]] = [[(" ", "text")] * columns for _ in range(height)]
     for curve in series:
         _draw_series(grid, curve, hours, top)
@@ -213,6 +221,8 @@ def comparison_lines(
         *plot_scores(_score_series(pair), _longest_hours(pair), width - 1, height),
         (),
     ]
+    if any(side.rewards for side in pair):
+        lines += _reward_plot(pair, width, height)
     for label, values in _comparison_facts(pair, person):
         lines += _fact_lines(label, values, width)
     if any(side.delivered for side in pair):
@@ -238,6 +248,34 @@ def _score_series(pair: Sequence[ComparedRollout]) -> list[ScoreSeries]:
     ]
 
 
+REWARD_PLOT_LINES = 5
+"""Lines of the plot of process rewards."""
+REWARD_POINTS = 40
+"""Points of its curves: each the mean over such a part of a rollout's active time."""
+
+
+def _reward_plot(pair: Sequence[ComparedRollout], width: int, height: int) -> list[TextLine]:
+    """Process rewards over the same hours."""
+    series = [
+        ScoreSeries(_reward_points(side.rewards), glyph, line_glyph, tone)
+        for side, (glyph, line_glyph, tone) in zip(pair, SERIES_GLYPHS, strict=True)
+    ]
+    title = line(span(" Process reward, mean of decisions", "title"))
+    lines = min(height, REWARD_PLOT_LINES)
+    return [title, *plot_scores(series, _longest_hours(pair), width - 1, lines, 1.0), ()]
+
+
+def _reward_points(rewards: Sequence[StepReward]) -> list[tuple[float, float]]:
+    if not rewards:
+        return []
+    curve = process_reward_queries.reward_curve(rewards, REWARD_POINTS)
+    end = max(reward.active_us for reward in rewards) / MICROSECONDS_PER_HOUR
+    first = REWARD_POINTS - len(curve)
+    return [
+        ((first + number + 0.5) / REWARD_POINTS * end, mean) for number, mean in enumerate(curve)
+    ]
+
+
 def _longest_hours(pair: Sequence[ComparedRollout]) -> float:
     ends = [side.rollout.active_us for side in pair]
     ends += [score.active_us for side in pair for score in side.scores]
@@ -256,6 +294,7 @@ def _comparison_facts(
         values = [getattr(side.rollout, text) for side in pair]
         return name, [line(span(str(value), tone)) for value in values]
 
+    any_rewards = any(side.rewards for side in pair)
     return [
         ("", [_rollout_head(side, at) for at, side in enumerate(pair)]),
         ("state", [_state_cell(side) for side in pair]),
@@ -263,6 +302,7 @@ def _comparison_facts(
         each("steps", "steps", "number"),
         ("active", [line(span(format_active_time(side.rollout.active_us))) for side in pair]),
         ("score", [_score_cell(side) for side in pair]),
+        *([("reward", [_reward_cell(side) for side in pair])] if any_rewards else []),
         each("evaluations", "evaluations"),
         each("errors", "errors"),
         each("summarised", "forks"),
@@ -287,6 +327,14 @@ def _score_cell(side: ComparedRollout) -> TextLine:
     rollout = side.rollout
     text = f"{format_score(rollout.best_score)} best, {format_score(rollout.last_score)} last"
     return line(span("none", "dim") if rollout.last_score is None else span(text, "score"))
+
+
+def _reward_cell(side: ComparedRollout) -> TextLine:
+    summary = process_reward_queries.summarize_process_rewards(side.rewards)
+    if summary is None:
+        return line(span("none", "dim"))
+    lowest = f"lowest {summary.lowest:.2f} at step {summary.lowest_step}"
+    return line(span(f"mean {summary.mean:.2f}, {lowest}", "score"))
 
 
 def _guidance_count(side: ComparedRollout) -> str:

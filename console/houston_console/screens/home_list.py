@@ -26,6 +26,7 @@ from houston_console.screens.rollout_lists import (
     people_text,
     person_cost,
     person_name,
+    render_sparkline,
     rollout_state_text,
     urgency_mark,
 )
@@ -47,25 +48,6 @@ from houston_shared.safe_text import SafeText
 from houston_shared.store.attention_ranking import RolloutNeed
 from houston_shared.store.presence_queries import AttentionCost
 from houston_shared.task import BudgetSettings
-
-SPARKLINE_BLOCKS = "▁▂▃▄▅▆▇█"
-SPARKLINE_TOP_SCORE = 100.0
-"""Scores go from 0 to 100; what is higher stretches the scale."""
-
-
-def render_sparkline(values: Sequence[float], most: int) -> str:
-    """The last `most` values, one character each, on a scale from 0 to 100."""
-    if most <= 0:
-        return ""
-    shown_values = values[-most:]
-    top = max([SPARKLINE_TOP_SCORE, *shown_values])
-    return "".join(SPARKLINE_BLOCKS[_sparkline_level(value, top)] for value in shown_values)
-
-
-def _sparkline_level(value: float, top: float) -> int:
-    share = min(max(value / top, 0.0), 1.0)
-    return min(len(SPARKLINE_BLOCKS) - 1, int(share * len(SPARKLINE_BLOCKS)))
-
 
 ONE_LINE_MIN_COLUMNS = 180
 """Columns from which a rollout takes one line, where two for each do not fit."""

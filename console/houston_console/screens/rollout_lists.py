@@ -22,6 +22,11 @@ from houston_console.widgets.styled_text import (
 from houston_shared.records import ENDED_STATES
 from houston_shared.store.attention_ranking import RolloutNeed, RolloutOverview
 from houston_shared.store.presence_queries import AttentionCost, ClaimStatus, LastSeen, PresenceRow
+from houston_shared.store.process_reward_queries import (
+    StepReward,
+    reward_curve,
+    summarize_process_rewards,
+)
 from houston_shared.store.rollout_queries import RolloutRow
 
 MICROSECONDS_PER_DAY = 86_400_000_000
@@ -316,12 +321,40 @@ def ending_text(rollout: RolloutRow) -> tuple[str, Tone]:
     return f"{glyph} {rollout_state_text(rollout)}", tone
 
 
+SPARKLINE_BLOCKS = "▁▂▃▄▅▆▇█"
+SPARKLINE_TOP_SCORE = 100.0
+"""Scores go from 0 to 100; what is higher stretches the scale."""
+
+
+def render_sparkline(
+    values: Sequence[float], most: int, least_top: float = SPARKLINE_TOP_SCORE
+) -> str:
+    """The last `most` values, one character each, on a scale from 0 to 100 (or `least_top`)."""
+    if most <= 0:
+        return ""
+    shown_values = values[-most:]
+    top = max([least_top, *shown_values])
+    return "".join(SPARKLINE_BLOCKS[_sparkline_level(value, top)] for value in shown_values)
+
+
+def _sparkline_level(value: float, top: float) -> int:
+    share = min(max(value / top, 0.0), 1.0)
+    return min(len(SPARKLINE_BLOCKS) - 1, int(share * len(SPARKLINE_BLOCKS)))
+
+
 def rollout_facts(
-    need: RolloutNeed, spent: Sequence[AttentionCost], down: bool, person: str, now: int, width: int
+    need: RolloutNeed,
+    spent: Sequence[AttentionCost],
+    rewards: Sequence[StepReward],
+    down: bool,
+    person: str,
+    now: int,
+    width: int,
 ) -> list[TextLine]:
     """What the selector says about the rollout under its cursor; down: there is no daemon.
 
-    spent: what people gave to it. person: the name of who sits here. now: UTC microseconds.
+    spent: what people gave to it. rewards: what a process reward model gives its decisions. person:
+    the name of who sits here. now: UTC microseconds.
     """
     rollout = need.standing.rollout
     glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
@@ -335,6 +368,8 @@ def rollout_facts(
         "id": rollout.id,
         "active": format_active_time(rollout.active_us),
         "score": scores if rollout.last_score is not None else "none yet",
+        "reward": _reward_text(rewards),
+        "": _reward_curve(rewards, width),
         "engine": rollout.policy or rollout.engine,
     }
     for name, value in facts.items():
@@ -350,6 +385,24 @@ def rollout_facts(
         for row in hanging_block(span("   ◷ ", "key"), person_cost(cost, person), width, "dim")
     ]
     return rows
+
+
+FACT_LABEL_CELLS = 12
+"""Cells before the value of a fact, and one behind it."""
+LONGEST_CURVE_CELLS = 40
+
+
+def _reward_text(rewards: Sequence[StepReward]) -> str:
+    summary = summarize_process_rewards(rewards)
+    if summary is None:
+        return ""
+    return f"{summary.mean:.2f} mean, {summary.lowest:.2f} at {summary.lowest_step}"
+
+
+def _reward_curve(rewards: Sequence[StepReward], width: int) -> str:
+    """Process rewards over the active time."""
+    cells = max(1, min(LONGEST_CURVE_CELLS, width - FACT_LABEL_CELLS))
+    return render_sparkline(reward_curve(rewards, cells), cells, 1.0)
 
 
 def need_reasons(need: RolloutNeed) -> list[str]:

@@ -23,6 +23,7 @@ from houston_console.widgets.line_view import (
 )
 from houston_console.widgets.styled_text import LOADING_LINE, TextLine, line, span
 from houston_shared.store.presence_queries import AttentionCost
+from houston_shared.store.process_reward_queries import StepReward
 from houston_shared.times_and_counts import now_us
 
 MIN_FACT_LINES = 9
@@ -133,6 +134,7 @@ class RolloutSelector(Pane):
         self._is_daemon_down, self._person = False, ""
         self._state: ConsoleState | None = None
         self._costs: dict[str, list[AttentionCost]] = {}
+        self._rewards: dict[str, list[StepReward]] = {}
 
     def compose(self) -> ComposeResult:
         """The list above, facts below."""
@@ -166,9 +168,11 @@ class RolloutSelector(Pane):
         if self._state is not None:
             self.show_state(self._state, sort=True)
 
-    def show_costs(self, by: dict[str, list[AttentionCost]]) -> None:
-        """What people gave to rollouts, as it was read just now."""
-        self._costs = by
+    def show_costs(
+        self, by: dict[str, list[AttentionCost]], rewards: dict[str, list[StepReward]]
+    ) -> None:
+        """What people gave to rollouts, and a model to decisions, as it was read just now."""
+        self._costs, self._rewards = by, rewards
         self.on_rollout_list_moved()
 
     def on_rollout_list_moved(self) -> None:
@@ -177,10 +181,15 @@ class RolloutSelector(Pane):
         if under is None or under.need is None:
             self.facts.show_lines(lambda width: [])
         else:
-            spent = self._costs.get(under.id, [])
             self.facts.show_lines(
                 partial(
-                    rollout_facts, under.need, spent, self._is_daemon_down, self._person, now_us()
+                    rollout_facts,
+                    under.need,
+                    self._costs.get(under.id, []),
+                    self._rewards.get(under.id, []),
+                    self._is_daemon_down,
+                    self._person,
+                    now_us(),
                 )
             )
         self.on_resize()

@@ -35,7 +35,11 @@ from houston_console.transcript.trajectory_pane import TrajectoryPane
 from houston_console.transcript.trajectory_reader import RolloutSource
 from houston_shared.errors import HoustonError
 from houston_shared.records import ENDED_STATES
-from houston_shared.store import presence_queries, removed_data_queries
+from houston_shared.store import (
+    presence_queries,
+    process_reward_queries,
+    removed_data_queries,
+)
 from houston_shared.store.async_reader import AsyncReader
 from houston_shared.store.presence_queries import Person
 
@@ -213,11 +217,10 @@ class WatchScreen(HoustonScreen):
         under = self.selector.rollouts.under_cursor
         try:
             if under is not None and under.id:
-                self.selector.show_costs(
-                    await self._background_reader.run(
-                        presence_queries.read_attention_costs([under.id])
-                    )
-                )
+                reader = self._background_reader
+                costs = await reader.run(presence_queries.read_attention_costs([under.id]))
+                rewards = await reader.run(process_reward_queries.list_step_rewards(under.id))
+                self.selector.show_costs(costs, {under.id: rewards})
         except HoustonError as problem:
             self.show_error(problem)
 

@@ -76,8 +76,12 @@ def attention_lines(observation: ObservationBody, width: int) -> list[TextLine]:
 
 
 def annotation_lines(annotations: StepAnnotations, width: int) -> list[TextLine]:
-    """Verdicts, the one that counts first, then bookmarks and notes with their authors."""
+    """The process reward, verdicts, the one that counts first, then bookmarks and notes with their
+    authors."""
     lines: list[TextLine] = []
+    if (reward := annotations.reward) is not None:
+        text = f"process reward {reward.score:.2f} by {reward.policy}"
+        lines += text_block(text, width, "warning" if reward.weak else "dim", _MARGIN_INDENT)
     for number, verdict in enumerate(annotations.verdicts):
         lines += _verdict_lines(verdict, number == 0, width)
     note_keys = {(note.author, note.seq) for note in annotations.notes}
@@ -201,6 +205,8 @@ def _right_columns(row: FoldedStepRow) -> TextLine:
         parts += [span(f" −{row.removed}", "removed")] if row.removed else []
     if row.score is not None:
         parts.append(span(f"  {format_score(row.score)}", "score"))
+    if row.reward is not None:
+        parts.append(span(f"  {row.reward:.2f}", "warning" if row.is_weak else "dim"))
     return (*parts, span(" ")) if parts else ()
 
 
@@ -256,6 +262,8 @@ def unfolded_lines(
         lines += _file_lines(record.observation.files, record.observation.more_files, width)
         lines += attention_lines(record.observation, width)
     lines += attempt_lines(record, width)
+    if said := step_json.verification_line(record):
+        lines += text_block(said, width, "key", _TEXT_INDENT)
     lines += annotation_lines(notes, width)
     for mark in record.aside:
         lines += text_block(

@@ -193,6 +193,8 @@ class TrajectoryPane(Pane):
         self._reader = reader
         self.source: RolloutSource | None = None
         self._task_name = ""
+        self._lowest = 0
+        """The step that a jump to the lowest process rewards last went to; 0 for none."""
         self._answer: Callable[[str], Awaitable[None]] = self._go_to
         """What the line that is typed is for."""
 
@@ -215,7 +217,7 @@ class TrajectoryPane(Pane):
 
     def switch_rollout(self, source: RolloutSource) -> None:
         """Let go of the rollout that is open; nothing of another was read yet."""
-        self.source = source
+        self.source, self._lowest = source, 0
         self.search.leave_rollout()
         self.verdicts.clear_choice()
         self.transcript.clear()
@@ -305,6 +307,25 @@ class TrajectoryPane(Pane):
             )
         else:
             await self.transcript.go_to(step)
+
+    def action_lowest(self, back: bool) -> None:
+        """The step with the lowest process reward; from there the next lowest, or back."""
+        if self.source is not None:
+            self.run_reporting(self._go_to_lowest(self.source, back), "lowest")
+
+    async def _go_to_lowest(self, source: RolloutSource, back: bool) -> None:
+        stands = self.transcript.cursor if self.transcript.cursor == self._lowest else 0
+        step = await source.lowest(stands, back)
+        if source is not self.source:
+            return
+        if step is None:
+            where = "lower than this one" if back else "higher than this one"
+            self.show_notice(
+                f"No step was scored {where}." if stands else "Begin with the lowest of all: <."
+            )
+            return
+        self._lowest = step
+        await self.transcript.go_to(step)
 
     def action_eye(self) -> None:
         """Exactly what the model was given at the step with the cursor."""

@@ -12,13 +12,21 @@ from typing import Literal, NamedTuple, TypeVar
 import msgspec
 
 from houston_console.commands.command_options import SECONDS_PER_UNIT
+from houston_shared.errors import HoustonError
 from houston_shared.records import StepRecord
-from houston_shared.store import annotation_queries, journal_events, rollout_queries, step_queries
+from houston_shared.store import (
+    annotation_queries,
+    journal_events,
+    process_reward_queries,
+    rollout_queries,
+    step_queries,
+)
 from houston_shared.store.annotation_queries import BookmarkRow, NoteRow, SourceVerdict
 from houston_shared.store.async_reader import AsyncReader
 from houston_shared.store.event_bodies import VerdictGiven
 from houston_shared.store.journal_events import CHANGED_STEPS, OPEN_END, ReadPlan, Row, RunSql
 from houston_shared.store.journal_events import OUT_OF_STEP_EVENTS as APART
+from houston_shared.store.process_reward_queries import ProcessRewardRow
 from houston_shared.store.step_queries import QUARANTINED_TEXT
 
 PLACE_HELP = "1234, +5, 03:15 active time, -2h ago, ROLLOUT@1234"
@@ -82,15 +90,20 @@ class FoldedStepRow(NamedTuple):
     """The first words of its thought."""
     has_note: bool = False
     """Whether somebody left a note on it."""
+    reward: float | None = None
+    """What a process reward model gives its decision, 0 to 1."""
+    is_weak: bool = False
+    """Whether that is below the threshold."""
 
 
 class StepAnnotations(NamedTuple):
-    """What people and judges said of one step: what an unfolded step shows beside its own words."""
+    """What was said of one step: what an unfolded step shows beside its own words."""
 
     verdicts: tuple[SourceVerdict, ...] = ()
     """The source that counts first."""
     bookmarks: tuple[BookmarkRow, ...] = ()
     notes: tuple[NoteRow, ...] = ()
+    reward: ProcessRewardRow | None = None
 
 
 NO_ANNOTATIONS = StepAnnotations()
@@ -164,6 +177,7 @@ def read_step_rows(rollout: str, first: int, last: int) -> ReadPlan[list[FoldedS
     counts = annotation_queries.effective_verdicts(
         (yield from annotation_queries.list_verdicts(rollout, first, last))
     )
+    rewards = yield from process_reward_queries.list_process_rewards(rollout, first, last)
     samples = yield from journal_events.events_by_seq([row[-1] for row in rows])
     folded: list[FoldedStepRow] = []
     for row in rows:
@@ -175,9 +189,10 @@ def read_step_rows(rollout: str, first: int, last: int) -> ReadPlan[list[FoldedS
             thought = sample.thought.strip()[:MAX_THOUGHT_CHARACTERS]
         effective = counts.get((row[0], row[1]))
         verdict = f"{effective.source}{effective.keep}" if effective else ""
-        folded.append(
-            FoldedStepRow._make((*row[:-2], verdict, row[-2], thought, row[0] in noted_steps))
-        )
+        reward = rewards.get((row[0], row[1]))
+        scored = (reward.score, bool(reward.weak)) if reward else (None, False)
+        marks = (verdict, row[-2], thought, row[0] in noted_steps)
+        folded.append(FoldedStepRow._make((*row[:-2], *marks, *scored)))
     lost = {
         event.step
         for event in (yield from step_queries.list_quarantined_events(rollout))
@@ -187,7 +202,7 @@ def read_step_rows(rollout: str, first: int, last: int) -> ReadPlan[list[FoldedS
         yield from step_queries.list_steps_without_row(rollout, lost - {row.step for row in folded})
     ):
         lost_row = (step, 1, "", 0, 0, 0, "", None, "", 0, 0, 0, 0, 0, 0, "", 0, QUARANTINED_TEXT)
-        folded.append(FoldedStepRow._make((*lost_row, False)))
+        folded.append(FoldedStepRow(*lost_row))
     return sorted(folded)
 
 
@@ -199,7 +214,7 @@ def read_step_record(rollout: str, step: int) -> ReadPlan[StepRecord | None]:
 
 
 def read_annotations(rollout: str, step: int) -> ReadPlan[StepAnnotations]:
-    """Verdicts, bookmarks and notes on one step, also those left on a parent's own step."""
+    """Verdicts, bookmarks, notes and the score of one step, also those on a parent's own step."""
     verdicts = (yield from annotation_queries.read_verdicts_with_reasons(rollout, step, step)).get(
         step, []
     )
@@ -215,7 +230,9 @@ def read_annotations(rollout: str, step: int) -> ReadPlan[StepAnnotations]:
         notes += [
             note for note in (yield from annotation_queries.list_notes(holder)) if note.step == step
         ]
-    return StepAnnotations(tuple(verdicts), tuple(marks), tuple(notes))
+    rewards = yield from process_reward_queries.list_process_rewards(rollout, step, step)
+    newest = rewards[max(rewards)] if rewards else None
+    return StepAnnotations(tuple(verdicts), tuple(marks), tuple(notes), newest)
 
 
 class _TaskInstructions(msgspec.Struct, frozen=True):
@@ -397,6 +414,19 @@ class RolloutSource:
     async def at_time(self, kind: str, since: int) -> int | None:
         """The first step after so much active time, or at a time of the clock."""
         return await self.read(find_step_at_time(self.rollout, kind, since))
+
+    async def lowest(self, step: int, back: bool) -> int | None:
+        """The step with the lowest process reward; from that on the next lowest, or `back`.
+
+        Raises HoustonError where no step was scored.
+        """
+        rewards = await self.read(process_reward_queries.list_step_rewards(self.rollout))
+        if not rewards:
+            raise HoustonError(
+                "No process reward model has scored a step of this rollout.",
+                next="[review] process_reward in houston.toml names one (docs/process-rewards.md)",
+            )
+        return process_reward_queries.find_next_lowest(rewards, step, back)
 
     async def nearest(self, step: int, kind: str, forward: bool) -> int | None:
         """The nearest step of a kind in `STEP_KINDS` after or before `step`."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from houston_daemon.agent import context_fork, policy_sampling, purification
+from houston_daemon.agent.agent_kind import AgentKind
 from houston_daemon.agent.call_execution import EVALUATION_CALL, CallExecutor
 from houston_daemon.agent.context_fork import ContextForker
 from houston_daemon.agent.policy_sampling import PolicySampler, build_ledger_entry
@@ -32,6 +33,7 @@ from houston_shared.guidance_tag import disarm
 from houston_shared.records import (
     DeliveredGuidance,
     ObservationBody,
+    SampleBody,
     StepRecord,
     ToolCall,
     ToolResult,
@@ -139,6 +141,7 @@ class AgentLoop:
     executor: CallExecutor
     purifier: StepPurifier
     forker: ContextForker
+    agent: AgentKind
     context: Context
     attention: StepAttention
     step: int
@@ -146,7 +149,7 @@ class AgentLoop:
     open_step: StepAttempt | None = None
     last_closed: StepRecord | None = None
     """The newest step that was closed before this worker came."""
-    summary_tries: tuple[wire.SummaryTry, ...] = ()
+    summary_tries: tuple[wire.SideSample, ...] = ()
     """Tries at a summary before `step` that the journal has already."""
     unscored: UnscoredChanges = field(default_factory=UnscoredChanges)
 
@@ -160,8 +163,9 @@ class AgentLoop:
         if self.last_closed is None or self.last_closed.observation is None:
             return ""
         last = self.last_closed
+        own = last.results[: len(last.sample.calls)]
         return ending_reason(
-            self.last_closed.observation, last.results, last.guidance, last.step, self.budgets
+            self.last_closed.observation, own, last.guidance, last.step, self.budgets
         )
 
     async def run(self) -> str:
@@ -177,21 +181,44 @@ class AgentLoop:
             self.step += 1
 
     async def _sample_step(self) -> StepAttempt:
-        """Fork when the context is too long, then sample the policy's next action."""
+        """Fork when the context is too long, then sample the next action; an agent that asks again
+        for what is no action keeps its first answers beside the step."""
         await self._fork_when_too_long()
-        request, sampled = await self._sample_policy()
-        self.summary_tries = ()
-        prompt = self.context.prompt_ids
-        decided: AgentAction = policy_sampling.parse_action(
-            sampled, self.step, self.renderer.dialect, self.tools
+        for number in range(self.agent.tries_made + 1, self.agent.most_tries + 1):
+            request, sampled = await self._sample_policy(number)
+            self.summary_tries = ()
+            sample = self._ledger_entry(request, sampled)
+            again = bool(sample.malformed) and sample.finish_reason != "interrupted"
+            if not again or number == self.agent.most_tries:
+                break
+            await self.line.store(
+                wire.StoreSample,
+                step=self.step,
+                attempt=1,
+                part=f"{sample.role}.{number}",
+                sample=sample,
+            )
+            point("worker.try.after")
+        ack = await self.line.store(
+            wire.StoreSample, step=self.step, attempt=1, part="sample", sample=sample
+        )
+        point("worker.sample.after")
+        self.context.anchor_sample(ack.seq, self.context.prompt_ids, sample.token_ids)
+        return StepAttempt(self.step, 1, ack.seq, sample)
+
+    def _ledger_entry(self, request: SampleRequest, sampled: EngineSample) -> SampleBody:
+        """A sample of the context as it stands, with the action that it is."""
+        decided: AgentAction = self.agent.check(
+            policy_sampling.parse_action(sampled, self.step, self.renderer.dialect, self.tools),
+            self.step,
         )
         link = link_prompt(
             self.context.anchor,
-            prompt,
+            self.context.prompt_ids,
             fresh=self.context.has_no_sample,
             stripped=self.context.last_is_stripped,
         )
-        sample = build_ledger_entry(
+        return build_ledger_entry(
             request,
             sampled,
             link,
@@ -200,23 +227,20 @@ class AgentLoop:
             calls=decided.calls,
             malformed=decided.malformed,
         )
-        ack = await self.line.store(
-            wire.StoreSample, step=self.step, attempt=1, part="sample", sample=sample
-        )
-        point("worker.sample.after")
-        self.context.anchor_sample(ack.seq, prompt, sample.token_ids)
-        return StepAttempt(self.step, 1, ack.seq, sample)
 
-    async def _sample_policy(self) -> tuple[SampleRequest, EngineSample]:
-        """The policy's sample. A context that the engine calls too long is forked; one that cannot
-        be made shorter pauses the rollout until the engine takes it."""
+    async def _sample_policy(self, number: int) -> tuple[SampleRequest, EngineSample]:
+        """The policy's sample, or that of the role in its place. A context that the engine calls
+        too long is forked; one that cannot be made shorter pauses the rollout until the engine
+        takes it. number: which answer for the step it is."""
         while True:
             request = self.request_builder.request(
                 self.context.prompt_ids,
                 self.context.messages,
                 step=self.step,
                 max_tokens=self._answer_room(),
+                role=self.request_builder.role,
                 grammar=self._grammar(),
+                attempt=number,
             )
             point("worker.sample.before")
             try:
@@ -250,7 +274,8 @@ class AgentLoop:
     def _grammar(self) -> Mapping[str, object] | None:
         if not self.request_builder.guided:
             return None
-        return self.renderer.dialect.grammar(self.environment.tools, self.limits.answer)
+        tools = self.agent.allowed_tools(self.step)
+        return self.renderer.dialect.grammar(tools, self.limits.answer)
 
     def _answer_room(self) -> int:
         room = self.limits.answer_room(self.context.size, self.limits.answer)
@@ -279,17 +304,11 @@ class AgentLoop:
     async def _close(self, opened: StepAttempt) -> str:
         """Store the observation, take what people said, grow the context; why it is over."""
         finished = await self._ends_now(opened)
-        notes = self._loop_notes(opened, finished)
-        closing, unsnapped = Closing(), ""
-        try:
-            point("worker.snapshot.before")
-            closing = await self.environment.close_step(opened.step)
-        except Exception as problem:  # the step stands without its snapshot
-            log.exception("closing step %s", opened.step)
-            why = problem.cause if isinstance(problem, HoustonError) else type(problem).__name__
-            unsnapped = disarm(why).text
+        after = await self.agent.after_calls(opened, self.context, finished)
+        notes = (*self._loop_notes(opened, finished), *after.notes)
+        closing, unsnapped = await self._close_environment(opened.step)
+        if unsnapped:
             notes += (f"[the snapshot of this step failed: {unsnapped}]",)
-        point("worker.snapshot.after")
         notes += tuple(disarm(note).text for note in closing.notes)
         observation = ObservationBody(
             tail=redact(observation_tail(opened.step, self.budgets, notes)),
@@ -301,6 +320,7 @@ class AgentLoop:
             finished=finished,
             guidance_bytes=self.limits.guidance * BYTES_PER_TOKEN,
             not_purified=opened.not_purified,
+            verification=after.verification,
         )
         observation = self.attention.with_signals(
             opened.step, opened.sample, opened.results, observation, unsnapped
@@ -314,7 +334,22 @@ class AgentLoop:
         )
         point("worker.observation.after")
         self._append_entry(opened, observation, ack.guidance)
-        return ending_reason(observation, opened.results, ack.guidance, opened.step, self.budgets)
+        own = opened.results[: len(opened.sample.calls)]
+        return ending_reason(observation, own, ack.guidance, opened.step, self.budgets)
+
+    async def _close_environment(self, step: int) -> tuple[Closing, str]:
+        """What the step did to the world, and why there is no snapshot of it; empty where there
+        is one."""
+        closing, unsnapped = Closing(), ""
+        try:
+            point("worker.snapshot.before")
+            closing = await self.environment.close_step(step)
+        except Exception as problem:  # the step stands without its snapshot
+            log.exception("closing step %s", step)
+            why = problem.cause if isinstance(problem, HoustonError) else type(problem).__name__
+            unsnapped = disarm(why).text
+        point("worker.snapshot.after")
+        return closing, unsnapped
 
     async def _ends_now(self, opened: StepAttempt) -> bool:
         """Whether the rollout ends with this step; then its newest state is scored."""
@@ -323,6 +358,8 @@ class AgentLoop:
         put_off = accepted and not spent and self.line.control.current.waiting.count > 0
         if put_off or not (accepted or spent):
             return False
+        if not accepted and (call := self.agent.fallback_call(opened)):
+            await self._run_own_call(opened, call)
         calls = len(opened.sample.calls)
         if may_run_final_evaluation(opened.results[calls:]) and self.unscored.wants_score(
             opened.results, self.budgets
@@ -330,10 +367,14 @@ class AgentLoop:
             call = ToolCall(
                 id=f"{opened.step}.{len(opened.results)}", name=EVALUATION_CALL, arguments={}
             )
-            await self.executor.run_call(
-                opened.step, call, len(opened.results) + 1, opened.results, opened.attempt
-            )
+            await self._run_own_call(opened, call)
         return True
+
+    async def _run_own_call(self, opened: StepAttempt, call: ToolCall) -> None:
+        """Run a call that the loop itself adds to a step."""
+        await self.executor.run_call(
+            opened.step, call, len(opened.results) + 1, opened.results, opened.attempt
+        )
 
     def _loop_notes(self, opened: StepAttempt, finished: bool) -> tuple[str, ...]:
         """What the loop itself has to say about a step."""
@@ -356,4 +397,5 @@ class AgentLoop:
             opened.step, opened.sample, opened.results, observation, guidance
         )
         self.context.add(entry)
+        self.agent.note_closed(opened, observation, guidance)
         self.unscored.note_step(opened.results, bool(observation.files or observation.more_files))

@@ -22,7 +22,7 @@ from houston_daemon.prompts.token_limits import CUT_NOTE_TOKENS, MIN_ANSWER_TOKE
 from houston_shared import context_messages, wire
 from houston_shared.faults import point
 from houston_shared.records import DeliveredGuidance, ForkBody
-from houston_shared.wire import SummaryTry
+from houston_shared.wire import SideSample
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class ContextForker:
         context: Context,
         cut: ForkPlan,
         step: int,
-        tries: Sequence[SummaryTry],
+        tries: Sequence[SideSample],
         scores: EvaluationScores,
     ) -> Context:
         """The new context before `step`; stored when this returns.
@@ -202,7 +202,7 @@ class ContextForker:
         context: Context,
         cut: ForkPlan,
         step: int,
-        tries: Sequence[SummaryTry],
+        tries: Sequence[SideSample],
         first: int,
         last: int,
     ) -> tuple[str, int | None]:

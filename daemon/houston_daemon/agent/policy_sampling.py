@@ -27,9 +27,10 @@ from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.prompts import dialect_protocol as reading
 from houston_daemon.prompts.context_ledger import PromptLink
 from houston_daemon.prompts.dialect_protocol import AgentAction, Dialect
+from houston_daemon.prompts.planner_dialect import PlannerDialect
 from houston_shared.errors import HoustonError
 from houston_shared.records import AWAY_ACTIVITY, AWAY_MARK, Message, SampleBody, ToolCall
-from houston_shared.sample_roles import SAMPLE_ROLES, SampleRole
+from houston_shared.sample_roles import SAMPLE_ROLES, STEP_ROLES, SampleRole
 from houston_shared.task import SamplingSettings
 from houston_shared.wire import StoreState, encode_message
 
@@ -54,7 +55,7 @@ class SampleRequestBuilder:
     is_max_tokens_set: bool = False
     """Whether the task file sets the limit of an answer."""
     role: SampleRole = "policy"
-    """Whose limit that is."""
+    """Who is asked, and whose limit that is."""
 
     def request(
         self,
@@ -99,7 +100,9 @@ def parse_action(
         return AgentAction(
             thought=replace_surrogates(sampled.text) or text, calls=(), malformed=INTERRUPTED_ANSWER
         )
-    if sampled.calls is None:
+    # A chat endpoint may have written a planner's object instead of calling a tool.
+    is_text = not sampled.calls and isinstance(dialect, PlannerDialect)
+    if sampled.calls is None or is_text:
         read = dialect.parse(replace_surrogates(sampled.text), step, tools)
         decided = AgentAction(replace_surrogates(read.thought), read.calls, read.malformed)
     else:
@@ -212,7 +215,7 @@ class PolicySampler:
         Raises WorkerExit, ContextOverflow, and HoustonError when the engine saw another prompt.
         """
         for tries in range(1_000_000):
-            self.line.activity = "sampling" if request.role == "policy" else request.role
+            self.line.activity = "sampling" if request.role in STEP_ROLES else request.role
             try:
                 sampled = _require_sent_prompt(
                     request, await self._sample_once(request, interruptible)

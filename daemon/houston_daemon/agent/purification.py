@@ -29,6 +29,7 @@ from houston_daemon.agent.rollout_budgets import RolloutBudgets, observation_tai
 from houston_daemon.engines.engine_protocol import ContextOverflow
 from houston_daemon.environments.environment_protocol import Environment, Undo
 from houston_daemon.prompts.context_ledger import Context, PromptAnchor, link_prompt
+from houston_daemon.prompts.dialect_protocol import AgentAction
 from houston_daemon.prompts.prompt_renderer import PromptRenderer
 from houston_daemon.prompts.token_limits import MIN_ANSWER_TOKENS, TokenLimits
 from houston_shared import wire
@@ -122,6 +123,8 @@ class StepPurifier:
     budgets: RolloutBudgets
     request_builder: SampleRequestBuilder
     executor: CallExecutor
+    check: Callable[[AgentAction, int], AgentAction]
+    """Says what the agent takes as a step (`AgentKind.check`)."""
     stored: list[StepAttempt] = field(default_factory=list)
     """Other attempts at the open step that the journal has already (after a restart)."""
     said_no_undo: bool = False
@@ -240,7 +243,9 @@ class StepPurifier:
             return None
         point("worker.lookahead.asked")
         tools = {tool.name: tool for tool in self.environment.tools}
-        action = policy_sampling.parse_action(sampled, step, self.renderer.dialect, tools)
+        action = self.check(
+            policy_sampling.parse_action(sampled, step, self.renderer.dialect, tools), step
+        )
         entry = build_ledger_entry(
             request,
             sampled,

@@ -13,10 +13,19 @@ from typing import Any
 
 import msgspec
 
+from houston_daemon.agent.agent_kind import AgentKind, ReactAgent
 from houston_daemon.agent.agent_loop import AgentLoop, UnscoredChanges
 from houston_daemon.agent.call_execution import CallExecutor
 from houston_daemon.agent.context_fork import ContextForker
 from houston_daemon.agent.engine_cache import EngineCache
+from houston_daemon.agent.flow.episode_memory import (
+    EpisodeMemory,
+    EpisodeStore,
+    check_packages,
+)
+from houston_daemon.agent.flow.flow_agent import FlowAgent
+from houston_daemon.agent.flow.task_memory import TaskMemory
+from houston_daemon.agent.flow.verifier import Verifier
 from houston_daemon.agent.policy_sampling import (
     ENGINE_AWAY_WAITS,
     EngineRefusalPause,
@@ -30,7 +39,12 @@ from houston_daemon.agent.purification import (
 )
 from houston_daemon.agent.recorder_client import RecorderClient
 from houston_daemon.agent.resumed_context import ResumedContext, rebuild_context
-from houston_daemon.agent.role_samplers import OpenRoleEngine, RoleSampler, RoleSamplers
+from houston_daemon.agent.role_samplers import (
+    OpenRoleEngine,
+    RoleSampler,
+    RoleSamplers,
+    role_sampling,
+)
 from houston_daemon.agent.rollout_budgets import EvaluationScores, RolloutBudgets
 from houston_daemon.agent.step_attention import load_step_attention
 from houston_daemon.engines.engine_protocol import Engine, EngineRefused, EngineUnavailable
@@ -45,6 +59,7 @@ from houston_daemon.hosts.host_protocol import HostAway, NeedsPerson
 from houston_daemon.prompts import token_limits as fitting
 from houston_daemon.prompts.dialect_protocol import Dialect
 from houston_daemon.prompts.model_dialects import choose_dialect
+from houston_daemon.prompts.planner_dialect import planner_dialect
 from houston_daemon.prompts.prompt_renderer import PromptRenderer
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer, load_prompt_tokenizer
 from houston_daemon.prompts.system_prompt import system_prompt, task_message
@@ -55,9 +70,11 @@ from houston_shared.faults import point
 from houston_shared.guidance_tag import disarm
 from houston_shared.records import ContextHead, RolloutSpec, spec_of_role
 from houston_shared.sample_roles import SampleRole
-from houston_shared.task import Task, parse_task_record, purify_settings
+from houston_shared.task import BudgetSettings, Task, parse_task_record, purify_settings
 
 CHARACTERS_PER_TOKEN = 3
+QUESTION_LEAD = "Question: "
+"""How the brief of an environment that asks one of a set begins."""
 
 
 def make_rollout_engine(spec: RolloutSpec, url: str) -> tuple[Engine, Mapping[str, Any]]:
@@ -145,6 +162,8 @@ def _missing_requirements(task: Task) -> str:
     try:
         kind(task.environment)
         load_signals(task.attention.signals)
+        if task.memory.enabled:
+            check_packages()
     except ConfigurationError as problem:
         return str(problem)
     return (
@@ -224,18 +243,19 @@ async def build_agent_loop(
     spec, task = welcome.spec, parse_task_record(welcome.spec.task)
     reasoning = task.sampling.reasoning or bool(settings.get("reasoning"))
     renderer = _make_renderer(spec, task, engine, settings, reasoning)
-    limits = fitting.compute_token_limits(task.budget, engine.window)
+    limits = fitting.compute_token_limits(step_budget(task), engine.window)
+    memory = _make_memory(task, spec)
     head = welcome.head or await _store_new_head(
-        line, renderer, environment, task, spec, engine.window
+        line, renderer, environment, task, spec, engine.window, memory
     )
     fitting.check_head_fits(renderer.head_size(head), limits)
-    resumed = await _resume_context(line, renderer, head, welcome, environment)
+    resumed = await _resume_context(line, renderer, head, welcome)
     budgets = RolloutBudgets(task, line.clock, _scores_so_far(welcome))
     next_step = welcome.next_step
     watched = await load_step_attention(line, budgets, task, resumed.closed, next_step)
     sampler = PolicySampler(engine, line)
     asking = SampleRequestBuilder(
-        sampling=task.sampling,
+        sampling=role_sampling(task, task.step_role),
         policy=spec.policy,
         policy_hash=spec.policy_hash,
         tools=head.tools,
@@ -243,7 +263,8 @@ async def build_agent_loop(
         guided=task.sampling.guided and engine.token_ids,
         reasoning=reasoning,
         rollout=spec.rollout,
-        is_max_tokens_set=task.budget.answer_tokens > 0,
+        is_max_tokens_set=step_budget(task).answer_tokens > 0,
+        role=task.step_role,
     )
     policy = RoleSampler(sampler, renderer, limits, asking)
 
@@ -254,7 +275,10 @@ async def build_agent_loop(
 
     roles = RoleSamplers(policy, task, own_sampler, spec.role_engines)
     purify = purify_settings(task, spec.purify)
-    executor = CallExecutor(line, environment, budgets, renderer.measure, limits.observation)
+    agent = _make_agent(task, environment, Verifier(line, roles), memory, welcome)
+    room = limits.observation - agent.tail_tokens
+    executor = CallExecutor(line, environment, budgets, renderer.measure, room)
+    await _replay_past(line, welcome, environment, agent, resumed)
     return _restore_loop_state(
         AgentLoop(
             line=line,
@@ -275,11 +299,13 @@ async def build_agent_loop(
                 budgets=budgets,
                 request_builder=asking,
                 executor=executor,
+                check=agent.check,
                 stored=[reopen_attempt(record) for record in welcome.attempts],
             ),
             forker=ContextForker(
                 line, renderer, limits, roles, full_instructions(spec, environment)
             ),
+            agent=agent,
             context=resumed.context,
             attention=watched,
             step=next_step,
@@ -338,11 +364,20 @@ def full_instructions(spec: RolloutSpec, environment: Environment) -> str:
     return "\n\n".join(part for part in (spec.task.instructions, environment.brief) if part)
 
 
+def _asked_question(spec: RolloutSpec, environment: Environment) -> str:
+    """What a rollout is asked, without what is the same for all rollouts of its task."""
+    parts = environment.brief.split("\n\n")
+    asked = next((part for part in parts if part.startswith(QUESTION_LEAD)), "")
+    return asked.removeprefix(QUESTION_LEAD) or spec.task.instructions
+
+
 def _make_renderer(
     spec: RolloutSpec, task: Task, engine: Engine, settings: Mapping[str, Any], reasoning: bool
 ) -> PromptRenderer:
     """The dialect of the engine's model, with its tokenizer where the engine takes ids."""
     dialect, tokens = make_dialect_and_tokenizer(settings, reasoning, engine.token_ids)
+    if task.step_role == "planner":
+        dialect = planner_dialect(dialect)
     strip = "strip" in (spec.thoughts, task.sampling.thoughts)
     return PromptRenderer(dialect, tokens, "strip" if strip else "keep")
 
@@ -366,7 +401,7 @@ def make_dialect_and_tokenizer(
     return dialect, tokens
 
 
-def _pending_summary_tries(welcome: wire.Welcome) -> tuple[wire.SummaryTry, ...]:
+def _pending_summary_tries(welcome: wire.Welcome) -> tuple[wire.SideSample, ...]:
     """Tries at a summary whose fork is still owed; those of a stored fork are used up."""
     fork = welcome.fork
     return () if fork and fork.before == welcome.next_step else welcome.summaries
@@ -396,9 +431,13 @@ async def _store_new_head(
     task: Task,
     spec: RolloutSpec,
     window: int | None,
+    memory: TaskMemory,
 ) -> ContextHead:
     system = system_prompt(task)
-    message = disarm(task_message(full_instructions(spec, environment), task)).text
+    instructions = full_instructions(spec, environment)
+    recalled = await memory.recall(_asked_question(spec, environment))
+    asked = "\n\n".join(part for part in (instructions, recalled) if part)
+    message = disarm(task_message(asked, task)).text
     tools = environment.tools
     head = renderer.head(system, tools, message, renderer.shows_short(tools, window))
     fitting.check_head_fits(
@@ -415,7 +454,6 @@ async def _resume_context(
     renderer: PromptRenderer,
     head: ContextHead,
     welcome: wire.Welcome,
-    environment: Environment,
 ) -> ResumedContext:
     fork = welcome.fork
     if fork is not None and "summary" in welcome.spec.role_engines:
@@ -424,8 +462,63 @@ async def _resume_context(
     point("worker.resume.before")
     # Without a head nothing was sampled yet: a short rollout saves a question.
     steps = await line.read_steps(first) if welcome.head else []
-    if isinstance(environment, ReplayedEnvironment):
-        past = steps if first == 1 else await line.read_steps(1)
-        environment.replay([result for record in past for result in record.results])
     point("worker.resume.after")
     return rebuild_context(renderer, head, steps, fork, welcome.fork_guidance)
+
+
+async def _replay_past(
+    line: RecorderClient,
+    welcome: wire.Welcome,
+    environment: Environment,
+    agent: AgentKind,
+    resumed: ResumedContext,
+) -> None:
+    """Tell what was done before this worker came to who knows it from the journal alone."""
+    is_replayed = isinstance(environment, ReplayedEnvironment)
+    if not (is_replayed or agent.replays):
+        return
+    whole = welcome.fork is None and welcome.first_step == 1
+    open_steps = [resumed.open] if resumed.open else []
+    past = [*resumed.closed, *open_steps] if whole else await line.read_steps(1)
+    if isinstance(environment, ReplayedEnvironment):
+        environment.replay([result for record in past for result in record.results])
+    for record in past:
+        if agent.replays and record.observation is not None:
+            agent.note_closed(record, record.observation, record.guidance)
+
+
+def _make_memory(task: Task, spec: RolloutSpec) -> TaskMemory:
+    """What a flow remembers: this rollout, and others where the task and its start let it."""
+    settings = task.memory
+    if not settings.enabled or spec.without_memory:
+        return TaskMemory()
+    store = EpisodeStore(Path(spec.host_root) / "memory" / "episodes.db")
+    return EpisodeMemory(store, spec.rollout, spec.task.name, settings.recalled)
+
+
+def _make_agent(
+    task: Task,
+    environment: Environment,
+    verifier: Verifier,
+    memory: TaskMemory,
+    welcome: wire.Welcome,
+) -> AgentKind:
+    """The agent that the task names."""
+    if task.agent_kind == "react":
+        return ReactAgent(environment)
+    question = _asked_question(welcome.spec, environment)
+    stored = welcome.flow_samples
+    return FlowAgent(
+        task.budget,
+        environment.tools,
+        verifier if task.verifies else None,
+        memory,
+        question,
+        stored,
+    )
+
+
+def step_budget(task: Task) -> BudgetSettings:
+    """The task's budget, with the limit of an answer that the role which decides steps sets."""
+    own = task.role(task.step_role).answer_tokens
+    return msgspec.structs.replace(task.budget, answer_tokens=own) if own else task.budget

@@ -242,6 +242,7 @@ class WorkerRun:
             line, welcome, engine, settings, self._environment, self._open_role_engine
         )
         reason = rollout.was_over() or await rollout.run()
+        await rollout.agent.end()
         await self._store_state("finished", reason)
         point("worker.moved.after")
 

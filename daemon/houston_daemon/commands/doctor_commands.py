@@ -48,6 +48,7 @@ from houston_daemon.service.home_setup import (
     kept_out_warning,
     mount_options,
 )
+from houston_daemon.training.prm.reward_policy import find_reward_policy, require_scorer_packages
 from houston_shared import command_output, home_lock
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import HostSettings, WebSearchSettings
@@ -474,6 +475,21 @@ def check_gpu(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
         yield DoctorFinding("gpu", "warn", "nvidia-smi gave no answer", "Look at the driver.")
 
 
+def check_process_reward(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
+    """The process reward model that `[review]` names: there, of its kind, and its packages."""
+    name = loaded.config.review.process_reward
+    if not name or not store_reader.has_database(loaded.home):
+        return
+    try:
+        require_scorer_packages()
+        with Reader(loaded.home) as reader:
+            model = find_reward_policy(loaded.home, reader, name)
+    except HoustonError as problem:
+        yield DoctorFinding("process reward", "warn", problem.cause, problem.next)
+    else:
+        yield ok_finding("process reward", f"{model.name} scores decisions")
+
+
 ALL_CHECKS: tuple[DoctorCheck, ...] = (
     check_python,
     check_sqlite,
@@ -493,6 +509,7 @@ ALL_CHECKS: tuple[DoctorCheck, ...] = (
     check_search_provider,
     check_gpu,
     check_hosts,
+    check_process_reward,
 )
 
 

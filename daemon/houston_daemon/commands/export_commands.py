@@ -28,7 +28,7 @@ from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.home import Home
-from houston_shared.sample_roles import ROW_ROLES, parse_row_roles
+from houston_shared.sample_roles import ROW_ROLES, STEP_ROLES, parse_row_roles
 from houston_shared.store.rollout_queries import RolloutSelection, select_rollout_ids
 from houston_shared.store.store_reader import Reader
 from houston_shared.times_and_counts import pluralize
@@ -239,7 +239,7 @@ def read_row_options(arguments: argparse.Namespace) -> RowOptions:
         unjudged=arguments.unjudged,
         attempts=arguments.attempts,
         masking=not arguments.no_masking,
-        roles=("policy",) if arguments.no_summaries else ROW_ROLES,
+        roles=STEP_ROLES if arguments.no_summaries else ROW_ROLES,
         dialect=arguments.dialect,
         tokenizer=tokenizer,
         window=arguments.window,

@@ -28,8 +28,8 @@ from houston_daemon.review.judge.judge_calibration import (
 )
 from houston_daemon.review.judge.judge_client import JudgeClient, JudgeCost, WindowJudge
 from houston_daemon.review.judge.judge_engine import JudgeEnginePlace, open_judge_client
-from houston_daemon.review.judge.judge_prompt import TEMPLATE_FILE, JudgeTemplate, load_template
 from houston_daemon.review.judge.judge_session import JudgeRequest, JudgeSession
+from houston_daemon.review.judge.judge_template import JUDGE_FORM, JudgeTemplate, load_template
 from houston_daemon.review.judge.judge_verdicts import (
     JudgeOutcome,
     outcome_json,
@@ -208,7 +208,7 @@ def run_judge(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
     """Judge, measure, or print."""
     secret_redaction.install_secrets(loaded.config)
     if arguments.print_template:
-        command_output.print_line(TEMPLATE_FILE.read_text(encoding="utf-8").rstrip("\n"))
+        command_output.print_line(JUDGE_FORM.read(None).rstrip("\n"))
         return int(ExitCode.DONE)
     if arguments.calibrate:
         named = (

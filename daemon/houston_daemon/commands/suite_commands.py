@@ -1,6 +1,6 @@
-"""`houston suite list|run|compare`: generated tasks, how a policy does on them, before and after.
+"""`houston suite list|run`: generated tasks, and rollouts of them.
 
-`run` drives the daemon of the home and keeps a JSON file in it; `compare` reads two such files.
+`run` drives the daemon of the home and keeps a JSON file in it, as `houston evaluate` does.
 Tasks, runs and figures are the room `suites`.
 """
 
@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from houston_daemon.suites import suite_results, suite_run
-from houston_daemon.suites.suite_catalog import SPLITS, SUITES, base_rates, find_suite
-from houston_daemon.suites.suite_results import SuiteRun
+from houston_daemon.suites.suite_catalog import SPLITS, SUITES, base_rates, find_suite, suite_tasks
 from houston_daemon.suites.suite_run import SuiteOrder
 from houston_shared import command_output
 from houston_shared.command_arguments import whole_number
@@ -88,13 +87,10 @@ def add_suite_run_arguments(parser: argparse.ArgumentParser) -> None:
 def run_suite_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Run it, keep the result, print its figures."""
     find_suite(arguments.suite)
-    name = arguments.name or time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-    file = _result_file(loaded, f"{arguments.suite}/{name}")
-    if file.exists():
-        raise HoustonError(f"{file} is there already.", "Nothing was run.", "Name another --name.")
+    name = arguments.name or default_result_name()
+    file = new_result_file(loaded, arguments.suite, name, "Nothing was run.")
     order = SuiteOrder(
-        suite=arguments.suite,
-        split=arguments.split,
+        tasks=suite_tasks(arguments.suite, arguments.split),
         worlds=arguments.n,
         attempts=arguments.attempts,
         engine=arguments.engine or loaded.config.default_engine,
@@ -115,43 +111,27 @@ def run_suite_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
     return int(ExitCode.DONE)
 
 
-def add_suite_compare_arguments(parser: argparse.ArgumentParser) -> None:
-    """`BEFORE`, `AFTER`, `--json`."""
-    help_text = "file that `suite run` wrote, or SUITE/NAME of this home"
-    parser.add_argument("before", metavar="BEFORE", help=help_text)
-    parser.add_argument("after", metavar="AFTER", help="the same")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
-
-
-def run_suite_compare(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """Say how much better the second is, world by world."""
-    runs: list[SuiteRun] = [
-        suite_results.read_run(_result_file(loaded, named))
-        for named in (arguments.before, arguments.after)
-    ]
-    compared = suite_results.compare_runs(*runs)
-    if arguments.json:
-        command_output.print_json_line(compared)
-        return int(ExitCode.DONE)
-    flips = compared["flips"]
-    command_output.print_line(
-        f"{compared['worlds']} worlds; {runs[1].policy or runs[1].engine} minus "
-        f"{runs[0].policy or runs[0].engine}:"
-    )
-    _print_figures(compared)
-    command_output.print_line(
-        f"{len(flips['gained'])} worlds gained, {len(flips['lost'])} lost; p = {flips['p']:.2g}"
-    )
-    return int(ExitCode.DONE)
-
-
 def _print_figures(figures: dict[str, Any]) -> None:
     names = [name for name in figures if name.startswith("pass@")]
     for line in suite_results.figure_lines(figures, [*names, *_MEANS]):
         command_output.print_line(line)
 
 
-def _result_file(loaded: LoadedConfiguration, named: str) -> Path:
+def default_result_name() -> str:
+    """Name of a result that is given none: the time, UTC."""
+    return time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+
+
+def new_result_file(loaded: LoadedConfiguration, suite: str, name: str, effect: str) -> Path:
+    """Where a new result goes. Raises HoustonError where one is there already; effect: what then
+    did not happen."""
+    file = result_file(loaded, f"{suite}/{name}")
+    if file.exists():
+        raise HoustonError(f"{file} is there already.", effect, "Name another --name.")
+    return file
+
+
+def result_file(loaded: LoadedConfiguration, named: str) -> Path:
     """A result's file: a path that is there, or a name in the home."""
     path = Path(named)
     own = suite_run.suites_folder(loaded.home) / f"{named}.json"

@@ -7,12 +7,14 @@ following; the run goes on. Training itself is `training.rl` and is not imported
 
 import argparse
 import secrets
+from pathlib import Path
 
 import msgspec
 
 from houston_daemon.training.rl import create_rl_run, rl_recipe
 from houston_daemon.training.rl.rl_run_folder import RlRunFolder
 from houston_daemon.training.runs import run_progress
+from houston_daemon.training.runs.run_folder import TrainingRunFolder
 from houston_daemon.training.sft import sft_launch
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared import command_output
@@ -124,27 +126,26 @@ def _resumed(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> RlRu
     flags += [
         f"--{name}" for name in ("suite", "engine", "base", "name") if getattr(arguments, name)
     ]
-    if flags or not is_run_name(run):
-        cause = f"A run that goes on has its recipe: --resume takes no {', '.join(flags)}."
+    require_no_flags_to_resume(flags)
+    folder = RlRunFolder(run_folder_path(loaded, run))
+    require_unfinished(folder, folder.spec)
+    return folder
+
+
+def run_folder_path(loaded: LoadedConfiguration, run: str) -> Path:
+    """Where a run's folder lies. Raises HoustonError for what is no name of a run."""
+    if not is_run_name(run):
         raise HoustonError(
-            cause if flags else f"{run[:80]!r} is no training run.",
+            f"{run[:80]!r} is no training run.",
             NOTHING_TRAINED_MESSAGE,
             "houston train list",
             ExitCode.USAGE,
         )
-    folder = RlRunFolder(training_folder(loaded.home) / run)
-    progress = run_progress.read_progress(folder.path)
-    if folder.spec and progress is not None and progress.state == "finished":
-        raise HoustonError(
-            f"{run} has finished: {folder.output}.", next=f"houston train show {run}"
-        )
-    return folder
+    return training_folder(loaded.home) / run
 
 
 def _start(loaded: LoadedConfiguration, folder: RlRunFolder) -> None:
-    """Have the daemon queue the run."""
     spec = folder.spec
-    run_progress.ProgressWriter(folder.path).set_state("queued")  # what an earlier try said is over
     message = StartTraining(
         request=secrets.token_hex(16),
         run=spec.run,
@@ -157,22 +158,58 @@ def _start(loaded: LoadedConfiguration, folder: RlRunFolder) -> None:
         gpus=spec.gpus,
         share_gpus=spec.share_gpus,
     )
+    queue_daemon_run(loaded, folder, message)
+
+
+def queue_daemon_run(
+    loaded: LoadedConfiguration, folder: TrainingRunFolder, message: StartTraining
+) -> None:
+    """Have the daemon queue a run, whatever an earlier try said of it. Raises HoustonError."""
+    run_progress.ProgressWriter(folder.path).set_state("queued")
     send_with_retry(
-        loaded.home, message, "It may have been queued.", f"houston train show {spec.run}"
+        loaded.home, message, "It may have been queued.", f"houston train show {message.run}"
     )
+
+
+def require_ended_well(folder: TrainingRunFolder, state: str) -> None:
+    """Raise HoustonError for a run that failed or was cancelled, with what its trainer said."""
+    if state not in ("failed", "cancelled"):
+        return
+    progress = run_progress.read_progress(folder.path)
+    effect, _, advice = (progress.message if progress else "").partition(" Next: ")
+    ending = "failed" if state == "failed" else "was ended"
+    raise HoustonError(f"{folder.path.name} {ending}.", effect, advice or folder.resume_command)
+
+
+def require_no_flags_to_resume(flags: list[str]) -> None:
+    """Raise HoustonError where a run that goes on is given flags that only a new one takes."""
+    if flags:
+        raise HoustonError(
+            f"A run that goes on has its recipe: --resume takes no {', '.join(flags)}.",
+            NOTHING_TRAINED_MESSAGE,
+            "houston train list",
+            ExitCode.USAGE,
+        )
+
+
+def require_unfinished(folder: TrainingRunFolder, spec: object) -> None:
+    """Raise HoustonError for a run that has finished. spec: what was asked, read already."""
+    run = folder.path.name
+    progress = run_progress.read_progress(folder.path)
+    if spec and progress is not None and progress.state == "finished":
+        raise HoustonError(
+            f"{run} has finished: {folder.output}.", next=f"houston train show {run}"
+        )
 
 
 def _say(
     arguments: argparse.Namespace, loaded: LoadedConfiguration, folder: RlRunFolder, state: str
 ) -> int:
-    run, progress = folder.path.name, run_progress.read_progress(folder.path)
+    run = folder.path.name
+    require_ended_well(folder, state)
     with Reader(loaded.home) as reader:
         row = reader.run(policy_queries.find_training_run(run))
     policy = row.policy if row else ""
-    if state in ("failed", "cancelled"):
-        effect, _, advice = (progress.message if progress else "").partition(" Next: ")
-        ending = "failed" if state == "failed" else "was ended"
-        raise HoustonError(f"{run} {ending}.", effect, advice or folder.resume_command)
     if arguments.json:
         command_output.print_json_line(
             {"run": run, "state": state, "folder": str(folder.path), "policy": policy}

@@ -43,6 +43,14 @@ SEARCH_QA = EnvironmentKind(
     scores=lambda task: True,
     secret_score=True,
 )
+RESEARCH = EnvironmentKind(
+    make=_imported_when_called("questions.research_environment:build_environment"),
+    check=_imported_when_called("questions.research_environment:check_task"),
+    catalog=_imported_when_called("questions.research_environment:catalog"),
+    scores=lambda task: bool(task.questions.file),
+    secret_score=True,
+    sandbox=True,
+)
 SCIENCEWORLD = EnvironmentKind(
     make=_imported_when_called("simulation.scienceworld_environment:build_environment"),
     check=_imported_when_called("simulation.scienceworld_environment:check_task"),

@@ -72,12 +72,16 @@ class ExperimentHome:
 
     def start(self) -> None:
         """Write the configuration and start the daemon; one that runs goes on."""
+        self.write_configuration()
+        self.run("daemon", "start")
+
+    def write_configuration(self) -> None:
+        """Write its houston.toml, which every command needs; an equal one is left."""
         self.home.path.mkdir(parents=True, exist_ok=True)
         text = self._head + "".join(map(_toml_table, self._engines.items()))
         file = self.home.path / "houston.toml"
         if not file.is_file() or file.read_text(encoding="utf-8") != text:
             file.write_text(text, encoding="utf-8")
-        self.run("daemon", "start")
 
     def stop(self) -> None:
         """Stop the daemon and its engines."""

@@ -182,7 +182,7 @@ STEP_KINDS = frozenset({"head", "sample", "intent", "result", "observation", "de
 """Kinds that make up the steps of a rollout."""
 HARMLESS_KINDS = frozenset(
     {"assigned", "state", "clock", "cancel", "bookmark", "withdraw", "cleaned"}
-    | {"reorder", "verdict", "claim"}
+    | {"reorder", "verdict", "process-reward", "claim"}
 )
 """Kinds whose loss changes no step."""
 

@@ -35,6 +35,25 @@ def answer_schema(tools: Sequence[ToolSpec], answer_tokens: int) -> dict[str, An
     )
 
 
+def action_schema(actions: Sequence[str], answer_tokens: int) -> dict[str, Any]:
+    """Schema of `{"thought": …, "action": …, "action_input": …}`, the action one of `actions`."""
+    characters = _character_budget(answer_tokens)
+    return _closed_object(
+        {
+            "thought": {"type": "string", "maxLength": min(1000, characters // 3)},
+            "action": {"enum": list(actions)},
+            "action_input": {"type": "string", "minLength": 1, "maxLength": characters * 2 // 3},
+        }
+    )
+
+
+def verdict_schema(answer_tokens: int) -> dict[str, Any]:
+    """Schema of `{"answered": …, "reason": …}`."""
+    longest = min(300, max(40, _character_budget(answer_tokens)))
+    reason = {"type": "string", "maxLength": longest}
+    return _closed_object({"answered": {"type": "boolean"}, "reason": reason})
+
+
 def text_schema(keys: Sequence[str], answer_tokens: int) -> dict[str, Any]:
     """Schema of an object with one bounded, non-empty string for each of `keys`."""
     longest = max(40, _character_budget(answer_tokens) // len(keys))

@@ -140,6 +140,14 @@ def parse_json(text: str) -> Any:
         raise UnreadableAnswer(f"it is no JSON ({reason})") from problem
 
 
+def strip_code_fence(text: str) -> str:
+    """The text without a Markdown fence around it, which chat models like to add."""
+    text = text.strip()
+    if text.startswith("```") and text.endswith("```") and "\n" in text:
+        return text.split("\n", 1)[1].removesuffix("```")
+    return text
+
+
 def _require_storable(name: str, arguments: Mapping[str, Any]) -> None:
     """Raise UnreadableAnswer for what no message can carry: numbers past 64 bits, surrogates."""
     try:

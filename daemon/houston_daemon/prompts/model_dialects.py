@@ -19,6 +19,7 @@ from houston_daemon.prompts.dialect_protocol import (
     PromptPiece,
     PromptToolResult,
 )
+from houston_daemon.prompts.planner_dialect import PLANNER_PREFIX, planner_dialect
 from houston_daemon.prompts.words_dialect import WordsDialect
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import ToolCall
@@ -100,7 +101,7 @@ class ChatmlJsonDialect:
             return AgentAction(thought=text, calls=(), malformed=str(problem))
 
     def _parse(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
-        answer = read.parse_json(_strip_code_fence(text))
+        answer = read.parse_json(read.strip_code_fence(text))
         if not isinstance(answer, dict) or not isinstance(answer.get("calls"), list):
             raise read.UnreadableAnswer("it is no object with a list `calls`")
         thought = answer.get("thought", "")
@@ -123,14 +124,6 @@ def _chatml_json_call(call: Any, step: int, index: int, tools: Mapping[str, Tool
     if not isinstance(call, dict):
         raise read.UnreadableAnswer("a call is no object")
     return read.build_call(call.get("name"), call.get("arguments", {}), step, index, tools)
-
-
-def _strip_code_fence(text: str) -> str:
-    """The text without a Markdown fence around it, which chat models like to add."""
-    text = text.strip()
-    if text.startswith("```") and text.endswith("```") and "\n" in text:
-        return text.split("\n", 1)[1].removesuffix("```")
-    return text
 
 
 _HERMES_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
@@ -418,8 +411,11 @@ DIALECT_NAMES = ("chatml-calls", "chatml-json", "glm45", "hermes", "qwen3", "wor
 def choose_dialect(name: str, reasoning: bool = False) -> Dialect:
     """The dialect called `name`; raises ConfigurationError naming those there are.
 
-    reasoning: whether the model may write reasoning tokens, where the family has a switch.
+    reasoning: whether the model may write reasoning tokens, where the family has a switch. A name
+    that begins with `planner-` is that of a planner of the family (`planner_dialect`).
     """
+    if name.startswith(PLANNER_PREFIX):
+        return planner_dialect(choose_dialect(name.removeprefix(PLANNER_PREFIX), reasoning))
     match name:
         case "chatml-json":
             return ChatmlJsonDialect()

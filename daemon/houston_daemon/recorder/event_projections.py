@@ -40,6 +40,7 @@ from houston_shared.store.event_bodies import (
     GuidanceQueued,
     GuidanceReordered,
     GuidanceWithdrawn,
+    ProcessRewardGiven,
     RolloutAssigned,
     RolloutClaimed,
     StepBookmarked,
@@ -120,6 +121,27 @@ def project_verdict(connection: Connection, event: EventHeader, body: VerdictGiv
         " SELECT rollout, step, attempt, ?4, ?5, ?6, ?7, ?8 FROM steps WHERE rollout = ?1"
         " AND step BETWEEN ?2 AND ?3 AND current AND observation_seq IS NOT NULL",
         (*span, body.source, int(body.verdict == "keep"), body.by, event.seq, event.at),
+    )
+
+
+def project_process_reward(
+    connection: Connection, event: EventHeader, body: ProcessRewardGiven
+) -> None:
+    """A score of one attempt; what the same policy says again counts."""
+    connection.execute(
+        "INSERT OR REPLACE INTO process_rewards (rollout, step, attempt, policy, score, weak, seq,"
+        " at) SELECT rollout, step, attempt, ?4, ?5, ?6, ?7, ?8 FROM steps WHERE rollout = ?1"
+        " AND step = ?2 AND attempt = ?3",  # a repair may have left the score without its step
+        (
+            event.rollout,
+            event.step,
+            event.attempt,
+            body.policy,
+            body.score,
+            int(body.weak),
+            event.seq,
+            event.at,
+        ),
     )
 
 
@@ -507,6 +529,7 @@ PROJECTIONS: dict[str, Projection] = {
     "bookmark": project_bookmark,
     "reorder": project_guidance_order,
     "verdict": project_verdict,
+    "process-reward": project_process_reward,
     "claim": project_claim,
     "stop": project_nothing,
     "jumped": project_nothing,
@@ -531,6 +554,7 @@ PROJECTED_TABLES: dict[str, str] = {
     "forks": "rollout, number",
     "guidance": "id",
     "verdicts": "rollout, step, attempt, source",
+    "process_rewards": "rollout, step, attempt, policy",
     "evaluations": "rollout, number",
     "terminals": "rollout, host, name",
     "terminal_spans": "rollout, step, attempt, host, terminal",

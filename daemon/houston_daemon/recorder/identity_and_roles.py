@@ -30,6 +30,7 @@ REQUIRED_ROLES: dict[type[wire.FromPerson], tuple[Role, str]] = {
     wire.ReorderGuidance: ("annotator", "reordering guidance"),
     wire.GiveVerdicts: ("annotator", "judging steps"),
     wire.StoreVerdicts: ("annotator", "storing what rules or a judge say of steps"),
+    wire.StoreProcessRewards: ("operator", "storing scores of a process reward model"),
     wire.ClaimRollout: ("annotator", "claiming a rollout"),
     wire.Steer: ("operator", "pausing, resuming or cancelling a rollout"),
     wire.StartRollouts: ("operator", "starting rollouts"),

@@ -16,6 +16,7 @@ from houston_daemon.recorder.handlers import (
     erase_handlers,
     guidance_handlers,
     ingest_handlers,
+    process_reward_handlers,
     rollout_handlers,
     training_handlers,
     verdict_handlers,
@@ -39,6 +40,7 @@ from houston_shared.control_messages import (
     StartRollouts,
     StartTraining,
     Status,
+    StoreProcessRewards,
     StoreVerdicts,
 )
 from houston_shared.errors import ExitCode, HoustonError
@@ -70,6 +72,7 @@ HANDLERS: dict[type[FromPerson], Callable[[Store, Any, Author], RequestStored]] 
     BookmarkStep: guidance_handlers.set_bookmark,
     GiveVerdicts: verdict_handlers.store_human_verdicts,
     StoreVerdicts: verdict_handlers.store_automatic_verdicts,
+    StoreProcessRewards: process_reward_handlers.store_process_rewards,
     ReorderGuidance: guidance_handlers.reorder_guidance,
     ClaimRollout: guidance_handlers.claim_rollout,
     ReportPresence: guidance_handlers.record_presence,

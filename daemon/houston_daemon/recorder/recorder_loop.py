@@ -55,7 +55,7 @@ CONTROL_KINDS = frozenset({"guidance", "edit", "withdraw", "delivery", "state", 
 def publish_notices(store: Store, live: LiveSocket, epoch: int) -> None:
     """One notice for each rollout and kind of the batch, with its newest sequence."""
     live.count_listeners()
-    if not live.listeners:
+    if not live.has_listeners:
         return
     newest = {(event.rollout, event.kind): event.seq for event in store.journal.appended}
     for (rollout, kind), seq in sorted(newest.items(), key=lambda item: item[1]):
@@ -343,7 +343,7 @@ class RecorderLoop:
             commit_p99_ms=self._commits.durations.p99_ms(),
             wal_mb=self._maintenance.checkpoints.wal_bytes() / MB,
             disk_free_mb=shutil.disk_usage(store.home.path).free / MB,
-            consoles=self._live.listeners,
+            consoles=self._live.consoles,
             limits=self._limits,
             engines=dict(reported.engines),
             last_error=self._problem() or reported.error,

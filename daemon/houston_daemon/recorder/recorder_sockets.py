@@ -20,7 +20,7 @@ from houston_daemon.recorder.identity_and_roles import Peer, PeerIdentities
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 from houston_shared.home import Home
-from houston_shared.wire import FRAME_LIMIT, PUSH_REQUEST_ID, encode_message
+from houston_shared.wire import FRAME_LIMIT, NOTICE_START, PUSH_REQUEST_ID, encode_message
 
 
 class WakeupPipe:
@@ -117,7 +117,10 @@ class LiveSocket:
         _set_limits(self.socket)
         # Every subscription and its end is reported, so that consoles can be counted.
         self.socket.setsockopt(zmq.XPUB_VERBOSER, 1)
-        self.listeners = 0
+        self.consoles = 0
+        """Who subscribed to everything: consoles, and commands that follow."""
+        self._processes = 0
+        """Who subscribed to `NOTICE_START`: processes of the daemon itself."""
 
     def count_listeners(self) -> None:
         """Take in who came and who went."""
@@ -125,11 +128,22 @@ class LiveSocket:
             while True:
                 change = self.socket.recv(zmq.NOBLOCK)
                 if change[:1] in (b"\0", b"\1"):
-                    self.listeners = max(0, self.listeners + (1 if change[:1] == b"\1" else -1))
+                    self._count(1 if change[:1] == b"\1" else -1, change[1:] == NOTICE_START)
+
+    def _count(self, more: int, is_process: bool) -> None:
+        if is_process:
+            self._processes = max(0, self._processes + more)
+        else:
+            self.consoles = max(0, self.consoles + more)
+
+    @property
+    def has_listeners(self) -> bool:
+        """Whether anybody would hear a notice."""
+        return bool(self.consoles or self._processes)
 
     def publish(self, message: object) -> None:
         """Send a notice to those who listen; who does not read misses it."""
-        if self.listeners:
+        if self.has_listeners:
             with contextlib.suppress(zmq.Again):
                 self.socket.send(encode_message(message), zmq.NOBLOCK)
 

@@ -21,12 +21,13 @@ from houston_shared.records import (
     SampleBody,
     StepRecord,
 )
+from houston_shared.sample_roles import SampleRole
 from houston_shared.store import rollout_queries, step_queries, workspace_queries
 from houston_shared.store.rollout_queries import ScorePoint
 from houston_shared.wire import (
     QueuedGuidance,
+    SideSample,
     Steps,
-    SummaryTry,
     Welcome,
     WorkerControl,
     encode_message,
@@ -133,7 +134,8 @@ def build_welcome(store: Store, row: RolloutRow) -> Welcome:
         if fork
         else (),
         forks=forks,
-        summaries=_read_summary_tries(store, row),
+        summaries=_read_side_samples(store, row, "summary"),
+        flow_samples=_read_side_samples(store, row, "planner", "verifier"),
         attempts=_read_other_attempts(store, row),
         next_step=row.steps + 1,
         first_step=row.first_step,
@@ -162,16 +164,20 @@ def _measure_gain(scores: Sequence[ScorePoint], row: RolloutRow) -> tuple[int, i
     return len(scores) - at - 1, scores[at].active_us or row.active_us  # its step is open still
 
 
-def _read_summary_tries(store: Store, row: RolloutRow) -> tuple[SummaryTry, ...]:
-    """Tries at a summary before the step that is open or comes next, in order."""
+def _read_side_samples(store: Store, row: RolloutRow, *roles: SampleRole) -> tuple[SideSample, ...]:
+    """What was sampled in these roles beside the step that is open or comes next, in order."""
     rows = store.connection.execute(
         "SELECT seq, part FROM events WHERE rollout = ? AND step = ? AND attempt = 1"
-        " AND part GLOB 'summary.*' ORDER BY seq",
+        " AND part GLOB '*.*' ORDER BY seq",
         (row.id, row.steps + 1),
     ).fetchall()
-    tries = ((seq, part, store.read_record(seq, SampleBody)) for seq, part in rows)
+    samples = (
+        (seq, part, store.read_record(seq, SampleBody))
+        for seq, part in rows
+        if part.partition(".")[0] in roles
+    )
     return tuple(
-        SummaryTry(seq=seq, part=part, sample=sample) for seq, part, sample in tries if sample
+        SideSample(seq=seq, part=part, sample=sample) for seq, part, sample in samples if sample
     )
 
 

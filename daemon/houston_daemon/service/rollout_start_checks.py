@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from houston_daemon.agent.flow.episode_memory import check_packages
 from houston_daemon.agent.rollout_setup import make_dialect_and_tokenizer
 from houston_daemon.engines.engine_registry import check_request_settings, plugin_factory
 from houston_daemon.engines.local_model import model_path
@@ -47,6 +48,7 @@ from houston_shared.config_sections import ENGINE_KINDS, LOCAL_HOST, EngineSetti
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.policy_and_run_files import BASE_MODEL
 from houston_shared.records import RoleEngine, RolloutSpec
+from houston_shared.sample_roles import SampleRole
 from houston_shared.store.store_reader import Reader
 from houston_shared.task import LoadedTask, Task, purify_settings
 from houston_shared.toml_file import parse_toml
@@ -60,6 +62,9 @@ def check_task_names(task: LoadedTask) -> None:
     environment.check(task)
     with _naming(f"{task.file}: `attention.signals`"):
         load_signals(definition.attention.signals)
+    if definition.memory.enabled:
+        with _naming(str(task.file)):
+            check_packages()
     with _naming(f"{task.file}: `rules`"):
         rules.load_rules(definition.rules)
     on_this_host = LOCAL_HOST in definition.hosts
@@ -144,20 +149,24 @@ def build_rollout_specs(
     *,
     policy: str = "",
     purify: Mapping[str, Any] | None = None,
+    without_memory: bool = False,
 ) -> tuple[RolloutSpec, ...]:
     """Specs of `count` rollouts of one group; seeds are `seed`, `seed + 1`, … (or random).
 
     share_gpus, hints: whether they may share GPUs and are shown the task's hints, whatever it says.
     policy: empty for the one that is active as they are queued. purify: values over the task's
-    `[purify]`.
+    `[purify]`. without_memory: neither recall earlier rollouts nor be recalled: for evaluations.
     """
     engine = loaded.engine(engine_name)
     if engine_name not in loaded.config.engines and engine.kind in FILE_ENGINES:
         engine_name = f"{engine.kind}:{engine.path}"  # absolute: workers have another folder
+    planner = planner_engine(loaded, task)
+    roles = task_role_engines(loaded, task, engine_name)
+    if planner:
+        engine_name, engine = planner, loaded.engine(planner)
     group = f"g-{secrets.token_hex(4)}"
     first = secrets.randbelow(2**31) if seed is None else seed
     record, settings, places = task.record(hints), msgspec.to_builtins(engine), hidden_paths(loaded)
-    roles = task_role_engines(loaded, task, engine_name)
     tools = msgspec.to_builtins(loaded.tools)
     machines = task_host_settings(loaded, task)
     return tuple(
@@ -179,6 +188,7 @@ def build_rollout_specs(
             tool_settings=tools,
             policy=policy,
             purify=dict(purify or {}),
+            without_memory=without_memory,
             # A recording is played by a worker of another kind.
             shares_worker=engine.kind != "recorded" and kind(task.task.environment).shares_worker,
             role_engines=roles,
@@ -190,25 +200,43 @@ def build_rollout_specs(
 def task_role_engines(
     loaded: LoadedConfiguration, task: LoadedTask, engine: str
 ) -> dict[str, RoleEngine]:
-    """By role, the engines that the task names beside the rollout's. Raises ConfigurationError for
-    one that is none."""
+    """By role, the engines beside the one that samples the steps: those that the task names, and
+    where it names one for its planner, `engine` for all others. Raises ConfigurationError for one
+    that is none."""
+    steps = planner_engine(loaded, task) or engine
     found: dict[str, RoleEngine] = {}
     for role in task.task.roles:
-        named = task.task.role(role).engine
-        kind_name, colon, path = named.partition(":")
-        if colon and kind_name in FILE_ENGINES:
-            named = f"{kind_name}:{task.folder / path}"
-        if named not in ("", engine):
-            with _naming(f"{task.file}: `agent.{role}.engine`", NOTHING_STARTED):
-                settings = loaded.engine(named)
-            if settings.kind == "recorded":
-                raise ConfigurationError(
-                    f"{task.file}: `agent.{role}.engine` plays a recorded rollout, which answers"
-                    " nobody.",
-                    NOTHING_STARTED,
-                )
-            found[role] = RoleEngine(engine=named, engine_settings=msgspec.to_builtins(settings))
+        if role == task.task.step_role:
+            continue
+        named = _named_engine(loaded, task, role) or engine
+        if named != steps:
+            settings = msgspec.to_builtins(loaded.engine(named))
+            found[role] = RoleEngine(engine=named, engine_settings=settings)
     return found
+
+
+def planner_engine(loaded: LoadedConfiguration, task: LoadedTask) -> str:
+    """The engine that takes the rollout's place for a planner that names its own; empty where there
+    is none. Raises ConfigurationError for one that is none."""
+    return _named_engine(loaded, task, "planner") if task.task.step_role == "planner" else ""
+
+
+def _named_engine(loaded: LoadedConfiguration, task: LoadedTask, role: SampleRole) -> str:
+    """The engine that the task names for a role, as the configuration calls it; empty for none."""
+    named = task.task.role(role).engine
+    kind_name, colon, path = named.partition(":")
+    if colon and kind_name in FILE_ENGINES:
+        named = f"{kind_name}:{task.folder / path}"
+    if not named:
+        return ""
+    with _naming(f"{task.file}: `agent.{role}.engine`", NOTHING_STARTED):
+        settings = loaded.engine(named)
+    if settings.kind == "recorded":
+        raise ConfigurationError(
+            f"{task.file}: `agent.{role}.engine` plays a recorded rollout, which answers nobody.",
+            NOTHING_STARTED,
+        )
+    return named
 
 
 def parse_purify_words(task: Task, words: str) -> dict[str, Any]:
@@ -302,7 +330,8 @@ def check_engines(
 ) -> None:
     """The same for all engines of its rollouts, with those of roles."""
     roles = task_role_engines(loaded, task, name).values()
-    for each in dict.fromkeys((name, *(own.engine for own in roles))):
+    steps = planner_engine(loaded, task) or name
+    for each in dict.fromkeys((steps, *(own.engine for own in roles))):
         check_engine(loaded, each, running)
 
 

@@ -26,10 +26,10 @@ from houston_daemon.service.engine_servers import EnginePool, EngineState
 from houston_daemon.service.force_exit import EXIT_CUT_SHORT, ForceExit
 from houston_daemon.service.fork_server import WorkerEnded, WorkerStarted
 from houston_daemon.service.gpu_ledger import RolloutGpus
-from houston_daemon.service.live_rules_process import LiveRulesProcess
 from houston_daemon.service.orphaned_terminals import OrphanCleanupEnded, OrphanedTerminals
 from houston_daemon.service.periodic_backup import PeriodicBackup
 from houston_daemon.service.policy_activation import ActivationResult, PolicyActivations
+from houston_daemon.service.review_processes import live_rules_process, live_scores_process
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_daemon.service.supervisor_queries import (
     ResumableRollout,
@@ -107,7 +107,7 @@ class Supervisor:
         self._orphans = orphans
         self._logs = logs
         self._backup = PeriodicBackup(loaded)
-        self._live_rules = LiveRulesProcess(loaded)
+        self._reviews = (live_rules_process(loaded), live_scores_process(loaded))
         self._force_exit = force_exit
         self._rollout_gpus = rollout_gpus
         self._trainers = trainers
@@ -164,7 +164,8 @@ class Supervisor:
     def _full_round(self) -> None:
         now = time.monotonic()
         self._backup.update(now)
-        self._live_rules.update(now)
+        for review in self._reviews:
+            review.update(now)
         self._edits.update(now, self._engines_in_use)
         self._engines.pause_and_resume(now)
         self._free_ended()
@@ -224,7 +225,7 @@ class Supervisor:
             **self._spawner.troubles(now),
             **self._engines.troubles(now),
             **self._backup.troubles(now),
-            **self._live_rules.troubles(),
+            **{name: text for review in self._reviews for name, text in review.troubles().items()},
             **self._trainers.troubles(now),
             **self._edits.troubles(),
         }
@@ -330,7 +331,8 @@ class Supervisor:
             self._drain()
             self._trainers.begin_shutdown()
             self._backup.stop()
-            self._live_rules.stop()
+            for review in self._reviews:
+                review.stop()
             self._edits.close()
         elif reason.startswith("SIG"):
             LOGGER.warning("a second signal: leaving at once; the next start goes on from here")

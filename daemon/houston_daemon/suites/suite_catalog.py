@@ -251,6 +251,29 @@ def write_suite_task(name: str, split: str, index: int, folder: Path) -> Path:
     return file
 
 
+@dataclass(frozen=True, slots=True)
+class TaskSource:
+    """Numbered tasks of one kind: a split of a suite, or what else can be evaluated."""
+
+    suite: str
+    version: int
+    split: str
+    write: Callable[[int, Path], Path]
+    """Number of a task, folder → its `task.toml`, written below the folder."""
+    count: int | None = None
+    """How many there are; None where there is no end."""
+
+
+def suite_tasks(name: str, split: str) -> TaskSource:
+    """The tasks of a suite's split. Raises HoustonError for a suite that there is not."""
+    suite = find_suite(name)
+
+    def write(index: int, folder: Path) -> Path:
+        return write_suite_task(name, split, index, folder)
+
+    return TaskSource(name, suite.version, split, write)
+
+
 _RATES_FILE = "base_rates.toml"
 
 

@@ -16,10 +16,12 @@ import msgspec
 
 from houston_daemon.experiments.experiment_statistics import bootstrap_mean, score_differences
 from houston_shared import atomic_file
-from houston_shared.errors import HoustonError
+from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.wilson_interval import ConfidenceInterval, wilson_interval
 
 SOLVED = 100.0
+SIGNIFICANCE = 0.05
+"""p below which a difference is said to be beyond chance."""
 LEAST_SUCCESS, MOST_SUCCESS = 0.05, 0.30
 """Share of held-out tasks that a warmed-up model solves, for rewards to teach it something."""
 _BOOTSTRAP_SEED = 1
@@ -50,6 +52,13 @@ class SuiteWorld(msgspec.Struct, frozen=True, kw_only=True):
 
     index: int
     attempts: tuple[SuiteAttempt, ...]
+    name: str = ""
+    """Name of its task; empty in files from before names were kept."""
+
+    @property
+    def title(self) -> str:
+        """As people read it."""
+        return self.name or str(self.index)
 
 
 class SuiteRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +72,10 @@ class SuiteRun(msgspec.Struct, frozen=True, kw_only=True):
     """As it sampled; empty for the engine's own model."""
     purify: str = ""
     """How failed calls were corrected ahead, as it was asked for; empty where they were not."""
+    agent: str = ""
+    """Which agent was asked for; empty for the tasks' own."""
+    temperature: float | None = None
+    """At which it was asked to sample; None for the tasks' own."""
     started_at: str
     seconds: float
     """From the first rollout queued to the last one ended."""
@@ -80,7 +93,18 @@ def read_run(file: Path) -> SuiteRun:
     try:
         return msgspec.json.decode(file.read_bytes(), type=SuiteRun)
     except (OSError, msgspec.MsgspecError) as problem:
-        raise HoustonError(f"{file} is no result of houston suite run: {problem}.") from None
+        raise HoustonError(
+            f"{file} is no result of houston evaluate or houston suite run: {problem}."
+        ) from None
+
+
+def rollouts_of_run(suites: Path, name: str) -> list[str]:
+    """The rollouts of a kept run. suites: the folder of the home's runs. name: `NAME` or
+    `SUITE/NAME`. Raises HoustonError where there is none."""
+    pattern = f"{name}.json" if "/" in name else f"*/{name}.json"
+    for file in sorted(suites.glob(pattern)):
+        return [attempt.rollout for world in read_run(file).worlds for attempt in world.attempts]
+    raise HoustonError(f"There is no run of a suite {name!r} in {suites}.", code=ExitCode.USAGE)
 
 
 def pass_at(k: int, tried: int, solved: int) -> float:
@@ -91,18 +115,17 @@ def pass_at(k: int, tried: int, solved: int) -> float:
 
 def run_figures(run: SuiteRun) -> dict[str, Any]:
     """Figures of a run, each with its 95 % interval; `pass@k` for 1, 2, 4, … and all attempts."""
-    least = min((len(world.attempts) for world in run.worlds), default=0)
-    powers = [2**n for n in range(least.bit_length()) if 2**n <= least]
-    passes = {f"pass@{k}": _interval_json(_pass_interval(run, k)) for k in {*powers, least} if k}
+    sizes = _pass_sizes(run)
+    passes = {f"pass@{k}": _interval_json(_pass_interval(run, k)) for k in sizes}
     means = {name: _interval_json(_mean_interval(run, value)) for name, value in _MEASURES.items()}
     return {
         "worlds": len(run.worlds),
-        "attempts": least,
+        "attempts": sizes[-1] if sizes else 0,
         "unfinished": sum(
             attempt.state != "finished" for world in run.worlds for attempt in world.attempts
         ),
         "episodes_per_second": round(_episodes(run) / run.seconds, 2) if run.seconds else None,
-        **dict(sorted(passes.items(), key=lambda item: int(item[0][5:]))),
+        **passes,
         **means,
     }
 
@@ -113,6 +136,12 @@ _MEASURES: Mapping[str, Callable[[SuiteAttempt], float]] = {
     "failures": lambda attempt: attempt.failures,
     "no_action": lambda attempt: attempt.no_action,
 }
+
+
+def _pass_sizes(run: SuiteRun) -> list[int]:
+    """1, 2, 4, … and all attempts that every world had, in order."""
+    least = min((len(world.attempts) for world in run.worlds), default=0)
+    return sorted({*(2**n for n in range(least.bit_length()) if 2**n <= least), least} - {0})
 
 
 def _episodes(run: SuiteRun) -> int:
@@ -152,39 +181,58 @@ def _mean_interval(run: SuiteRun, value: Callable[[SuiteAttempt], float]) -> Con
 def compare_runs(before: SuiteRun, after: SuiteRun) -> dict[str, Any]:
     """How `after` does in the worlds of both, minus how `before` does.
 
-    Each difference with its paired 95 % interval; `flips` where a world's solved share moved across
-    one half, and the two-sided p of McNemar's exact test on them. Raises HoustonError for runs of
-    other tasks, or without a world in common.
+    Each difference with its paired 95 % interval; `flips` by name where a world's solved share
+    moved across one half, and the two-sided p of McNemar's exact test on them. `beyond_chance`:
+    whether the interval of the difference in pass@1 leaves zero out, and where each world was tried
+    once also whether p is below 0.05. Raises HoustonError for runs of other tasks, or without a
+    world in common.
     """
     tasks = [(run.suite, run.version, run.split) for run in (before, after)]
     both = {world.index for world in before.worlds} & {world.index for world in after.worlds}
     if tasks[0] != tasks[1] or not both:
         named = " and ".join(f"{suite} {version}, {split}" for suite, version, split in tasks)
         raise HoustonError(f"The runs have no world in common: {named}.", "Nothing was compared.")
-    measures = {"pass@1": lambda attempt: float(attempt.solved), **_MEASURES}
+    cells = [_all_cells(run) for run in (before, after)]
     differences = {
-        name: bootstrap_mean(
-            score_differences(_cells(after, value), _cells(before, value)), _BOOTSTRAP_SEED
-        )
-        for name, value in measures.items()
+        name: bootstrap_mean(score_differences(cells[1][name], cells[0][name]), _BOOTSTRAP_SEED)
+        for name in cells[1]
+        if name in cells[0]
     }
     gained, lost = _flips(before, after)
+    p = mcnemar_p(len(gained), len(lost))
+    solved = differences["pass@1"]
+    tried_once = all(len(world.attempts) == 1 for run in (before, after) for world in run.worlds)
     return {
         "worlds": len(both),
         **{name: _interval_json(each) for name, each in differences.items()},
-        "flips": {"gained": gained, "lost": lost, "p": mcnemar_p(len(gained), len(lost))},
+        "flips": {"gained": gained, "lost": lost, "p": p},
+        "beyond_chance": not solved.low <= 0.0 <= solved.high
+        and (not tried_once or p < SIGNIFICANCE),
     }
 
 
-def _flips(before: SuiteRun, after: SuiteRun) -> tuple[list[int], list[int]]:
-    """Worlds that are solved after and were not before, and the other way round."""
+def _all_cells(run: SuiteRun) -> dict[str, Cells]:
+    """By name of a figure, its value in each world: every `pass@k`, and the means."""
+    passes: dict[str, Cells] = {
+        f"pass@{k}": {
+            str(world.index): {0: pass_at(k, len(world.attempts), _solved(world))}
+            for world in run.worlds
+        }
+        for k in _pass_sizes(run)
+    }
+    return passes | {name: _cells(run, value) for name, value in _MEASURES.items()}
+
+
+def _flips(before: SuiteRun, after: SuiteRun) -> tuple[list[str], list[str]]:
+    """Worlds that are solved after and were not before, and the other way round, by name."""
     solved = [
         {world.index: 2 * _solved(world) > len(world.attempts) for world in run.worlds}
         for run in (before, after)
     ]
     both = sorted(solved[0].keys() & solved[1].keys())
-    gained = [index for index in both if solved[1][index] and not solved[0][index]]
-    return gained, [index for index in both if solved[0][index] and not solved[1][index]]
+    titles = {world.index: world.title for world in after.worlds}
+    gained = [titles[index] for index in both if solved[1][index] and not solved[0][index]]
+    return gained, [titles[index] for index in both if solved[0][index] and not solved[1][index]]
 
 
 def mcnemar_p(gained: int, lost: int) -> float:

@@ -4,6 +4,8 @@ The rollouts are like any others; what is said of each here is read from the sto
 `<home>/suites/tasks/`, results beside them. Figures are `suite_results`.
 """
 
+import dataclasses
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -11,18 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from houston_daemon.service import rollout_end_wait, rollout_start_checks
-from houston_daemon.suites.suite_catalog import find_suite, write_suite_task
+from houston_daemon.suites.suite_catalog import TaskSource
 from houston_daemon.suites.suite_results import SuiteAttempt, SuiteRun, SuiteWorld
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import ControlClient, send_with_retry
 from houston_shared.control_messages import StartRollouts, Status
-from houston_shared.errors import HoustonError
+from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
 from houston_shared.records import RolloutSpec
 from houston_shared.store.journal_events import ReadPlan, RunSql, split_for_in
 from houston_shared.store.store_reader import Reader
-from houston_shared.task import load_task
+from houston_shared.task import LoadedTask, Task, load_task
 from houston_shared.times_and_counts import iso_time, now_us
+from houston_shared.toml_file import convert_toml, parse_toml
 from houston_shared.wire import AskStatus
 
 SPECS_PER_MESSAGE = 100
@@ -33,10 +36,9 @@ _TELL_SECONDS = 5.0
 class SuiteOrder:
     """What is to be run."""
 
-    suite: str
-    split: str
+    tasks: TaskSource
     worlds: int
-    """The first so many of the split."""
+    """The first so many of them."""
     attempts: int
     engine: str
     policy: str = ""
@@ -44,6 +46,10 @@ class SuiteOrder:
     seed: int = 0
     purify: str = ""
     """As `houston rollout start --purify` takes them; empty for what the tasks say: not at all."""
+    agent: str = ""
+    """`react` or `flow`; empty for what the tasks say."""
+    temperature: float | None = None
+    """Of sampling; None for what the tasks say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +78,13 @@ def run_suite(
     tell: takes a line for people now and then. Raises HoustonError where a rollout cannot start, or
     waits for a person.
     """
-    suite = find_suite(order.suite)
     rollout_start_checks.check_policy(loaded, order.engine, order.policy)
     _check_engine(loaded, order.engine)
     begun, started_at = time.monotonic(), iso_time(now_us())
     by_world: list[list[str]] = []
+    names: list[str] = []
     for specs in _spec_batches(loaded, order):
+        names += [spec.task.name for spec in specs[:: order.attempts]]
         message = StartRollouts(request=uuid.uuid4().hex, specs=tuple(specs))
         answer = send_with_retry(
             loaded.home, message, "They may have been queued.", "houston rollout list"
@@ -86,17 +93,19 @@ def run_suite(
         by_world += [ids[at : at + order.attempts] for at in range(0, len(ids), order.attempts)]
     outcomes = _wait(loaded.home, [id for ids in by_world for id in ids], tell)
     return SuiteRun(
-        suite=order.suite,
-        version=suite.version,
-        split=order.split,
+        suite=order.tasks.suite,
+        version=order.tasks.version,
+        split=order.tasks.split,
         engine=order.engine,
+        agent=order.agent,
+        temperature=order.temperature,
         purify=order.purify,
         policy=next((outcome.policy for outcome in outcomes.values()), order.policy),
         started_at=started_at,
         seconds=round(time.monotonic() - begun, 3),
         worlds=tuple(
-            SuiteWorld(index=index, attempts=tuple(_attempt(outcomes[id]) for id in ids))
-            for index, ids in enumerate(by_world)
+            SuiteWorld(index=index, name=name, attempts=tuple(_attempt(outcomes[id]) for id in ids))
+            for index, (name, ids) in enumerate(zip(names, by_world, strict=True))
         ),
     )
 
@@ -114,7 +123,7 @@ def _spec_batches(loaded: LoadedConfiguration, order: SuiteOrder) -> Iterator[li
     batch: list[RolloutSpec] = []
     folder = suites_folder(loaded.home) / "tasks"
     for index in range(order.worlds):
-        task = load_task(write_suite_task(order.suite, order.split, index, folder))
+        task = _as_ordered(load_task(order.tasks.write(index, folder)), order)
         if not index:  # they are all of one kind
             rollout_start_checks.check_task_names(task)
             rollout_start_checks.check_machine(task)
@@ -126,12 +135,33 @@ def _spec_batches(loaded: LoadedConfiguration, order: SuiteOrder) -> Iterator[li
             order.seed,
             policy=order.policy,
             purify=rollout_start_checks.parse_purify_words(task.task, order.purify),
+            without_memory=True,
         )
         if len(batch) >= SPECS_PER_MESSAGE:
             yield batch
             batch = []
     if batch:
         yield batch
+
+
+def _as_ordered(task: LoadedTask, order: SuiteOrder) -> LoadedTask:
+    """The task with the agent and the temperature that are asked for."""
+    text = task.text
+    if order.temperature is not None:
+        text, changed = _TEMPERATURE_LINE.subn(f"temperature = {order.temperature:g}", text)
+        if changed != 1:
+            raise ConfigurationError(f"{task.file} names no one temperature in a line of its own.")
+    if order.agent:
+        if "[agent" in text:
+            raise ConfigurationError(f"{task.file} has an agent of its own.", "Nothing was run.")
+        text += f'\n[agent]\nkind = "{order.agent}"\n'
+    if text == task.text:
+        return task
+    changed_task = convert_toml(parse_toml(text, str(task.file)), Task, str(task.file))
+    return dataclasses.replace(task, task=changed_task, text=text)
+
+
+_TEMPERATURE_LINE = re.compile(r"^temperature = .*$", re.MULTILINE)
 
 
 def _wait(

@@ -17,6 +17,7 @@ from houston_shared.records import AWAY_ACTIVITY, ENDED_STATES
 from houston_shared.store import event_text, journal_events, presence_queries, rollout_queries
 from houston_shared.store.journal_events import JournalEvent, ReadPlan, RunSql
 from houston_shared.store.presence_queries import ClaimStatus, Person, PresenceRow
+from houston_shared.store.process_reward_queries import LONGEST_WEAK_RUN, WeakRun, read_weak_runs
 from houston_shared.store.rollout_queries import RolloutRow, ScorePoint
 from houston_shared.times_and_counts import now_us
 
@@ -209,6 +210,8 @@ ENDED_LOW_WEIGHT = 38
 lives: no word changes its end, but a branch or another start may be worth it."""
 ENGINE_AWAY_WEIGHT, WAITING_WEIGHT, GPU_WAIT_WEIGHT = 65, 35, 25
 """The worker cannot sample; it waits for something else; it is queued for a GPU."""
+WEAK_DECISIONS_WEIGHT = 35
+"""Several decisions in a row that a process reward model finds weak: its guess, and no error."""
 UNANSWERED_WEIGHT, UNHEARD_WEIGHT = 45, 40
 """Nobody has seen what followed guidance; guidance is queued for long."""
 UNHEARD_SECONDS = 600
@@ -230,6 +233,8 @@ class RolloutOverview(NamedTuple):
     """Newest event of a step with signals."""
     low_seq: int = 0
     """The end of its last step, where it finished and that step says `low_finish`; else 0."""
+    weak_run: WeakRun | None = None
+    """Weak decisions in a row that its newest scored step ends; None for none, or for few."""
     unanswered: int = 0
     """The step at which guidance was heard and whose successor nobody has seen; 0 for none."""
     queued: int = 0
@@ -250,7 +255,7 @@ class NeedReason(NamedTuple):
 
     kind: str
     """A signal's name, or `failed`, `ended_low`, `paused`, `engine`, `host-away`, `disk`,
-    `waiting`, `gpu`, `unanswered`, `unheard`."""
+    `waiting`, `gpu`, `weak_decisions`, `unanswered`, `unheard`."""
     text: str
     weight: int
 
@@ -298,6 +303,8 @@ def _need_reasons(overview: RolloutOverview, now: int) -> Iterator[NeedReason]:
         yield from _ended_reasons(overview)
         return
     yield from _signal_need_reasons(overview)
+    if overview.weak_run is not None:
+        yield _weak_run_reason(overview.weak_run, overview.seen_seq)
     if rollout.state == "paused":
         yield _paused_reason(rollout)
     elif rollout.activity.startswith(AWAY_ACTIVITY):
@@ -337,6 +344,15 @@ def _signal_need_reasons(overview: RolloutOverview) -> Iterator[NeedReason]:
             text = _with_reason(SIGNAL_WORDS.get(name, name.replace("_", " ")), reason)
             weight = SIGNAL_WEIGHTS.get(name, UNKNOWN_SIGNAL_WEIGHT)
             yield NeedReason(name, text, weight // 2 if was_seen else weight)
+
+
+def _weak_run_reason(run: WeakRun, seen_seq: int) -> NeedReason:
+    count = f"{run.steps} or more" if run.steps == LONGEST_WEAK_RUN else str(run.steps)
+    text = (
+        f"weak decisions: {count} in a row, step {run.last} scored {run.score:.2f} by {run.policy}"
+    )
+    weight = WEAK_DECISIONS_WEIGHT
+    return NeedReason("weak_decisions", text, weight // 2 if run.seq <= seen_seq else weight)
 
 
 def _paused_reason(rollout: RolloutRow) -> NeedReason:
@@ -389,6 +405,7 @@ def read_rollout_overviews(
     marked = yield from read_recent_signals(states=ALIVE_STATES, rollout=rollout)
     marks = yield from _read_marked_seqs()
     low = yield from _read_low_end_seqs()
+    weak_runs = yield from read_weak_runs(LAST_STEPS)
     queued = yield from _read_queued_guidance()
     heard = yield from _read_heard_guidance()
     claims = yield from presence_queries.list_claims()
@@ -415,6 +432,7 @@ def read_rollout_overviews(
                 seen_seq=seen_seq,
                 marked_seq=marks.get(row.id, 0),
                 low_seq=low.get(row.id, 0),
+                weak_run=weak_runs.get(row.id),
                 unanswered=step if seen_seq < followed else 0,
                 queued=count,
                 queued_at=since,

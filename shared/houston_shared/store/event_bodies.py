@@ -238,6 +238,23 @@ class VerdictGiven(Record, frozen=True):
     role: str = ""
 
 
+class ProcessRewardGiven(Record, frozen=True):
+    """A process reward model scored the decision of one attempt at a step (of the event's key)."""
+
+    policy: str
+    """The model, e.g. `prm@1`."""
+    score: float
+    """0 to 1."""
+    weak: bool = False
+    """Whether that is below `[review] weak_decision`, as it was configured then."""
+    by: str = ""
+    """Who ran it."""
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+
+
 class RolloutClaimed(Record, frozen=True):
     """Somebody looks after the rollout, or no longer does; or only left a note."""
 
@@ -330,6 +347,7 @@ BODY_TYPES: dict[str, type[Record]] = {
     "bookmark": StepBookmarked,
     "reorder": GuidanceReordered,
     "verdict": VerdictGiven,
+    "process-reward": ProcessRewardGiven,
     "claim": RolloutClaimed,
     "stop": DaemonStopRequested,
     "refused": RefusedAttempt,

@@ -161,6 +161,7 @@ _DESCRIBERS: dict[str, Callable[[EventFields], str]] = {
     "edit": lambda fields: f"{fields.get('id')} is now: {fields.get('text', '')}",
     "withdraw": lambda fields: f"{fields.get('id')} taken back",
     "reorder": lambda fields: f"to be delivered in this order: {', '.join(fields.get('ids', ()))}",
+    "process-reward": lambda fields: f"{fields.get('policy')}: {fields.get('score', 0.0):.2f}",
     "claim": _describe_claim,
     "daemon": _describe_daemon,
     "stop": lambda fields: (

@@ -32,7 +32,7 @@ class PolicyRow(RowRecord, frozen=True):
     family: str
     number: int
     kind: str
-    """`base`, `lora` or `full`."""
+    """`base`, `lora`, `full` or `reward`."""
     base: str
     """Folder of the model that an adapter fits; its own otherwise."""
     base_hash: str

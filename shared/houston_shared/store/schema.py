@@ -11,7 +11,7 @@ import sqlite3
 
 from houston_shared.errors import ExitCode, HoustonError
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 10
 """Newest schema this code knows: the number of the last file in `migrations/`."""
 
 
@@ -80,12 +80,18 @@ CREATE TEMP VIEW samples AS
 _VIEWS_BEFORE_8 = """
 CREATE TEMP VIEW rollouts AS SELECT *, '{}' AS role_engines FROM main.rollouts;
 """
+_VIEWS_BEFORE_9 = """
+CREATE TEMP TABLE process_rewards (rollout TEXT, step INTEGER, attempt INTEGER, policy TEXT,
+    score REAL, weak INTEGER, seq INTEGER, at INTEGER);
+"""
 
 
 def add_missing_tables(connection: sqlite3.Connection, version: int) -> None:
     """Give an open reader what a home of schema `version` lacks; raises sqlite3.Error."""
-    if 0 < version < 8:
+    if 0 < version < 9:
         connection.execute("PRAGMA temp_store = MEMORY")
+        connection.executescript(_VIEWS_BEFORE_9)
+    if 0 < version < 8:
         connection.executescript(_VIEWS_BEFORE_8)
     if 0 < version < 6:
         connection.executescript(_VIEWS_BEFORE_6)

@@ -5,6 +5,7 @@ nothing here reads a database. A module of its own, since the guidance tag's pat
 that other commands do not pay.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from houston_shared import context_messages
@@ -16,6 +17,7 @@ from houston_shared.records import (
     ToolCall,
 )
 from houston_shared.store.annotation_queries import VerdictRow
+from houston_shared.store.process_reward_queries import ProcessRewardRow, process_reward_json
 
 
 def call_json(call: ToolCall) -> dict[str, Any]:
@@ -62,6 +64,36 @@ def purification_line(step: StepRecord) -> str:
     )
 
 
+def verification_line(step: StepRecord) -> str:
+    """`verifier: not answered yet: …` after a step of a flow; empty where nobody was asked."""
+    said = step.observation.verification if step.observation else None
+    if said is None:
+        return ""
+    if said.unreadable:
+        return f"verifier: not read ({said.unreadable}), so the flow went on"
+    word = "answered" if said.answered else "not answered yet"
+    return f"verifier: {word}" + (f": {said.reason}" if said.reason else "")
+
+
+def verification_json(step: StepRecord) -> dict[str, Any] | None:
+    """What the verifier of a flow said after a step; None where it was not asked."""
+    said = step.observation.verification if step.observation else None
+    if said is None:
+        return None
+    return {"answered": said.answered, "reason": said.reason, "unreadable": said.unreadable}
+
+
+def count_verifications(steps: Iterable[StepRecord]) -> dict[str, int]:
+    """How often the verifier of a flow was asked, said yes, and could not be read."""
+    said = [step.observation.verification for step in steps if step.observation]
+    asked = [each for each in said if each is not None]
+    return {
+        "asked": len(asked),
+        "answered": sum(each.answered for each in asked),
+        "unreadable": sum(bool(each.unreadable) for each in asked),
+    }
+
+
 def attempt_name(step: StepRecord) -> str:
     """What an attempt that does not count is to its step."""
     ahead = step.sample.role == "lookahead"
@@ -80,12 +112,18 @@ def attempt_json(step: StepRecord) -> dict[str, Any]:
     }
 
 
-def step_json(rollout: str, step: StepRecord, verdict: VerdictRow | None = None) -> dict[str, Any]:
+def step_json(
+    rollout: str,
+    step: StepRecord,
+    verdict: VerdictRow | None = None,
+    reward: ProcessRewardRow | None = None,
+) -> dict[str, Any]:
     """A line of `steps R --json`.
 
     `set_aside` is there only where a repair set something aside, `inherited` (the rollout whose
     step it is) only where a branch shares it, `purification`, `not_purified` and `attempts` only
-    where purification replaced the step or tried to.
+    where purification replaced the step or tried to, `verification` only where the verifier of a
+    flow was asked.
     """
     closed = step.observation
     reason = closed.not_purified if closed else ""
@@ -101,6 +139,7 @@ def step_json(rollout: str, step: StepRecord, verdict: VerdictRow | None = None)
             for f in (closed.files if closed else ())
         ],
         "verdict": None if verdict is None else "keep" if verdict.keep else "mask",
+        "process_reward": process_reward_json(reward),
         "attention": list(closed.attention) if closed else [],
         "attention_reasons": dict(closed.reasons) if closed else {},
         "engine": step.sample.engine,
@@ -111,6 +150,7 @@ def step_json(rollout: str, step: StepRecord, verdict: VerdictRow | None = None)
         **({"purification": story} if (story := purification_of(step)) else {}),
         **({"not_purified": reason} if reason else {}),
         **({"attempts": [attempt_json(attempt) for attempt in step.others]} if step.others else {}),
+        **({"verification": said} if (said := verification_json(step)) else {}),
         **({"inherited": step.inherited} if step.inherited else {}),
         **({"set_aside": [_quarantine_json(mark) for mark in step.aside]} if step.aside else {}),
     }

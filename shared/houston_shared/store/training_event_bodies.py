@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from houston_shared.records import Record
 
-PolicyKind = Literal["base", "lora", "full"]
+PolicyKind = Literal["base", "lora", "full", "reward"]
+"""`reward`: a process reward model, which scores decisions and samples nothing."""
 RunKind = Literal["sft", "dapo", "echo", "prm"]
 RunState = Literal["queued", "running", "finished", "failed", "cancelled"]
 ENDED_RUN_STATES: frozenset[RunState] = frozenset({"finished", "failed", "cancelled"})

@@ -100,6 +100,9 @@ def _valid(rollout: str, lease: int) -> list[bytes]:
             rollout=rollout,
             steps=(wire.JudgedSteps(first=1, last=1, verdict="mask", reason="r"),),
         ),
+        wire.StoreProcessRewards(
+            policy="prm@1", scores=(wire.StepScore(rollout=rollout, step=1, attempt=1, score=0.5),)
+        ),
         wire.StoreVerdicts(
             request="v",
             rollout=rollout,

@@ -81,11 +81,24 @@ def _made(schema_version: int, *names: str) -> str:
     return "".join(f"{rows[name]};\n" for name in names)
 
 
-SEVENTH = """
+NINTH = f"""
+DROP TABLE policies;
+{_made(9, "policies")}
+PRAGMA user_version = 9;
+"""
+"""Makes a home what the ninth schema would have made of it; the others do, too."""
+
+
+EIGHTH = f"""{NINTH}
+DROP TABLE process_rewards;
+PRAGMA user_version = 8;
+"""
+
+
+SEVENTH = f"""{EIGHTH}
 ALTER TABLE rollouts DROP COLUMN role_engines;
 PRAGMA user_version = 7;
 """
-"""Makes a home what the seventh schema would have made of it; the others do, too."""
 
 
 SIXTH = f"""{SEVENTH}
@@ -133,7 +146,9 @@ PRAGMA user_version = 1;
 """
 
 
-@pytest.mark.parametrize("script", [FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH])
+@pytest.mark.parametrize(
+    "script", [FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH, NINTH]
+)
 def test_an_older_home_is_sound_before_it_is_migrated(
     home: Home, tmp_path: Path, script: str
 ) -> None:

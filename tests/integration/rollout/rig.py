@@ -79,6 +79,7 @@ class Rig:
         files: dict[str, str] | None = None,
         purify: dict[str, Any] | None = None,
         role_engines: dict[str, RoleEngine] | None = None,
+        without_memory: bool = False,
     ) -> str:
         """Queue a rollout of a task by a script or an engine's settings; its id."""
         folder = self.folder / "tasks" / name
@@ -104,6 +105,7 @@ class Rig:
             thoughts=loaded.task.sampling.thoughts,
             purify=purify or {},
             role_engines=role_engines or {},
+            without_memory=without_memory,
         )
         self._number += 1
         done = self.ask(wire.StartRollouts(request=f"request-{self._number}", specs=(spec,)))

@@ -62,9 +62,12 @@ def test_a_suite_is_run_kept_and_compared(station: Station) -> None:
     assert failed["failures"]["value"] == 8.0 and failed["steps"]["value"] == 8.0
     kept = json.loads(Path(solved["file"]).read_text())
     assert kept["worlds"][0]["attempts"][0]["score"] == 100.0, "its own solution was played"
-    (compared,) = station.json("suite", "compare", "word-worlds-easy/poor", solved["file"])
-    assert compared["worlds"] == 6 and 0 in compared["flips"]["gained"]
+    (report,) = station.json("evaluate", "--compare", "word-worlds-easy/poor", solved["file"])
+    compared = report["difference"]
+    assert compared["worlds"] == 6
+    assert "word-worlds-easy-1-test-0" in compared["flips"]["gained"]
     assert compared["failures"]["value"] < 0 and not compared["flips"]["lost"]
+    assert compared["pass@2"]["value"] == solved["pass@2"]["value"]
     again = station.run(*words, "--engine", good, "--name", "good", code=1)
     assert "is there already" in again.stderr
     assert "word-worlds-easy: " in station.run("suite", "list").stdout

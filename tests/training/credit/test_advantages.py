@@ -9,6 +9,7 @@ from houston_daemon.training.credit.group_advantages import (
     group_advantages,
     has_reward_spread,
     rollout_reward,
+    step_advantages,
 )
 
 
@@ -77,3 +78,15 @@ def test_rewards(score: float | None, kind: str, solved: float, reward: float) -
 def test_the_penalty_is_part_of_the_reward() -> None:
     penalty = OverlongPenalty(100, 20)
     assert rollout_reward(scored(100.0, 90), "binary", penalty=penalty) == pytest.approx(0.5)
+
+
+def test_a_decision_is_compared_with_all_decisions_of_its_group() -> None:
+    """Scores 1, 0, 0.5, 0.5: mean 0.5, sum of squares 0.5, std (0.5 / 3) ** 0.5 = 0.408248."""
+    std = 0.408248 + 1e-4
+    given = step_advantages([{1: 1.0, 2: 0.0}, {1: 0.5, 3: 0.5}])
+    assert given == [
+        {1: pytest.approx(0.5 / std), 2: pytest.approx(-0.5 / std)},
+        {1: pytest.approx(0.0), 3: pytest.approx(0.0)},
+    ]
+    assert step_advantages([{1: 1.0}, {}], "none") == [{1: 0.0}, {}]
+    assert step_advantages([{}, {}]) == [{}, {}]

@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 
 from houston_daemon.suites.tiny_policy import TinyRecipe, make_tiny_policy
+from houston_daemon.suites.word_worlds import LEVELS, word_world
+from houston_daemon.training.policies.lineage_texts import lineage_texts
 from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+from houston_shared.store.store_reader import Reader
 from tests.support.station import Station
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -23,9 +27,9 @@ FAST = (
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A policy of few words that solves some worlds and not others."""
+    """A policy of few words that solves a quarter of the worlds, so that groups of four differ."""
     folder = tmp_path_factory.mktemp("tiny")
-    recipe = TinyRecipe(parameters=300_000, worlds=32)
+    recipe = TinyRecipe(parameters=300_000, worlds=64, wrong=0.5, enough=0.25)
     with contextlib.suppress(HoustonError):  # it solves fewer or more than one would begin with
         make_tiny_policy(folder, recipe, lambda line: None)
     return folder
@@ -81,6 +85,32 @@ def test_each_update_trains_on_the_groups_of_the_version_before(trained: Station
     active = [row for row in trained.json("policy", "list") if row.get("active")]
     assert {row["kind"] for row in active} <= {"base"}, "at the end it has what it had before"
     assert trained.json("train", "list")[0]["policy"] == "policy@3"
+    what_was_trained_can_be_exported(trained, told)
+    its_lineage_says_what_it_was_trained_on(trained, groups)
+
+
+def what_was_trained_can_be_exported(station: Station, told: dict[str, Any]) -> None:
+    """As many rows' tokens as the updates trained, those of dropped groups left out."""
+    run = Path(told["folder"]).name
+    rows = station.home / "rows"
+    station.run("export", "--run", run, "--format", "slime-rl", "--out", str(rows))
+    exported = [json.loads(line) for line in (rows / "data.jsonl").read_text().splitlines()]
+    trained_tokens = sum(update["trained_tokens"] for update in told["updates"])
+    assert sum(sum(row["loss_mask"]) for row in exported) == trained_tokens
+
+
+def its_lineage_says_what_it_was_trained_on(station: Station, groups: list[dict[str, Any]]) -> None:
+    """The tasks of its groups and of those of the version before, each once."""
+    home = Home(station.home)
+    with Reader(home) as reader:
+        known = lineage_texts(home, reader, ["policy@3"])
+    worlds = {
+        word_world(LEVELS["medium"], "train", group["index"]).instructions
+        for group in groups
+        if group["split"] == "train"
+    }
+    told = {trained.text.partition("\n")[0] for trained in known.texts}
+    assert told == worlds and not known.unknown
 
 
 def test_a_trainer_that_is_killed_goes_on_with_the_same_groups_and_losses(

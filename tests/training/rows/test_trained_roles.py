@@ -11,7 +11,13 @@ from houston_daemon.training.rows.row_builder import build_chat_rows
 from houston_daemon.training.rows.training_row import RowOptions
 from houston_daemon.training.sft.sft_recipe import load_recipe
 from houston_shared.errors import ConfigurationError, ExitCode
-from houston_shared.sample_roles import ROW_ROLES, SAMPLE_ROLES, SampleRole, parse_row_roles
+from houston_shared.sample_roles import (
+    ROW_ROLES,
+    SAMPLE_ROLES,
+    STEP_ROLES,
+    SampleRole,
+    parse_row_roles,
+)
 from houston_shared.store.store_reader import Reader
 from tests.training.rows.stage import Family, Stage
 from tests.training.rows.test_proofs import turn
@@ -21,7 +27,8 @@ UNTRAINED = "role policy: it is not trained"
 
 def test_the_table_has_every_role() -> None:
     assert set(SAMPLE_ROLES) == set(get_args(SampleRole))
-    assert ROW_ROLES == ("policy", "summary") == RowOptions().roles
+    assert ROW_ROLES == ("policy", "planner", "summary") == RowOptions().roles
+    assert STEP_ROLES == ("policy", "planner")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +44,7 @@ def test_a_role_without_rows_is_refused_in_a_sentence(names: list[str], cause: s
     with pytest.raises(ConfigurationError) as refused:
         parse_row_roles(names, "Nothing was exported.")
     assert refused.value.cause.startswith(cause)
-    assert refused.value.next == "Name roles that are trained: policy, summary."
+    assert refused.value.next == "Name roles that are trained: policy, planner, summary."
     assert refused.value.code == ExitCode.CONFIGURATION
 
 
@@ -56,8 +63,8 @@ def test_recipes_name_roles_and_refuse_others(load: object) -> None:
 @pytest.mark.parametrize(
     ("words", "roles"),
     [
-        ((), ("policy", "summary")),
-        (("--no-summaries",), ("policy",)),
+        ((), ("policy", "planner", "summary")),
+        (("--no-summaries",), ("policy", "planner")),
         (("--roles", "summary"), ("summary",)),
         (("--roles", "summary,policy"), ("policy", "summary")),
     ],

@@ -14,6 +14,7 @@ OWN = (
     "workstation",
     "search_qa",
     "python",
+    "research",
     "scienceworld",
     "textworld",
     "small_workstation",

@@ -123,8 +123,8 @@ KEYS = {
     "guidance": {"id", "rollout", "author", "text", "mode", "state", "step", "queued_at",
                  "delivered_at"},
     "steps": {"rollout", "step", "thought", "calls", "observation", "guidance", "files",
-              "engine", "verdict", "attention", "attention_reasons", "policy", "usage", "at",
-              "active_seconds"},
+              "engine", "verdict", "process_reward", "attention", "attention_reasons", "policy",
+              "usage", "at", "active_seconds"},
     "context": {"messages", "rendered", "token_ids", "drift", "parent"},
 }  # fmt: skip
 """Formats that other programs rely on: docs/design.md#commands-and-formats."""

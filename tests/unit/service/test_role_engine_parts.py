@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.agent.role_samplers import role_sampling
+from houston_daemon.agent.rollout_setup import step_budget
 from houston_daemon.service.rollout_start_checks import build_rollout_specs, check_engines
 from houston_daemon.service.supervisor_queries import find_failing_engines, read_resumable_rollouts
 from houston_daemon.training.rl.rl_recipe import RlRecipe
@@ -39,13 +40,14 @@ def spec(folder: Path, more: str, engine: str = "near") -> RolloutSpec:
 
 
 def test_settings_of_roles_are_of_roles_that_there_are() -> None:
-    assert set(AgentSettings.__struct_fields__) - {"kind"} <= set(SAMPLE_ROLES)
+    other_keys = {"kind", "verify", "memory"}
+    assert set(AgentSettings.__struct_fields__) - other_keys <= set(SAMPLE_ROLES)
 
 
 def test_a_role_has_its_engine_and_what_it_sets_otherwise(tmp_path: Path) -> None:
     more = "[sampling]\ntemperature = 0.9\ntop_p = 0.5\n[agent.summary]\ntemperature = 0.0\n"
     definition = task(tmp_path, more).task
-    assert definition.roles == ("summary",)
+    assert definition.roles == ("planner", "summary", "verifier")
     sampling = role_sampling(definition, "summary")
     assert (sampling.temperature, sampling.top_p) == (0.0, 0.5)
     assert role_sampling(definition, "policy").temperature == 0.9
@@ -70,6 +72,50 @@ def test_a_role_or_engine_that_is_none_is_refused(tmp_path: Path, more: str, cau
         spec(tmp_path, more)
 
 
+FLOW = '[agent]\nkind = "flow"\n'
+
+
+def test_the_planners_engine_takes_the_place_of_the_rollouts(tmp_path: Path) -> None:
+    """Others of its roles keep the rollout's, which is then one of their own."""
+    plain = spec(tmp_path, FLOW)
+    assert (plain.engine, plain.role_engines) == ("near", {})
+    own = spec(tmp_path, f'{FLOW}[agent.planner]\nengine = "far"\n')
+    assert own.engine == "far"
+    assert {role: each.engine for role, each in own.role_engines.items()} == {
+        "summary": "near",
+        "verifier": "near",
+    }
+    both = spec(tmp_path, f'{FLOW}planner.engine = "far"\nverifier.engine = "far"\n')
+    assert {role: each.engine for role, each in both.role_engines.items()} == {"summary": "near"}
+    same = spec(tmp_path, f'{FLOW}planner.engine = "near"\n')
+    assert (same.engine, same.role_engines) == ("near", {})
+
+
+@pytest.mark.parametrize(
+    ("more", "cause"),
+    [
+        ('[agent.planner]\nengine = "far"\n', "are asked only where `agent.kind"),
+        ("[agent.verifier]\ntemperature = 0.0\n", "are asked only where `agent.kind"),
+        ("[agent.memory]\nenabled = true\n", "are there only where `agent.kind"),
+        (f'{FLOW}planner.engine = "nobody"\n', "`agent.planner.engine`: There is no engine"),
+        ('agent = "flows"\n', "agent"),
+    ],
+)
+def test_what_only_a_flow_has_is_refused_elsewhere(tmp_path: Path, more: str, cause: str) -> None:
+    with pytest.raises(ConfigurationError, match=cause):
+        spec(tmp_path, more)
+
+
+def test_a_planner_may_sample_otherwise(tmp_path: Path) -> None:
+    more = f"{FLOW}planner.temperature = 0.1\nplanner.answer_tokens = 99\n"
+    definition = task(tmp_path, more).task
+    assert definition.step_role == "planner"
+    assert role_sampling(definition, "planner").temperature == 0.1
+    assert step_budget(definition).answer_tokens == 99
+    assert task(tmp_path, 'agent = "flow"\n').task.step_role == "planner"
+    assert task(tmp_path, "").task.step_role == "policy"
+
+
 def test_all_engines_are_looked_for_before_a_start(tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_text('{"thought": "x"}\n')
     script = f"script:{tmp_path / 'p.jsonl'}"
@@ -83,7 +129,7 @@ def test_a_role_that_another_engine_samples_is_no_policys_to_train(tmp_path: Pat
     made = spec(tmp_path, '[agent.summary]\nengine = "far"\n')
     with pytest.raises(HoustonError, match="role summary sampled by far") as refused:
         refuse_other_engines(made, RlRecipe())
-    assert "roles='[\"policy\"]'" in refused.value.next
+    assert 'roles=\'["policy", "planner"]\'' in refused.value.next
     refuse_other_engines(made, RlRecipe(roles=("policy",)))
     refuse_other_engines(spec(tmp_path, ""), RlRecipe())
 

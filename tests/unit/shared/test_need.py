@@ -12,6 +12,7 @@ from houston_shared.store.attention_ranking import (
     weigh_rollout,
 )
 from houston_shared.store.presence_queries import PresenceRow
+from houston_shared.store.process_reward_queries import WeakRun
 from houston_shared.store.rollout_queries import RolloutRow
 
 NOW = 1_000_000_000_000_000
@@ -72,6 +73,18 @@ SITUATIONS: dict[str, tuple[RolloutOverview, str]] = {
     ),
     "it finished low and somebody has seen it": (
         RolloutOverview(rollout(state="finished", best_score=20.0), low_seq=90, seen_seq=90), "",
+    ),
+    "weak decisions in a row": (
+        RolloutOverview(rollout(), weak_run=WeakRun(4, 9, 0.125, "prm@1", 90)),
+        "weak decisions: 4 in a row, step 9 scored 0.12 by prm@1",
+    ),
+    "weak decisions without an end": (
+        RolloutOverview(rollout(), weak_run=WeakRun(20, 60, 0.0, "prm@1", 90)),
+        "weak decisions: 20 or more in a row, step 60 scored 0.00 by prm@1",
+    ),
+    "weak decisions of what has ended": (
+        RolloutOverview(rollout(state="finished"), weak_run=WeakRun(4, 9, 0.1, "prm@1", 90)),
+        "",
     ),
     "a background job failed": (
         RolloutOverview(

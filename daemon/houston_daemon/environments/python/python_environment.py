@@ -25,9 +25,9 @@ from houston_daemon.environments.python.python_tool import (
     PythonFinished,
     PythonTool,
 )
+from houston_daemon.environments.questions.answer_scorers import SCORERS, AnswerScore
 from houston_daemon.environments.questions.answer_scoring import same_answer
 from houston_daemon.environments.questions.question_answering import (
-    AnswerScore,
     QuestionAnswering,
     check_questions,
 )
@@ -106,8 +106,11 @@ class PythonEnvironment(ToolEnvironment):
         self._host: LocalHost = host
         self._catalog = catalog(task)
         self._tool = PythonTool(host, task.python)
+        compare = {**SCORERS, "text": _compare_answers}
         self._answering = (
-            QuestionAnswering(spec, task, _compare_answers, "Check it by code.") if asks else None
+            QuestionAnswering(spec, task, compare[task.questions.scorer], "Check it by code.")
+            if asks
+            else None
         )
         self.tools = self._catalog.tools
         # Each call is a process of its own in a scratch folder; what it sent out stays sent.

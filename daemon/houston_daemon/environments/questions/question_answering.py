@@ -4,7 +4,6 @@ One file on the host keeps what a restarted worker must know. The agent is not t
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,6 +11,11 @@ import msgspec
 
 from houston_daemon.environments.call_handling import SCORE_CALL
 from houston_daemon.environments.environment_protocol import Standing
+from houston_daemon.environments.questions.answer_scorers import (
+    CHOICE_LETTERS,
+    AnswerScore,
+    check_scorer,
+)
 from houston_daemon.environments.questions.question_set import (
     Question,
     choose_question,
@@ -22,6 +26,7 @@ from houston_daemon.environments.typed_observation import Failed, Observation, T
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.records import RolloutSpec
 from houston_shared.task import LoadedTask, Task
+from houston_shared.task_tables import QuestionScorer
 
 
 class Answered(Observation, frozen=True, kw_only=True):
@@ -68,14 +73,6 @@ class QuestionState(msgspec.Struct):
     """Call → what was said to it."""
     answered_at: int = 0
     """Step of the last answer; a step cannot give a second one."""
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerScore:
-    """How well an answer fits, 0 to 1."""
-
-    exact: float
-    f1: float = 0.0
 
 
 Compare = Callable[[str, Sequence[str]], AnswerScore]
@@ -131,8 +128,11 @@ class QuestionAnswering:
         self._state = self._keep(QuestionState(question, index))
         return self._state
 
-    def answer(self, call: str, text: str, standing: Standing) -> Observation:
-        """Take and score an answer; the same call gives what it gave before."""
+    def answer(
+        self, call: str, text: str, standing: Standing, known: AnswerScore | None = None
+    ) -> Observation:
+        """Take and score an answer; the same call gives what it gave before. known: its score,
+        where it took more than a comparison."""
         budget, state = self._task.budget, self.now
         if call in state.answers:
             return state.answers[call]
@@ -143,7 +143,7 @@ class QuestionAnswering:
             )
         if standing.evaluations >= budget.evaluations or state.answered_at == standing.step:
             return TooLate()
-        score = self._compare(text, state.question.answers)
+        score = known or self._compare(text, state.question.answers)
         state.answers[call] = Answered(
             overall_score=100.0 * score.exact,
             exact_match=score.exact,
@@ -175,13 +175,47 @@ class QuestionAnswering:
         return state
 
 
-def check_questions(task: LoadedTask) -> None:
-    """Raise ConfigurationError for a set that no rollout could be asked from."""
+def check_questions(task: LoadedTask, runs_tests: bool = False) -> None:
+    """Raise ConfigurationError for a set that no rollout could be asked from, or one with a
+    question that its scorer cannot score. runs_tests: whether the environment runs hidden tests.
+    """
     settings = task.task.questions
     if Path(settings.file).is_absolute() or ".." in Path(settings.file).parts:
         raise ConfigurationError(f"{task.file}: `questions.file` is not beside the task file.")
     file = task.folder / settings.file
-    choose_question(read_questions(file), settings, 0, str(file))
+    check_scorer(settings.scorer, str(task.file))
+    if settings.scorer == "tests":
+        _check_tests_are_hidden(task, runs_tests)
+    questions = read_questions(file)
+    choose_question(questions, settings, 0, str(file))
+    for question in questions:
+        if trouble := _scoring_trouble(question, settings.scorer):
+            raise ConfigurationError(f"{file}: the question {question.id!r} {trouble}.")
+
+
+def _check_tests_are_hidden(task: LoadedTask, runs_tests: bool) -> None:
+    if not runs_tests:
+        raise ConfigurationError(
+            f"{task.file}: `questions.scorer` is `tests`, which {task.task.environment} cannot"
+            " run.",
+            next='environment = "research"',
+        )
+    if task.task.mapped.kind == "none":
+        raise ConfigurationError(
+            f"{task.file}: without a sandbox the agent's code could read the hidden tests."
+        )
+
+
+def _scoring_trouble(question: Question, scorer: QuestionScorer) -> str:
+    """Why the scorer cannot score the question; empty where it can."""
+    if scorer == "tests":
+        return "" if question.tests.cases else "has no `tests`"
+    if not question.answers:
+        return "has no `answers`"
+    if scorer == "choice" and question.answers[0] not in tuple(CHOICE_LETTERS):
+        first, last = CHOICE_LETTERS[0], CHOICE_LETTERS[-1]
+        return f"needs as its first answer a letter from {first} to {last}"
+    return ""
 
 
 def cannot_go_on(reason: str) -> HoustonError:

@@ -1,7 +1,7 @@
 """A question set: JSON Lines, split into train and test so that no question is in both.
 
-Each line is an object with `question`, `answers` (or `golden_answers`), and perhaps `id` and
-`split`. A line without a split gets one by the hash of its question: a fifth are for the test.
+Each line is an object with `question`, `answers` (or `golden_answers`), and perhaps `id`, `split`
+and `tests`. A line without a split gets one by the hash of its question: a fifth are for the test.
 """
 
 import hashlib
@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 
 from houston_daemon.environments.questions.answer_scoring import normal
+from houston_daemon.environments.questions.hidden_tests import HiddenTests
 from houston_shared.errors import ConfigurationError
 from houston_shared.task_tables import QuestionSettings, QuestionSplit
 
-_MOST = 2_000
+MOST_TEXT = 30_000
 """Most characters of a question or an answer."""
 
 
@@ -26,7 +27,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     question: str
     answers: tuple[str, ...]
+    """None where hidden tests say what is right."""
     split: QuestionSplit
+    tests: HiddenTests = HiddenTests()
 
 
 def read_questions(file: Path) -> tuple[Question, ...]:
@@ -97,20 +100,32 @@ def _question(line: str, number: int, where: str) -> Question:
     if not isinstance(entry, dict):
         raise ConfigurationError(f"{where}: not a JSON object.")
     text = entry.get("question")
-    if not isinstance(text, str) or not text.strip() or len(text) > _MOST:
-        raise ConfigurationError(f"{where}: `question` must be text of 1 to {_MOST} characters.")
+    if not isinstance(text, str) or not text.strip() or len(text) > MOST_TEXT:
+        raise ConfigurationError(
+            f"{where}: `question` must be text of 1 to {MOST_TEXT} characters."
+        )
     answers = _texts(entry.get("answers", entry.get("golden_answers")))
-    if not answers:
+    tests = _tests(entry.get("tests"), where)
+    if not answers and not tests.cases:
         raise ConfigurationError(f"{where}: `answers` must be a list of one or more texts.")
     split = entry.get("split", "test" if _hash(normal(text)) % 5 == 0 else "train")
     if split not in ("train", "test"):
         raise ConfigurationError(f"{where}: `split` is {split!r}; allowed: train, test.")
     return Question(
-        id=str(entry.get("id", number))[:_MOST],
+        id=str(entry.get("id", number))[:MOST_TEXT],
         question=text.strip(),
         answers=answers,
         split=split,
+        tests=tests,
     )
+
+
+def _tests(value: Any, where: str) -> HiddenTests:
+    """The hidden tests of a question; none where it has none."""
+    try:
+        return msgspec.convert(value or {}, HiddenTests)
+    except msgspec.ValidationError as problem:
+        raise ConfigurationError(f"{where}: `tests` are none: {problem}.") from None
 
 
 def _texts(value: Any) -> tuple[str, ...]:
@@ -118,7 +133,7 @@ def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         return ()
     sound = [
-        text for text in value if isinstance(text, str) and text.strip() and len(text) <= _MOST
+        text for text in value if isinstance(text, str) and text.strip() and len(text) <= MOST_TEXT
     ]
     return tuple(sound) if len(sound) == len(value) else ()
 

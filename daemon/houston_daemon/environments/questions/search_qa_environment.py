@@ -20,9 +20,9 @@ from houston_daemon.environments.call_handling import (
 from houston_daemon.environments.environment_protocol import Standing, Stop, Undo
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.observation_boundary import numbered_lines
+from houston_daemon.environments.questions.answer_scorers import SCORERS, AnswerScore
 from houston_daemon.environments.questions.answer_scoring import exact_match, token_f1
 from houston_daemon.environments.questions.question_answering import (
-    AnswerScore,
     QuestionAnswering,
     QuestionState,
     cannot_go_on,
@@ -191,7 +191,8 @@ class SearchQa(ToolEnvironment):
         self._spec = spec
         self._catalog = catalog(task)
         self._corpus: Corpus = task_corpus(spec, task)
-        self._answering = QuestionAnswering(spec, task, _compare_answers, "Search and read first.")
+        compare = {**SCORERS, "text": _compare_answers}[task.questions.scorer]
+        self._answering = QuestionAnswering(spec, task, compare, "Search and read first.")
         self.tools = self._catalog.tools
 
     async def open(self, begun: bool = False) -> None:

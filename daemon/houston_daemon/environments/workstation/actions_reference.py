@@ -12,6 +12,7 @@ from typing import Any
 
 from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.environments.python.python_environment import PYTHON_ACTIONS
+from houston_daemon.environments.questions.research_environment import RESEARCH_ACTIONS
 from houston_daemon.environments.questions.search_qa_environment import SEARCH_QA_ACTIONS
 from houston_daemon.environments.simulation.simulation_environment import SIMULATION_ACTIONS
 from houston_daemon.environments.small_workstation import FILE_ACTIONS
@@ -35,6 +36,7 @@ list_sessions and close_all_sessions.
 _OTHERS = {
     "search_qa": SEARCH_QA_ACTIONS,
     "python": PYTHON_ACTIONS,
+    "research": RESEARCH_ACTIONS,
     "scienceworld and textworld": SIMULATION_ACTIONS,
     "word_world": WORD_ACTIONS,
     "small_workstation": FILE_ACTIONS,

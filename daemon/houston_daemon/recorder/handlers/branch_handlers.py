@@ -28,7 +28,7 @@ from houston_shared.terminal_log_files import rollout_folder
 from houston_shared.wire import Guide, RequestStored
 
 SNAPSHOTLESS_ENVIRONMENTS = frozenset(
-    {"null", "python", "search_qa", "scienceworld", "textworld", "http"}
+    {"null", "python", "search_qa", "research", "scienceworld", "textworld", "http"}
     | {"word_world", "small_workstation"}
 )
 """Environments that a branch needs no snapshot of: there is no world, or it is made again from what

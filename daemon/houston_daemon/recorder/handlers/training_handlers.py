@@ -92,7 +92,13 @@ def _check_lineage(store: Store, policy: bodies.PolicyRegistered, name: PolicyNa
         )
     policies = store.read(policy_queries.list_policies())
     policy_constraints.check_family_lineage(
-        policies, name.family, policy.base, policy.base_hash, policy.parent, UNCHANGED
+        policies,
+        name.family,
+        policy.base,
+        policy.base_hash,
+        policy.parent,
+        UNCHANGED,
+        scores=policy.kind == "reward",
     )
 
 
@@ -112,6 +118,11 @@ def activate_policy(store: Store, message: wire.ActivatePolicy, author: Author) 
     policy = store.read(policy_queries.find_policy(wanted_name)) if wanted_name else None
     if wanted_name and policy is None:
         raise denial(f"There is no policy {wanted_name[:80]!r}.", "houston policy list")
+    if policy is not None and policy.kind == "reward":
+        raise denial(
+            f"{policy.name} is a process reward model: it scores decisions and samples nothing.",
+            "[review] process_reward in houston.toml names what scores",
+        )
     body = bodies.ActivationRequested(
         by=author.person_label,
         request=request,
@@ -266,7 +277,9 @@ def start_training_run(store: Store, message: wire.StartTraining, author: Author
     if message.base_hash:  # what would be refused after the last step
         every = store.read(policy_queries.list_policies())
         lineage = (message.name, message.base, message.base_hash, message.parent)
-        policy_constraints.check_family_lineage(every, *lineage, UNCHANGED)
+        policy_constraints.check_family_lineage(
+            every, *lineage, UNCHANGED, scores=message.kind == "prm"
+        )
     body = bodies.TrainingQueued(
         by=author.person_label,
         request=request,

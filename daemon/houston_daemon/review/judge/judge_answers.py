@@ -117,10 +117,11 @@ def _judged_step(value: Any) -> JudgedStep | None:
         reason, value = str(value.get("reason") or ""), value.get("verdict")
     if value not in ("keep", "mask"):
         return None
-    return JudgedStep("keep" if value == "keep" else "mask", _clean_reason(reason))
+    return JudgedStep("keep" if value == "keep" else "mask", clean_reason(reason))
 
 
-def _clean_reason(reason: str) -> str:
+def clean_reason(reason: str) -> str:
+    """A reason in one line, cut, and free of secrets and live tags."""
     text = disarm(safe_line(redact(reason))).text.strip()
     return text if len(text) <= MAX_REASON_CHARACTERS else f"{text[:MAX_REASON_CHARACTERS]}…"
 
@@ -129,13 +130,14 @@ def _last_object(text: str, steps: Sequence[int], problems: list[str]) -> dict[s
     """The last object that names a step: what a model answers stands behind what it ponders."""
     names = {str(step) for step in steps}
     last = None
-    for candidate in _json_objects(text, problems):
+    for candidate in json_objects(text, problems):
         if any(str(key).lower().removeprefix("step").strip() in names for key in candidate):
             last = candidate
     return last
 
 
-def _json_objects(text: str, problems: list[str]) -> Iterator[dict[str, Any]]:
+def json_objects(text: str, problems: list[str]) -> Iterator[dict[str, Any]]:
+    """The JSON objects in a text, outermost ones. problems: what could not be read is added."""
     decoder = json.JSONDecoder(object_pairs_hook=_without_duplicate_keys)
     at = text.find("{")
     while at >= 0 and len(problems) < MAX_OBJECT_STARTS:

@@ -1,15 +1,16 @@
-"""Asking a judge about one window until its answer can be used; then it is cached and never asked
+"""Asking a judge one question until its answer can be used; then it is cached and never asked
 again.
 
-A `JudgeClient` is an engine with what prompts are made with; `WindowJudge` asks it, telling with
-each retry what was wrong with the last answer, and counts what it cost (`JudgeCost`). What is
-undecided after the last try stays undecided. Where engines come from is `judge_engine`'s.
+A `JudgeClient` is an engine with what prompts are made with; a `QuestionAsker` asks it, telling
+with each retry what was wrong with the last answer, and counts what it cost (`JudgeCost`). What is
+undecided after the last try stays undecided. `WindowJudge` asks about the steps of a window. Where
+engines come from is `judge_engine`'s.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -22,24 +23,26 @@ from houston_daemon.engines.engine_protocol import (
 from houston_daemon.prompts.dialect_protocol import Dialect
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer, TokenEstimator
 from houston_daemon.review.judge import judge_answers
-from houston_daemon.review.judge.judge_answers import JudgedStep, ParsedAnswer
+from houston_daemon.review.judge.judge_answers import JudgedStep
 from houston_daemon.review.judge.judge_cache import CachedAnswer, JudgeCache, cache_key
-from houston_daemon.review.judge.judge_prompt import JudgeTemplate, JudgeWindow
+from houston_daemon.review.judge.judge_prompt import JudgeWindow
+from houston_daemon.review.judge.judge_template import JudgeTemplate
 from houston_shared.config_sections import JudgeSettings
 from houston_shared.records import Message
 from houston_shared.secret_redaction import redact
 from houston_shared.times_and_counts import pluralize
 
 MILLION = 1_000_000
+Value = TypeVar("Value")
 
 
 @dataclass(slots=True)
 class JudgeCost:
-    """Sums over windows; added to from one event loop."""
+    """Sums over questions; added to from one event loop."""
 
-    windows: int = 0
+    questions: int = 0
     cached: int = 0
-    """Windows whose answer was kept from before."""
+    """Questions whose answer was kept from before."""
     requests: int = 0
     """Samples that were asked for, repetitions included."""
     unusable: int = 0
@@ -55,7 +58,7 @@ class JudgeCost:
 
     def add(self, cost: "JudgeCost") -> None:
         """Add another's sums."""
-        self.windows += cost.windows
+        self.questions += cost.questions
         self.cached += cost.cached
         self.requests += cost.requests
         self.unusable += cost.unusable
@@ -72,10 +75,10 @@ class JudgeCost:
         prompt = self.prompt_tokens * settings.price_prompt
         return (prompt + self.sampled_tokens * settings.price_sampled) / MILLION
 
-    def as_json(self, settings: JudgeSettings) -> dict[str, Any]:
-        """The same as an object, for `--json`."""
+    def as_json(self, settings: JudgeSettings, unit: str = "window") -> dict[str, Any]:
+        """The same as an object, for `--json`. unit: what one question is about."""
         return {
-            "windows": self.windows,
+            f"{unit}s": self.questions,
             "cached": self.cached,
             "requests": self.requests,
             "unusable": self.unusable,
@@ -87,11 +90,11 @@ class JudgeCost:
             "currency": settings.currency if self.price(settings) is not None else None,
         }
 
-    def words(self, settings: JudgeSettings) -> str:
+    def words(self, settings: JudgeSettings, unit: str = "window") -> str:
         """The same in one line."""
         about = "about " if self.about else ""
         line = (
-            f"{pluralize(self.windows, 'window')}, {self.cached} of them from the cache; "
+            f"{pluralize(self.questions, unit)}, {self.cached} of them from the cache; "
             f"{pluralize(self.requests, 'request')}, {pluralize(self.unusable, 'answer')} of no"
             " use, with "
             f"{about}{self.prompt_tokens:,} prompt and "
@@ -153,6 +156,183 @@ class WindowDecision:
         return tuple(step for step in self.window.judged if step not in self.steps)
 
 
+@dataclass(frozen=True, slots=True)
+class JudgeQuestion(Generic[Value]):
+    """One question to a judge, and how its answer is read."""
+
+    system: str
+    message: str
+    tokens: int
+    """Of the prompt, about."""
+    answer_tokens: int
+    """Most tokens that the answer needs; it gets more where there is room."""
+    tool: Mapping[str, Any]
+    """What a chat endpoint is to call; its parameters are the schema of an answer."""
+    step: int
+    """The (first) step it is about."""
+    digest: str
+    """SHA-256 of the words that ask, hex."""
+    parse: Callable[[str | Mapping[str, Any]], tuple[Value, str]]
+    """What could be read of an answer, and what is wrong with it; empty where nothing is."""
+    retry: Callable[[str], str]
+    """What follows the message, by what was wrong with the last answer."""
+    key: Mapping[str, Any]
+    """What else makes the answer, for the cache."""
+
+
+class Answered(NamedTuple, Generic[Value]):
+    """What came of a question."""
+
+    values: list[Value]
+    """What could be read of each answer, the last one last."""
+    problem: str = ""
+    """What is wrong with the last answer; empty where it can be used."""
+    cached: bool = False
+
+
+class QuestionAsker:
+    """Asks one client with one set of parameters, and counts what that costs."""
+
+    def __init__(
+        self,
+        client: JudgeClient,
+        settings: JudgeSettings,
+        cache: JudgeCache | None,
+        cost: JudgeCost,
+    ) -> None:
+        self.client = client
+        self._settings = settings
+        self._cache = cache
+        self.cost = cost
+
+    def is_cached(self, question: JudgeQuestion[Any]) -> bool:
+        """Whether its answer was kept from before."""
+        return self._cache is not None and self._cache.get(self._key(question)) is not None
+
+    async def ask(self, question: JudgeQuestion[Value]) -> Answered[Value]:
+        """Ask until an answer can be used. Raises EngineUnavailable and EngineRefused."""
+        self.cost.questions += 1
+        name = self._key(question)
+        cached = self._cache.get(name) if self._cache else None
+        if cached is not None:
+            value, problem = question.parse(cached.answer)
+            if not problem:
+                self.cost.cached += 1
+                return Answered([value], cached=True)
+        return await self._ask(question, name)
+
+    async def _ask(self, question: JudgeQuestion[Value], name: str) -> Answered[Value]:
+        values: list[Value] = []
+        problem, message = "it was not asked", question.message
+        spent = CachedAnswer(
+            answer="", engine=self.client.name, template=question.digest,
+            prompt_tokens=0, sampled_tokens=0, seconds=0.0, tries=0,
+        )  # fmt: skip
+        for number in range(1, self._settings.tries + 1):
+            sampled, prompt = await self._sample(question, message)
+            answer = _sampled_answer(sampled, question.tool["name"])
+            spent = self._count(spent, sampled, answer, prompt, number)
+            value, problem = question.parse(answer)
+            values.append(value)
+            if not problem:
+                self._remember(name, msgspec.structs.replace(spent, answer=_answer_text(answer)))
+                return Answered(values)
+            self.cost.unusable += 1
+            problem = _with_length_limit(sampled, problem)
+            message = f"{question.message}\n\n{question.retry(problem)}"
+        return Answered(values, problem)
+
+    def _remember(self, name: str, answer: CachedAnswer) -> None:
+        """Keep an answer. That it cannot be kept costs the next run and nothing else."""
+        if self._cache is None:
+            return
+        try:
+            self._cache.put(name, answer)
+        except OSError as problem:
+            self.cost.unkept = problem.strerror or str(problem)
+
+    async def _sample(self, question: JudgeQuestion[Any], message: str) -> tuple[EngineSample, int]:
+        """One request, and the tokens of its prompt."""
+        ids = self.client.encode_question(question.system, message)
+        more = message[len(question.message) :]
+        size = question.tokens + self.client.tokens.count(more) if ids is None else len(ids)
+        request = self._request(question, message, ids, self.client.window - size)
+        if request.max_tokens < 1:
+            raise EngineRefused(f"The prompt of {size} tokens leaves no room for an answer.")
+        self.cost.requests += 1
+        return await self.client.engine.sample(request, asyncio.Event()), size
+
+    def _request(
+        self, question: JudgeQuestion[Any], message: str, ids: tuple[int, ...] | None, room: int
+    ) -> SampleRequest:
+        client = self.client
+        stops = client.dialect.stop_tokens if client.dialect else ()
+        stop_ids = [
+            client.tokens.id_of(stop)
+            for stop in stops
+            if isinstance(client.tokens, PromptTokenizer)
+        ]
+        extra = REASONING_TOKENS if client.reasoning else 0
+        wanted = judge_answers.ANSWER_ROOM_FACTOR * question.answer_tokens + extra
+        return SampleRequest(
+            prompt_ids=ids,
+            messages=(
+                Message(role="system", content=question.system),
+                Message(role="user", content=message),
+            ),
+            tools=(dict(question.tool),) if ids is None else (),
+            max_tokens=min(wanted, room),
+            stop_token_ids=tuple(stop_id for stop_id in stop_ids if stop_id is not None),
+            grammar=question.tool["parameters"] if ids is not None else None,
+            temperature=self._settings.temperature,
+            policy=client.policy,
+            reasoning=client.reasoning,
+            cache_salt=client.policy,
+            role="judge",
+            step=question.step,
+        )
+
+    def _count(
+        self,
+        spent: CachedAnswer,
+        sampled: EngineSample,
+        answer: str | Mapping[str, Any],
+        prompt: int,
+        tries: int,
+    ) -> CachedAnswer:
+        """Add a request to the sums; what this question has cost so far."""
+        ids = sampled.token_ids
+        answered = self.client.tokens.count(str(answer)) if ids is None else len(ids)
+        self.cost.about |= ids is None
+        self.cost.prompt_tokens += prompt
+        self.cost.sampled_tokens += answered
+        self.cost.seconds += sampled.seconds
+        return msgspec.structs.replace(
+            spent,
+            prompt_tokens=spent.prompt_tokens + prompt,
+            sampled_tokens=spent.sampled_tokens + answered,
+            seconds=spent.seconds + sampled.seconds,
+            tries=tries,
+        )
+
+    def _key(self, question: JudgeQuestion[Any]) -> str:
+        client = self.client
+        return cache_key(
+            {
+                "template": question.digest,
+                "engine": client.name,
+                "model": client.model,
+                "policy": client.policy,
+                "dialect": client.dialect.name if client.dialect else "",
+                "reasoning": client.reasoning,
+                "temperature": self._settings.temperature,
+                "system": question.system,
+                "message": question.message,
+                **question.key,
+            }
+        )
+
+
 class WindowJudge:
     """Asks about windows with one template and one set of parameters."""
 
@@ -166,142 +346,42 @@ class WindowJudge:
     ) -> None:
         self.client = client
         self.template = template
-        self._settings = settings
-        self._cache = cache
         self.cost = cost
+        self._asker = QuestionAsker(client, settings, cache, cost)
 
     def is_cached(self, window: JudgeWindow) -> bool:
         """Whether its answer was kept from before."""
-        return self._cache is not None and self._cache.get(self._key(window)) is not None
+        return self._asker.is_cached(self._question(window))
 
     async def judge_window(self, window: JudgeWindow) -> WindowDecision:
         """Verdicts on the window's steps. Raises EngineUnavailable and EngineRefused."""
-        self.cost.windows += 1
-        name = self._key(window)
-        cached = self._cache.get(name) if self._cache else None
-        if cached is not None:
-            reading = judge_answers.parse_answer(cached.answer, window.judged)
-            if not reading.problem:
-                self.cost.cached += 1
-                return WindowDecision(window, reading.steps, cached=True)
-        return await self._ask(window, name)
+        answered = await self._asker.ask(self._question(window))
+        steps: dict[int, JudgedStep] = {}
+        for said in answered.values:
+            steps |= said
+        undecided = [step for step in window.judged if step not in steps]
+        return WindowDecision(window, steps, answered.problem if undecided else "", answered.cached)
 
-    async def _ask(self, window: JudgeWindow, name: str) -> WindowDecision:
-        best = ParsedAnswer({}, "it was not asked")
+    def _question(self, window: JudgeWindow) -> JudgeQuestion[Mapping[int, JudgedStep]]:
         numbers = ", ".join(map(str, window.judged))
-        message = window.message
-        spent = CachedAnswer(
-            answer="", engine=self.client.name, template=self.template.digest,
-            prompt_tokens=0, sampled_tokens=0, seconds=0.0, tries=0,
-        )  # fmt: skip
-        for number in range(1, self._settings.tries + 1):
-            sampled, prompt = await self._sample(window, message)
-            spent = self._count(spent, sampled, prompt, number)
-            answer = _sampled_answer(sampled)
-            reading = judge_answers.parse_answer(answer, window.judged)
-            if not reading.problem:
-                self._remember(name, msgspec.structs.replace(spent, answer=_answer_text(answer)))
-                return WindowDecision(window, reading.steps)
-            self.cost.unusable += 1
-            problem = _with_length_limit(sampled, reading.problem)
-            best = ParsedAnswer({**best.steps, **reading.steps}, problem)
-            message = f"{window.message}\n\n{self.template.retry_message(problem, numbers)}"
-        undecided = [step for step in window.judged if step not in best.steps]
-        return WindowDecision(window, best.steps, best.problem if undecided else "")
-
-    def _remember(self, name: str, answer: CachedAnswer) -> None:
-        """Keep an answer. That it cannot be kept costs the next run and nothing else."""
-        if self._cache is None:
-            return
-        try:
-            self._cache.put(name, answer)
-        except OSError as problem:
-            self.cost.unkept = problem.strerror or str(problem)
-
-    async def _sample(self, window: JudgeWindow, message: str) -> tuple[EngineSample, int]:
-        """One request, and the tokens of its prompt."""
-        ids = self.client.encode_question(window.system, message)
-        size = self._size(window, message) if ids is None else len(ids)
-        request = self._request(window, message, ids, self.client.window - size)
-        if request.max_tokens < 1:
-            raise EngineRefused(f"The prompt of {size} tokens leaves no room for an answer.")
-        self.cost.requests += 1
-        return await self.client.engine.sample(request, asyncio.Event()), size
-
-    def _request(
-        self, window: JudgeWindow, message: str, ids: tuple[int, ...] | None, room: int
-    ) -> SampleRequest:
-        client = self.client
-        stops = client.dialect.stop_tokens if client.dialect else ()
-        stop_ids = [
-            client.tokens.id_of(stop)
-            for stop in stops
-            if isinstance(client.tokens, PromptTokenizer)
-        ]
-        extra = REASONING_TOKENS if client.reasoning else 0
-        return SampleRequest(
-            prompt_ids=ids,
-            messages=(
-                Message(role="system", content=window.system),
-                Message(role="user", content=message),
-            ),
-            tools=(judge_answers.answer_tool(window.judged),) if ids is None else (),
-            max_tokens=min(judge_answers.ANSWER_ROOM_FACTOR * window.answer_tokens + extra, room),
-            stop_token_ids=tuple(stop_id for stop_id in stop_ids if stop_id is not None),
-            grammar=judge_answers.answer_schema(window.judged) if ids is not None else None,
-            temperature=self._settings.temperature,
-            policy=client.policy,
-            reasoning=client.reasoning,
-            cache_salt=client.policy,
-            role="judge",
+        return JudgeQuestion(
+            system=window.system,
+            message=window.message,
+            tokens=window.tokens,
+            answer_tokens=window.answer_tokens,
+            tool=judge_answers.answer_tool(window.judged),
             step=window.judged[0],
-        )
-
-    def _count(
-        self, spent: CachedAnswer, sampled: EngineSample, prompt: int, tries: int
-    ) -> CachedAnswer:
-        """Add a request to the sums; what this window has cost so far."""
-        ids = sampled.token_ids
-        answered = (
-            self.client.tokens.count(str(_sampled_answer(sampled))) if ids is None else len(ids)
-        )
-        self.cost.about |= ids is None
-        self.cost.prompt_tokens += prompt
-        self.cost.sampled_tokens += answered
-        self.cost.seconds += sampled.seconds
-        return msgspec.structs.replace(
-            spent,
-            prompt_tokens=spent.prompt_tokens + prompt,
-            sampled_tokens=spent.sampled_tokens + answered,
-            seconds=spent.seconds + sampled.seconds,
-            tries=tries,
-        )
-
-    def _size(self, window: JudgeWindow, message: str) -> int:
-        return window.tokens + self.client.tokens.count(message[len(window.message) :])
-
-    def _key(self, window: JudgeWindow) -> str:
-        client = self.client
-        return cache_key(
-            {
-                "template": self.template.digest,
-                "engine": client.name,
-                "model": client.model,
-                "policy": client.policy,
-                "dialect": client.dialect.name if client.dialect else "",
-                "reasoning": client.reasoning,
-                "temperature": self._settings.temperature,
-                "system": window.system,
-                "message": window.message,
-                "judged": window.judged,
-            }
+            digest=self.template.digest,
+            parse=lambda answer: judge_answers.parse_answer(answer, window.judged),
+            retry=lambda problem: self.template.retry_message(problem, numbers),
+            key={"judged": window.judged},
         )
 
 
-def _sampled_answer(sampled: EngineSample) -> str | Mapping[str, Any]:
+def _sampled_answer(sampled: EngineSample, tool: str) -> str | Mapping[str, Any]:
     """The arguments of the tool that was given, where it was called; else the text."""
     for call in sampled.calls or ():
-        if call.name == judge_answers.JUDGE_TOOL and not call.error:
+        if call.name == tool and not call.error:
             return call.arguments
     return sampled.text
 

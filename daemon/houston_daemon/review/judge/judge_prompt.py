@@ -1,7 +1,6 @@
-"""What a judge is shown: its template, framed steps, the rollout around them, and windows that
-fit the engine.
+"""What a judge is shown: framed steps, the rollout around them, and windows that fit the engine.
 
-The template is a text file with three parts and named gaps, which a user may copy and edit. Steps
+Its words are `judge_template`'s. Steps
 are framed one by one with a key that stands nowhere in them; whatever an agent, program or file
 wrote is made harmless and free of secrets. A window holds whole steps, a few as context, and
 task, limits, scores and guidance, each with a share of the tokens. It knows sizes in tokens and
@@ -13,121 +12,17 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from houston_daemon.review.attention_window import ObservedStep
 from houston_daemon.review.judge import judge_answers
+from houston_daemon.review.judge.judge_template import JudgeTemplate
 from houston_daemon.review.rollout_trace import RolloutTrace, ScoredStep
 from houston_shared import context_messages, guidance_tag
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import DeliveredGuidance, StepRecord
 from houston_shared.safe_text import safe
 from houston_shared.secret_redaction import redact
-
-TEMPLATE_FILE = Path(__file__).with_name("template.md")
-REQUIRED_GAPS = {
-    "window": {"task", "scores", "guidance", "key", "steps", "judged"},
-    "again": {"problem", "judged"},
-}
-"""Gaps that a part must have: without them a judge would not see what it judges."""
-ALLOWED_GAPS = {
-    "system": frozenset[str](),
-    "window": frozenset(REQUIRED_GAPS["window"] | {"limits", "outline"}),
-    "again": frozenset(REQUIRED_GAPS["again"]),
-}
-_PART_HEADER = re.compile(r"^=== (\w+) ===[ \t]*$", re.MULTILINE)
-_GAP = re.compile(r"\{\{(\w+)\}\}")
-_CRITERION = re.compile(r"^- `(\w+)`:", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeTemplate:
-    """What a judge is told."""
-
-    system: str
-    window: str
-    again: str
-    digest: str
-    """SHA-256 of the file, hex."""
-
-    @property
-    def version(self) -> str:
-        """Short name of these words, for verdicts and manifests."""
-        return self.digest[:8]
-
-    @property
-    def criteria(self) -> tuple[str, ...]:
-        """Names of the criteria and of what is kept, in order."""
-        return tuple(_CRITERION.findall(self.system))
-
-    def message(self, gaps: Mapping[str, str]) -> str:
-        """A window's message; gaps: by name, what stands there."""
-        return _fill_gaps(self.window, gaps)
-
-    def retry_message(self, problem: str, judged: str) -> str:
-        """What follows a message whose answer could not be used."""
-        return _fill_gaps(self.again, {"problem": problem, "judged": judged})
-
-
-def load_template(file: Path | None = None) -> JudgeTemplate:
-    """The template in `file`, or the packaged one.
-
-    Raises ConfigurationError that names the file and what is wrong with it.
-    """
-    place = file or TEMPLATE_FILE
-    try:
-        text = place.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        reason = problem.strerror if isinstance(problem, OSError) else "it is no UTF-8 text"
-        raise ConfigurationError(
-            f"The judge's template {place} cannot be read: {reason}."
-        ) from None
-    return parse_template(text, str(place))
-
-
-def parse_template(text: str, where: str) -> JudgeTemplate:
-    """A template from its text; where: what to blame. Raises ConfigurationError."""
-    _, *rest = _PART_HEADER.split(text)
-    parts = {name: part.strip() for name, part in zip(rest[::2], rest[1::2], strict=True)}
-    if set(parts) != set(ALLOWED_GAPS) or not all(parts.values()):
-        raise _template_error(
-            where, f"it needs the parts {_listed_names(ALLOWED_GAPS)}, each once and with text"
-        )
-    if len(rest) != 2 * len(ALLOWED_GAPS):
-        raise _template_error(where, "it has a part twice")
-    for name, part in parts.items():
-        gaps = set(_GAP.findall(part))
-        if missing := REQUIRED_GAPS.get(name, set()) - gaps:
-            raise _template_error(where, f"its part `{name}` lacks {_listed_gaps(missing)}")
-        if unknown := gaps - ALLOWED_GAPS[name]:
-            allowed = _listed_gaps(ALLOWED_GAPS[name]) or "none"
-            raise _template_error(
-                where, f"its part `{name}` has {_listed_gaps(unknown)}; known there: {allowed}"
-            )
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return JudgeTemplate(parts["system"], parts["window"], parts["again"], digest)
-
-
-def _fill_gaps(text: str, gaps: Mapping[str, str]) -> str:
-    return _GAP.sub(lambda gap: gaps[gap[1]], text)
-
-
-def _template_error(where: str, reason: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"{where} is no template of the judge: {reason}.",
-        "Nothing was judged.",
-        "houston judge --print-template",
-    )
-
-
-def _listed_names(names: Mapping[str, frozenset[str]]) -> str:
-    return ", ".join(f"`=== {name} ===`" for name in names)
-
-
-def _listed_gaps(names: set[str] | frozenset[str]) -> str:
-    return ", ".join(f"{{{{{name}}}}}" for name in sorted(names))
-
 
 FRAME_KEY_CHARACTERS = 8
 """Characters of a window's key."""

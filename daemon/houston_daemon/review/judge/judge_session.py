@@ -23,7 +23,7 @@ from houston_daemon.review.judge.judge_client import (
     WindowDecision,
     WindowJudge,
 )
-from houston_daemon.review.judge.judge_prompt import JudgeTemplate
+from houston_daemon.review.judge.judge_template import JudgeTemplate
 from houston_daemon.review.judge.judge_verdicts import (
     JudgeOutcome,
     JudgeVerdicts,
@@ -257,7 +257,7 @@ def _plan_outcome(
     new = [window for window in windows if not judge.is_cached(window)]
     outcome.planned_windows, outcome.cached_answers = len(windows), len(windows) - len(new)
     outcome.cost = replace(
-        outcome.cost, windows=len(windows), cached=outcome.cached_answers, about=True,
+        outcome.cost, questions=len(windows), cached=outcome.cached_answers, about=True,
         prompt_tokens=sum(window.tokens for window in new),
         sampled_tokens=sum(window.answer_tokens for window in new),
     )  # fmt: skip

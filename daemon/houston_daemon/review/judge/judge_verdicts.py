@@ -20,7 +20,8 @@ from houston_daemon.review.judge.judge_client import (
     WindowDecision,
     WindowJudge,
 )
-from houston_daemon.review.judge.judge_prompt import JudgeTemplate, JudgeWindow, WindowPlanner
+from houston_daemon.review.judge.judge_prompt import JudgeWindow, WindowPlanner
+from houston_daemon.review.judge.judge_template import JudgeTemplate
 from houston_daemon.review.rollout_trace import RolloutTrace
 from houston_daemon.review.verdict_updates import StepVerdict
 from houston_shared import verdict_precedence

@@ -1,14 +1,15 @@
 """Rows with credit: a reward, a return and an advantage beside each sampled token.
 
-A row's weight stays its mask, so that an advantage may be negative. Today a rollout's outcome is
-every step's return; a reward for each step sets `SpanCredit` of each answer otherwise.
+A row's weight stays its mask, so that an advantage may be negative. A rollout's outcome is credited
+to every answer alike; process rewards, where a run has them, to the decisions that earned them.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-from houston_daemon.training.rows.training_row import BrokenRow, TokenRow
+from houston_daemon.training.rows.training_row import BrokenRow, SampledSpan, TokenRow
+from houston_shared.sample_roles import SAMPLE_ROLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,24 @@ class SpanCredit:
     """Reward from here to the end of the rollout."""
     advantage: float
     """How much better than its group this answer is taken to be; below 0: it is made rarer."""
+
+
+NO_CREDIT = SpanCredit(0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessCredit:
+    """What the decisions of one rollout are given by themselves."""
+
+    weight: float
+    """Share of it in an answer's credit, 0 to 1; the outcome has the rest."""
+    rewards: Mapping[int, float] = field(default_factory=dict)
+    """By step, what a process reward model says of its decision, 0 to 1."""
+    advantages: Mapping[int, float] = field(default_factory=dict)
+    """By step, how much better that is than the decisions of its group."""
+
+
+OUTCOME_ONLY = ProcessCredit(0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +59,8 @@ class RolloutCredit:
     """Update of the run, from 0."""
     group: str
     """Its group's name in the run."""
+    process: ProcessCredit = OUTCOME_ONLY
+    """What each of its decisions is given besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,22 +103,32 @@ class CreditedRow:
         return self.row.trained
 
 
-def credit_outcome(
-    rows: Iterable[TokenRow], reward: float, advantage: float, masked: str = ""
-) -> Iterator[CreditedRow]:
-    """All rows of one rollout, each answer with the rollout's outcome and its advantage.
+def credit_rollout(rows: Iterable[TokenRow], credit: RolloutCredit) -> Iterator[CreditedRow]:
+    """All rows of one rollout, each answer with its part of the rollout's credit.
 
-    masked: why the rollout is not trained although its group counts it (overlong filtering: DAPO,
-    section 3.4), so that its answers lose their weight; empty where it is.
+    The outcome's advantage is every answer's; a decision's own is added to it by the weight of
+    process rewards. An answer that decides no step (a summary) has none of its own. Where the
+    rollout is masked (overlong filtering: DAPO, section 3.4) its answers lose their weight.
     """
-    made = [_without_weight(row, masked) if masked else row for row in rows]
-    last = max((span.step for row in made for span in row.spans), default=0)
-    for row in made:
-        spans = (
-            SpanCredit(reward if span.step == last else 0.0, reward, advantage)
-            for span in row.spans
-        )
-        yield CreditedRow(row, tuple(spans))
+    kept = [_without_weight(row, credit.masked) if credit.masked else row for row in rows]
+    last = max((span.step for row in kept for span in row.spans), default=0)
+    for row in kept:
+        yield CreditedRow(row, tuple(_span_credit(span, credit, last) for span in row.spans))
+
+
+def _span_credit(span: SampledSpan, credit: RolloutCredit, last: int) -> SpanCredit:
+    """The credit of one answer. last: the step that earned the outcome."""
+    process, outcome = credit.process, 1 - credit.process.weight
+    decides = SAMPLE_ROLES[span.role].acts
+    earned = process.weight * process.rewards.get(span.step, 0.0) if decides else 0.0
+    own = process.weight * process.advantages.get(span.step, 0.0) if decides else 0.0
+    follows = sum(reward for step, reward in process.rewards.items() if step > span.step)
+    ends = outcome * credit.reward
+    return SpanCredit(
+        reward=earned + (ends if span.step == last else 0.0),
+        returned=earned + process.weight * follows + ends,
+        advantage=outcome * credit.advantage + own,
+    )
 
 
 def _without_weight(row: TokenRow, why: str) -> TokenRow:

@@ -2,7 +2,8 @@
 
 Group-relative advantages are GRPO's (arXiv 2402.03300, eq. 1; CLEANER, eq. 4). Dropping groups
 whose rewards are all alike and the soft penalty for overlong answers are DAPO's (arXiv 2503.14476,
-eqs. 11 and 13). Pure functions: they read nothing.
+eqs. 11 and 13). Process rewards are compared within the group as well (process supervision:
+arXiv 2402.03300, section 4.1.3). Pure functions: they read nothing.
 """
 
 import statistics
@@ -95,3 +96,18 @@ def group_advantages(rewards: Sequence[float], scale: AdvantageScale = "group") 
         return [reward - mean for reward in rewards]
     divisor = statistics.stdev(rewards) + STD_EPSILON
     return [(reward - mean) / divisor for reward in rewards]
+
+
+def step_advantages(
+    scores: Sequence[Mapping[int, float]], scale: AdvantageScale = "group"
+) -> list[dict[int, float]]:
+    """How much better each decision of a group was than the decisions of the whole group.
+
+    scores: for each rollout, the process reward of each of its steps, 0 to 1. A decision is given
+    its own score, (r - mean) / (std + 1e-4) over all of them, not also those of what came after it:
+    a process reward says what the decision itself was worth (AgentFlow-Pro), where process
+    supervision adds up what follows.
+    """
+    every = [score for steps in scores for score in steps.values()]
+    advantages = iter(group_advantages(every, scale) if every else ())
+    return [{step: next(advantages) for step in steps} for steps in scores]

@@ -88,7 +88,7 @@ def trained_answers(row: TokenRow | ChatRow) -> Iterator[AnswerKey]:
 
 def answer_role(row: ChatRow) -> SampleRole:
     """The role of the answers that a row trains."""
-    return "summary" if row.kind == "summary" else "policy"
+    return "summary" if row.kind == "summary" else row.step_role
 
 
 def secret_in_ids(row: TokenRow) -> str:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from houston_daemon.training.credit.credited_rows import RolloutCredit, credit_outcome
+from houston_daemon.training.credit.credited_rows import RolloutCredit, credit_rollout
 from houston_daemon.training.export import export_manifest, held_out_split
 from houston_daemon.training.export.export_files import (
     SPOOL_NAME,
@@ -401,7 +401,7 @@ class _ExportAttempt:
         if credit is None:
             yield from ((row, None) for row in rows)
             return
-        for credited in credit_outcome(rows, credit.reward, credit.advantage, credit.masked):
+        for credited in credit_rollout(rows, credit):
             yield (
                 credited.row,
                 RunRow(

@@ -20,14 +20,39 @@ from houston_shared.store.policy_queries import PolicyRow
 
 
 def check_family_lineage(
-    rows: Collection[PolicyRow], family: str, base: str, base_hash: str, parent: str, effect: str
+    rows: Collection[PolicyRow],
+    family: str,
+    base: str,
+    base_hash: str,
+    parent: str,
+    effect: str,
+    *,
+    scores: bool = False,
 ) -> None:
     """Raise HoustonError where a policy of this lineage could not be registered.
 
     A family has one base model, or full weights that were trained from it. Any family's policy may
     be the parent of what begins from it, or from its base. rows: all policies. parent: empty for
-    the family's base model. effect: what did not happen.
+    the family's base model. effect: what did not happen. scores: whether it is a process reward
+    model: those and policies that sample have families of their own, since a family's newest is
+    what its name means.
     """
+    other = next(
+        (
+            row.name
+            for row in rows
+            if row.family == family and row.kind != "base" and (row.kind == "reward") != scores
+        ),
+        "",
+    )
+    if other:
+        kinds = ("scores decisions", "samples")
+        raise HoustonError(
+            f"{other} {kinds[scores]}, and what is trained here {kinds[not scores]}: they cannot"
+            " share a name.",
+            effect,
+            "Name the family otherwise: --name.",
+        )
     bases = {row.hash for row in rows if row.family == family and row.kind in ("base", "full")}
     if bases and base_hash not in bases:
         raise HoustonError(

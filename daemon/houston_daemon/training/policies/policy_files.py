@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from houston_shared import atomic_file
-from houston_shared.errors import HoustonError
+from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.policy_and_run_files import policies_folder
 from houston_shared.store import policy_queries
@@ -125,7 +125,7 @@ MAX_VLLM_RANK = 64
 class PolicyWeights(NamedTuple):
     """What lies in a folder."""
 
-    kind: Literal["lora", "full"]
+    kind: Literal["lora", "full", "reward"]
     files: tuple[Path, ...]
     rank: int
     """Of an adapter; 0 for full weights."""
@@ -150,9 +150,17 @@ def find_weights(folder: Path) -> PolicyWeights:
             "(config.json and safetensors).",
             "No policy was registered.",
         )
-    return PolicyWeights(
-        "full", (*files, *_matching_files(folder, TOKENIZER_FILES)), 0, ("embedded", "vllm")
-    )
+    files = (*files, *_matching_files(folder, TOKENIZER_FILES))
+    if _is_classifier(folder):
+        return PolicyWeights("reward", files, 0, ())
+    return PolicyWeights("full", files, 0, ("embedded", "vllm"))
+
+
+def _is_classifier(folder: Path) -> bool:
+    """Whether a model scores a text instead of writing one (`houston train prm`)."""
+    config: Any = json.loads((folder / "config.json").read_bytes())
+    names = config.get("architectures") if isinstance(config, dict) else None
+    return any(str(name).endswith("ForSequenceClassification") for name in names or ())
 
 
 def _check_links(folder: Path) -> None:
@@ -316,7 +324,7 @@ class NamedPolicy(NamedTuple):
 
 
 def named_policy(home: Home, name: str) -> NamedPolicy:
-    """The policy of that name.
+    """The policy of that name, which can sample.
 
     Raises HoustonError for none, and where its files or the base of its adapter are not what they
     were when it was registered.
@@ -325,6 +333,13 @@ def named_policy(home: Home, name: str) -> NamedPolicy:
         policy = reader.run(policy_queries.find_policy(name))
     if policy is None:
         raise HoustonError(f"There is no policy {name!r}.", next="houston policy list")
+    if policy.kind == "reward":
+        raise HoustonError(
+            f"{name} is a process reward model: it scores decisions and samples nothing.",
+            "Nothing was done with it.",
+            "houston policy list",
+            ExitCode.USAGE,
+        )
     registration = require_policy_files(home, policy)
     lineage = msgspec.to_builtins(registration) if registration else {"name": policy.name}
     base = Path(policy.base)

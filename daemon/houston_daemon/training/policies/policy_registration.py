@@ -115,7 +115,7 @@ def _describe_files(
     """What the files are, and which of them make the policy."""
     weights = policy_files.find_weights(folder)
     copied = list(weights.files)
-    if weights.kind == "full" and not (folder / "tokenizer.json").is_file():
+    if weights.kind != "lora" and not (folder / "tokenizer.json").is_file():
         names = {file.name for file in copied}
         copied += [file for file in policy_files.tokenizer_files(base) if file.name not in names]
     hashes = hash_files(copied)
@@ -183,7 +183,7 @@ def _place_numbered(
 
 
 def _tell_daemon(loaded: LoadedConfiguration, policy: PolicyRegistered) -> None:
-    if policy.kind == "full":
+    if policy.kind in ("full", "reward"):
         place = policies_folder(loaded.home) / policy.folder
         policy = msgspec.structs.replace(policy, hash=model_hash(place, loaded.home))
     request = combine_hashes({policy.name: policy.run or combine_hashes(policy.files)})[:32]

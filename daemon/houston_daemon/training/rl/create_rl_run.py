@@ -16,6 +16,7 @@ import msgspec
 from houston_daemon.engines.local_model import model_path
 from houston_daemon.suites.suite_catalog import find_suite
 from houston_daemon.training.policies import policy_constraints, policy_files
+from houston_daemon.training.prm.reward_policy import find_reward_policy
 from houston_daemon.training.rl.rl_recipe import RlRecipe, load_rl_recipe
 from houston_daemon.training.rl.rl_run_folder import RlRunFolder, RlRunSpec
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
@@ -65,7 +66,12 @@ def create_rl_run(loaded: LoadedConfiguration, request: RlRequest) -> RlRunFolde
     _check_engine(engine, settings)
     parent = request.base or recipe.base
     recipe = _with_base(loaded, recipe, settings, parent)
-    recipe = msgspec.structs.replace(recipe, engine=engine, suite=suite.name)
+    recipe = msgspec.structs.replace(
+        recipe,
+        engine=engine,
+        suite=suite.name,
+        process_reward=_full_reward_name(loaded, recipe.process_reward),
+    )
     family = request.name or (parse_policy_name(parent).family if parent else DEFAULT_FAMILY)
     check_family_name(family)
     base_hash = policy_files.model_hash(Path(recipe.base), loaded.home)
@@ -91,6 +97,15 @@ def create_rl_run(loaded: LoadedConfiguration, request: RlRequest) -> RlRunFolde
     folder.path.mkdir(mode=0o700)
     folder.write_spec(spec)
     return folder
+
+
+def _full_reward_name(loaded: LoadedConfiguration, name: str) -> str:
+    """The process reward model of that name or family, as `prm@2`; empty for none. Raises
+    HoustonError for a policy of another kind."""
+    if not name:
+        return ""
+    with Reader(loaded.home) as reader:
+        return find_reward_policy(loaded.home, reader, name, "process_reward").name
 
 
 def _check_engine(name: str, settings: EngineSettings) -> None:

@@ -8,12 +8,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from houston_daemon.engines.logprob_kind import NEUTRAL_SAMPLING
-from houston_daemon.training.credit.credited_rows import CreditedRow, RolloutCredit, credit_outcome
+from houston_daemon.training.credit.credited_rows import (
+    OUTCOME_ONLY,
+    CreditedRow,
+    ProcessCredit,
+    RolloutCredit,
+    credit_rollout,
+)
 from houston_daemon.training.credit.group_advantages import (
     OVERLONG_REASONS,
     OverlongPenalty,
     group_advantages,
+    has_reward_spread,
     rollout_reward,
+    step_advantages,
 )
 from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.rollout_groups import GroupOutcome
@@ -40,6 +48,21 @@ def group_rewards(outcome: GroupOutcome, recipe: RlRecipe) -> list[float]:
     ]
 
 
+def process_weight(recipe: RlRecipe) -> float:
+    """Share of process rewards in an answer's credit; 0 where there are none."""
+    return recipe.process_weight if recipe.process_reward else 0.0
+
+
+def teaches(outcome: GroupOutcome, recipe: RlRecipe) -> bool:
+    """Whether a group is kept: its rollouts, or with process rewards its decisions, were rewarded
+    unlike each other. What weighs nothing does not count."""
+    weight = process_weight(recipe)
+    decisions = [score for steps in outcome.scores for score in steps.values()]
+    return (weight > 0 and has_reward_spread(decisions)) or (
+        weight < 1 and has_reward_spread(group_rewards(outcome, recipe))
+    )
+
+
 def group_credits(outcome: GroupOutcome, recipe: RlRecipe) -> list[RolloutCredit]:
     """What each member is given."""
     rewards = group_rewards(outcome, recipe)
@@ -52,18 +75,31 @@ def group_credits(outcome: GroupOutcome, recipe: RlRecipe) -> list[RolloutCredit
             masked=OVERLONG_REASONS[member.overlong] if member.overlong else "",
             update=outcome.group.update,
             group=outcome.group.name,
+            process=process,
         )
-        for member, reward, advantage in zip(
-            outcome.members, rewards, group_advantages(rewards, recipe.scale), strict=True
+        for member, reward, advantage, process in zip(
+            outcome.members,
+            rewards,
+            group_advantages(rewards, recipe.scale),
+            _process_credits(outcome, recipe),
+            strict=True,
         )
     ]
+
+
+def _process_credits(outcome: GroupOutcome, recipe: RlRecipe) -> list[ProcessCredit]:
+    weight = process_weight(recipe)
+    if not weight:
+        return [OUTCOME_ONLY] * len(outcome.members)
+    advantages = step_advantages(outcome.scores, recipe.scale)
+    return [ProcessCredit(weight, *given) for given in zip(outcome.scores, advantages, strict=True)]
 
 
 def credit_rows(rows: Sequence[TokenRow], credit: RolloutCredit) -> Iterator[CreditedRow]:
     """All rows of a rollout with its credit. Raises HoustonError where it was not sampled
     plainly."""
     require_plain_sampling(rows)
-    return credit_outcome(rows, credit.reward, credit.advantage, credit.masked)
+    return credit_rollout(rows, credit)
 
 
 def require_plain_sampling(rows: Sequence[TokenRow]) -> None:

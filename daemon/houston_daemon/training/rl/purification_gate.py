@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from houston_daemon.training.credit.credited_rows import credit_outcome
+from houston_daemon.training.credit.credited_rows import NO_CREDIT, CreditedRow
 from houston_daemon.training.credit.policy_gradient_rows import (
     PolicyGradientRow,
     policy_gradient_row,
@@ -89,7 +89,7 @@ class PurificationGate:
             for index, span in enumerate(row.spans)
             if span.weight and _source_of(span) in corrections
         }
-        (credited,) = credit_outcome([row], 0.0, 0.0)
+        credited = CreditedRow(row, (NO_CREDIT,) * len(row.spans))
         asked = policy_gradient_row(credited) if found else None
         if asked is None:
             return {}

@@ -9,8 +9,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from houston_daemon.training.credit.credited_rows import RolloutCredit
-from houston_daemon.training.credit.group_advantages import has_reward_spread
-from houston_daemon.training.rl.group_credit import group_credits, group_rewards, row_options
+from houston_daemon.training.rl.group_credit import (
+    group_credits,
+    process_weight,
+    row_options,
+    teaches,
+)
+from houston_daemon.training.rl.process_rewards import ProcessRewards
 from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.rl_run_folder import RlRunFolder
 from houston_daemon.training.rl.rollout_groups import (
@@ -32,8 +37,8 @@ UNFINISHED = "have not ended"
 FAILED = "have a rollout that failed"
 ALIKE = "have rewards that are all alike"
 _RECIPE_KEYS = (
-    "reward", "solved", "scale", "overlong_filter", "overlong_limit",
-    "overlong_margin", "normalization", "purify", "roles",
+    "reward", "solved", "process_reward", "process_weight", "scale", "overlong_filter",
+    "overlong_limit", "overlong_margin", "normalization", "purify", "roles",
 )  # fmt: skip
 
 
@@ -72,7 +77,8 @@ def read_run_credits(home: Home, run: str) -> RunCredits:
     groups = [
         group for group in GroupFolder(folder.path / "groups").all() if group.split == TRAIN_SPLIT
     ]
-    credits, dropped = _credit_groups(home, groups, recipe)
+    scores = ProcessRewards(folder.process_rewards) if process_weight(recipe) else None
+    credits, dropped = _credit_groups(home, groups, recipe, scores)
     if not credits:
         why = ", ".join(f"{count} {why}" for why, count in dropped.items()) or "it has started none"
         raise HoustonError(
@@ -91,7 +97,10 @@ def read_run_credits(home: Home, run: str) -> RunCredits:
 
 
 def _credit_groups(
-    home: Home, groups: Sequence[RolloutGroup], recipe: RlRecipe
+    home: Home,
+    groups: Sequence[RolloutGroup],
+    recipe: RlRecipe,
+    scores: ProcessRewards | None,
 ) -> tuple[list[RolloutCredit], Counter[str]]:
     """Credits of the groups that are kept, and how many others there are, by why."""
     dropped: Counter[str] = Counter()
@@ -111,12 +120,14 @@ def _credit_groups(
             if all(rows[rollout].state in ENDED_STATES for rollout in group.rollouts)
         ]
         outcomes = read_outcomes(reader, ended, rows, recipe.overlong_filter)
+        if scores is not None:
+            outcomes = scores.add(reader, outcomes)
     if len(ended) < len(groups):
         dropped[UNFINISHED] = len(groups) - len(ended)
     for outcome in outcomes:
         if not outcome.members:
             dropped[FAILED] += 1
-        elif not has_reward_spread(group_rewards(outcome, recipe)):
+        elif not teaches(outcome, recipe):
             dropped[ALIKE] += 1
         else:
             credits += group_credits(outcome, recipe)

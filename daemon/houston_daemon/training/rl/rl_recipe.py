@@ -69,6 +69,16 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`binary`: +1 for a solved task, else -1. `score`: the final score as a share."""
     solved: PositiveFloat = 100.0
     """Least final score that is solved."""
+    process_reward: str = ""
+    """Process reward model (`prm@1`, of `houston train prm`) that scores every decision; empty: a
+    rollout's outcome alone is rewarded."""
+    process_weight: UnitShare = 0.5
+    """Share of the process reward in a decision's advantage, where there is one; the outcome has
+    the rest. 1: the process reward alone."""
+    states: tuple[str, ...] = ()
+    """Rollouts, or runs of `houston suite run`, whose recorded steps are trained on in place of new
+    rollouts: `group_size` decisions are sampled at each of `groups` steps an update and rewarded by
+    `process_reward` alone; nothing is done in an environment (AgentFlow-Pro). Empty: rollouts."""
     scale: AdvantageScale = "group"
     """Divide advantages by the standard deviation of their group, or not at all (`none`)."""
     normalization: Literal["token", "rollout"] = "token"
@@ -165,6 +175,7 @@ def load_rl_recipe(name: str, settings: list[str]) -> RlRecipe:
     lay_settings(tables, settings)
     recipe = toml_file.convert_toml(tables, RlRecipe, str(file))
     parse_row_roles(recipe.roles, NOTHING_TRAINED_MESSAGE)
+    _check_process_rewards(recipe)
     for tracker in recipe.report_to:
         if importlib.util.find_spec(tracker) is None:
             raise ConfigurationError(
@@ -173,3 +184,20 @@ def load_rl_recipe(name: str, settings: list[str]) -> RlRecipe:
                 f"pip install {tracker}, or leave it out: every figure is in updates.jsonl too",
             )
     return recipe
+
+
+def _check_process_rewards(recipe: RlRecipe) -> None:
+    """Raise ConfigurationError for settings that exclude each other."""
+    clashes = {
+        "states needs process_reward: nothing else rewards a decision": recipe.states
+        and not recipe.process_reward,
+        "states samples decisions at recorded steps: there is nothing to purify, and nothing to"
+        " begin ahead": recipe.states and (recipe.purify or recipe.ahead),
+        "purify_gate decides by weights which step is trained, and process_reward scores the one"
+        " that counts": recipe.process_reward and recipe.purify_gate,
+    }
+    for clash, found in clashes.items():
+        if found:
+            raise ConfigurationError(
+                f"{clash}.", NOTHING_TRAINED_MESSAGE, "houston train dapo --help; docs/rl-recipe.md"
+            )

@@ -20,12 +20,17 @@ from trl import GRPOConfig
 
 from houston_daemon.suites.suite_run import suites_folder
 from houston_daemon.training.policies.policy_registration import register_policy
+from houston_daemon.training.prm.prm_scorer import load_scorer
+from houston_daemon.training.prm.reward_policy import find_reward_policy
+from houston_daemon.training.rl.decision_batches import DecisionBatches, DecisionSampler
 from houston_daemon.training.rl.policy_gradient_trainer import (
     LOSS_TYPE,
     Pass,
     PolicyGradientTrainer,
 )
 from houston_daemon.training.rl.policy_versions import PolicyVersions, save_adapter
+from houston_daemon.training.rl.process_rewards import ProcessRewards
+from houston_daemon.training.rl.recorded_states import list_states
 from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.rl_run_folder import RlRunFolder
 from houston_daemon.training.rl.rollout_groups import (
@@ -44,9 +49,10 @@ from houston_daemon.training.runs import run_checkpoints
 from houston_daemon.training.runs.run_progress import ProgressWriter
 from houston_daemon.training.sft import sft_model, training_run
 from houston_daemon.training.sft.sft_recipe import SftRecipe
-from houston_shared.config import load_configuration
+from houston_shared.config import LoadedConfiguration, load_configuration
 from houston_shared.errors import HoustonError
 from houston_shared.policy_and_run_files import BASE_MODEL
+from houston_shared.store.store_reader import Reader
 
 WIDE_GAP = 0.02
 """Mean difference of log-probabilities, nats a token, above which something is wrong: in bf16 it is
@@ -86,9 +92,7 @@ class RlRun:
             self._tell_waiting,
         )
         self._trainer = self._make_trainer()
-        self._batches = UpdateBatches(
-            loaded, spec.recipe, self._coordinator, self._trainer, self._pad()
-        )
+        self._batches = self._make_batches(loaded)
         self._update = -1
         self._policy = ""
         self._batch: UpdateBatch | None = None
@@ -221,6 +225,27 @@ class RlRun:
             callbacks=[self._watch],
         )
 
+    def _make_batches(self, loaded: LoadedConfiguration) -> UpdateBatches | DecisionBatches:
+        """What makes the batch of each update: of rollouts, or of decisions at recorded states."""
+        recipe, folder = self._recipe, self._folder
+        if not recipe.process_reward:
+            return UpdateBatches(loaded, recipe, self._coordinator, self._trainer, self._pad())
+        with Reader(loaded.home) as reader:
+            model = find_reward_policy(loaded.home, reader, recipe.process_reward, "process_reward")
+            judge = load_scorer(model.folder, recipe.device)
+            if not recipe.states:
+                rewards = ProcessRewards(folder.process_rewards, judge)
+                return UpdateBatches(
+                    loaded, recipe, self._coordinator, self._trainer, self._pad(), rewards
+                )
+            states = list_states(reader, recipe.states, suites_folder(loaded.home))
+        sampler = DecisionSampler(
+            loaded, recipe.engine, self._watch.stop_requested, self._tell_waiting
+        )
+        return DecisionBatches(
+            loaded, recipe, states, sampler, judge, self._trainer, self._pad(), folder.decisions
+        )
+
     def _pad(self) -> int:
         tokenizer: Any = self._trainer.processing_class
         return int(tokenizer.pad_token_id or 0)
@@ -331,6 +356,7 @@ def _trainer_arguments(
         logging_nan_inf_filter=False,
         report_to=list(recipe.report_to) or "none",
         run_name=folder.path.name,
+        project="houston",
         disable_tqdm=True,
         log_level="error",
         remove_unused_columns=False,
@@ -345,6 +371,7 @@ def _tracked_figures(batch: UpdateBatch, syncing: float) -> dict[str, float]:
     return {
         "rollouts/solved": sampling.solved,
         "rollouts/reward": sampling.reward,
+        "rollouts/process_reward": sampling.process_reward,
         "rollouts/tool_failures": sampling.tool_failures,
         "rollouts/tool_failures_kept": sampling.tool_failures_kept,
         "rollouts/steps": sampling.steps,
@@ -403,6 +430,8 @@ def figures_line(figures: UpdateFigures) -> str:
         f"entropy {loss.entropy:.2f}",
         f"clipped {loss.clip_low + loss.clip_high:.1%}",
     ]
+    if sampling.process_reward:
+        parts.insert(2, f"process reward {sampling.process_reward:.2f} a decision")
     if figures.validation is not None:
         parts.insert(0, f"validation {figures.validation.solved:.0%}")
     return ", ".join(parts)

@@ -1,9 +1,11 @@
 """The folder of one run of reinforcement learning: what was asked, its updates, what came out.
 
 Lock, checkpoints and progress are those of every run; besides: `updates.jsonl`, a line
-for each update, and `groups/`, a file for each group of rollouts. It imports no torch.
+for each update, `groups/`, a file for each group of rollouts, and with a process reward model
+`process_rewards/`, the scores of each group's decisions. It imports no torch.
 """
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -53,6 +55,16 @@ class RlRunFolder(TrainingRunFolder):
                 "Nothing was trained.",
                 "houston train list",
             ) from None
+
+    @property
+    def process_rewards(self) -> Path:
+        """What a process reward model said of the decisions of each group."""
+        return self.path / "process_rewards"
+
+    @property
+    def decisions(self) -> Path:
+        """Decisions that were sampled at recorded states, with their scores."""
+        return self.path / "decisions"
 
     def write_spec(self, spec: RlRunSpec) -> None:
         """Write what is asked; the folder may be there already."""

@@ -32,6 +32,8 @@ from houston_shared.store.store_reader import Reader
 from houston_shared.task import LoadedTask, load_task
 from houston_shared.times_and_counts import pluralize
 
+StepScores = dict[int, float]
+"""By step of a rollout, the process reward of its decision, 0 to 1."""
 TRAIN_SPLIT, VALIDATION_SPLIT = "train", "validation"
 
 
@@ -84,6 +86,8 @@ class GroupOutcome(NamedTuple):
     """Of each rollout: failed calls before and after purification, and what that took."""
     steps: int
     """Steps of all of them."""
+    scores: tuple[StepScores, ...] = ()
+    """For each member, the process reward of each of its steps; none where none is given."""
 
 
 class GroupFolder:
@@ -191,6 +195,7 @@ class GroupCoordinator:
             _rollout_seed(recipe.seed, update, batch, index),
             policy=policy,
             purify=self._purify(split),
+            without_memory=True,
         )
         refuse_other_engines(specs[0], recipe)
         answer = send_with_retry(

@@ -15,7 +15,6 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from houston_daemon.training.credit.group_advantages import has_reward_spread
 from houston_daemon.training.credit.policy_gradient_rows import (
     PolicyGradientRow,
     policy_gradient_row,
@@ -26,6 +25,7 @@ from houston_daemon.training.rl.group_credit import (
     group_credits,
     group_rewards,
     row_options,
+    teaches,
 )
 from houston_daemon.training.rl.policy_gradient_batches import (
     collate_pass,
@@ -34,6 +34,7 @@ from houston_daemon.training.rl.policy_gradient_batches import (
     split_by_rollout,
 )
 from houston_daemon.training.rl.policy_gradient_trainer import EngineGap, Pass
+from houston_daemon.training.rl.process_rewards import ProcessRewards
 from houston_daemon.training.rl.purification_gate import PurificationGate
 from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.rollout_groups import (
@@ -72,6 +73,47 @@ class UpdateBatch(NamedTuple):
     scoring_seconds: float
 
 
+def make_update_batch(
+    rows: Sequence[PolicyGradientRow],
+    recipe: RlRecipe,
+    scorer: RowScorer,
+    pad: int,
+    update: int,
+    figures: SamplingFigures,
+    gate: GateFigures,
+    times: tuple[float, float],
+) -> UpdateBatch:
+    """The batch of an update of its rows, scored.
+
+    pad: the id that fills rows up. times: when sampling began and ended, monotonic.
+    """
+    parts = [
+        _passes(part, recipe, pad) for part in split_by_rollout(rows, recipe.minibatches, update)
+    ]
+    gap = scorer.score([each for part in parts for each in part], recipe.importance_cap)
+    parts += [[] for _ in range(recipe.minibatches - len(parts))]
+    began, sampled = times
+    return UpdateBatch(
+        parts=parts,
+        trained=sum(row.trained for row in rows),
+        figures=figures,
+        gap=gap,
+        gate=gate,
+        sampling_seconds=sampled - began,
+        scoring_seconds=time.monotonic() - sampled,
+    )
+
+
+def _passes(rows: Sequence[PolicyGradientRow], recipe: RlRecipe, pad: int) -> list[Pass]:
+    """The passes of one optimizer step."""
+    weights = rollout_weights(rows, recipe.normalization)
+    whole = torch.tensor(float(sum(row.trained for row in rows)))
+    return [
+        collate_pass(part, weights, pad) | {"num_items_in_batch": whole}
+        for part in pack_passes(rows, recipe.pass_tokens)
+    ]
+
+
 class UpdateBatches:
     """Makes the batch of each update. Blocks until its rollouts have ended."""
 
@@ -82,13 +124,16 @@ class UpdateBatches:
         coordinator: GroupCoordinator,
         scorer: RowScorer,
         pad: int,
+        process_rewards: ProcessRewards | None = None,
     ) -> None:
-        """pad: the id that fills rows up."""
+        """pad: the id that fills rows up. process_rewards: those of every decision; None: outcomes
+        alone are rewarded."""
         self._loaded = loaded
         self._recipe = recipe
         self._coordinator = coordinator
         self._scorer = scorer
         self._pad = pad
+        self._process_rewards = process_rewards
         self._row_options = row_options(recipe)
         self._raw_options = replace(RAW_OPTIONS, roles=self._row_options.roles)
 
@@ -104,21 +149,15 @@ class UpdateBatches:
         sampled = time.monotonic()
         gate = PurificationGate(self._recipe.purify_gate, self._logprobs)
         rows = [row for outcome in kept for row in self._rows(outcome, gate)]
-        parts = [
-            self._passes(part) for part in split_by_rollout(rows, self._recipe.minibatches, update)
-        ]
-        gap = self._scorer.score(
-            [each for part in parts for each in part], self._recipe.importance_cap
-        )
-        parts += [[] for _ in range(self._recipe.minibatches - len(parts))]
-        return UpdateBatch(
-            parts=parts,
-            trained=sum(row.trained for row in rows),
+        return make_update_batch(
+            rows,
+            self._recipe,
+            self._scorer,
+            self._pad,
+            update,
             figures=self._figures(every, kept, policy),
-            gap=gap,
             gate=gate.figures,
-            sampling_seconds=sampled - began,
-            scoring_seconds=time.monotonic() - sampled,
+            times=(began, sampled),
         )
 
     def _sample(self, update: int, policy: str) -> tuple[list[GroupOutcome], list[GroupOutcome]]:
@@ -132,10 +171,17 @@ class UpdateBatches:
             if not tasks:
                 break
             groups = self._coordinator.begin(update, batch, tasks, policy)
-            ended = self._coordinator.wait(groups)
+            ended = self._score_decisions(self._coordinator.wait(groups))
             every += ended
-            kept += [outcome for outcome in ended if has_reward_spread(self._rewards(outcome))]
+            kept += [outcome for outcome in ended if teaches(outcome, self._recipe)]
         return every, kept
+
+    def _score_decisions(self, ended: list[GroupOutcome]) -> list[GroupOutcome]:
+        """With the process reward of each decision, where the run has them."""
+        if self._process_rewards is None:
+            return ended
+        with Reader(self._loaded.home) as reader:
+            return self._process_rewards.add(reader, ended)
 
     def _rewards(self, outcome: GroupOutcome) -> list[float]:
         return group_rewards(outcome, self._recipe)
@@ -159,15 +205,6 @@ class UpdateBatches:
             for row in rows
         ]
 
-    def _passes(self, rows: Sequence[PolicyGradientRow]) -> list[Pass]:
-        """The passes of one optimizer step."""
-        weights = rollout_weights(rows, self._recipe.normalization)
-        whole = torch.tensor(float(sum(row.trained for row in rows)))
-        return [
-            collate_pass(part, weights, self._pad) | {"num_items_in_batch": whole}
-            for part in pack_passes(rows, self._recipe.pass_tokens)
-        ]
-
     def _figures(
         self, every: Sequence[GroupOutcome], kept: Sequence[GroupOutcome], policy: str
     ) -> SamplingFigures:
@@ -175,6 +212,7 @@ class UpdateBatches:
         rewards = [reward for outcome in every for reward in self._rewards(outcome)]
         sound = [outcome for outcome in every if outcome.members]
         purified = [counts for outcome in sound for counts in outcome.purification]
+        worths = [worth for each in sound for steps in each.scores for worth in steps.values()]
         recovered: Counter[str] = Counter()
         for counts in purified:
             recovered.update({str(key): times for key, times in counts.recovered_at.items()})
@@ -189,6 +227,7 @@ class UpdateBatches:
             rollouts=len(members),
             solved=mean((member.score or 0.0) >= self._recipe.solved for member in members),
             reward=mean(rewards),
+            process_reward=sum(worths) / max(len(worths), 1),
             tool_failures=mean(counts.failures_before for counts in purified),
             tool_failures_kept=mean(counts.failures_after for counts in purified),
             purified_steps=mean(counts.purified for counts in purified),

@@ -36,6 +36,8 @@ class SamplingFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Rollouts that overlong filtering leaves out of training."""
     stale: float
     """Share of the trained groups that an older version than the newest sampled."""
+    process_reward: float = 0.0
+    """Mean process reward of a decision, 0 to 1; 0 where none is given."""
 
 
 class GateFigures(msgspec.Struct, frozen=True, kw_only=True):

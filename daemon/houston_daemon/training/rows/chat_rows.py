@@ -41,7 +41,7 @@ def make_chat_rows(
     head = replace(plan.head, token_ids=None)
     for walked in walk_contexts(reader, plan, renderer, head, _sample_without_ids):
         rows = _ChatContextRows(plan, options, renderer, walked)
-        if walked.plan.own and "policy" in options.roles:
+        if walked.plan.own and plan.step_role in options.roles:
             yield rows.context()
         if summary := rows.trained_summary(reader):
             yield rows.summary(*summary)
@@ -85,7 +85,7 @@ class _ChatContextRows(ContextRows):
         weight = self.weight(step, row, empty)
         weight = weight_if_closed(weight, answer_facts(step.record.sample, step.stopped))
         number = step.record.step
-        check_role(step.record.sample.role, "policy", number)
+        check_role(step.record.sample.role, self.plan.step_role, number)
         return [
             ChatMessage(decided, number, weight.weight, weight.reason, weight.source),
             *(ChatMessage(message, number, 0.0, "") for message in observed),
@@ -104,6 +104,7 @@ class _ChatContextRows(ContextRows):
             provenance=plan.provenance,
             messages=tuple(messages),
             tools=self.walked.head.tools,
+            step_role=plan.step_role,
         )
 
 

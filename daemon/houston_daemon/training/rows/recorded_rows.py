@@ -311,7 +311,7 @@ def make_recorded_rows(
     for context in plan.contexts:
         # Also where its answers are not trained: a summary's request holds them.
         for row in _context_rows(reader, plan, context, options, sequence):
-            if "policy" in options.roles:
+            if plan.step_role in options.roles:
                 yield row
         yield from make_summary_row(reader, plan, context, options, render_summary, sequence)
 
@@ -363,7 +363,7 @@ def _context_rows(
             part += 1
             sequence.open(plan.row_id(context.number, part), context.number, part)
         _follow_prompt(reader, sequence, seq, body, context.kept_from)
-        answer = body.sampled(seq, step.number, step.row.attempt, "policy")
+        answer = body.sampled(seq, step.number, step.row.attempt, plan.step_role)
         weight = weigh_answer(step, body.answer(reserved), options)
         raw = sequence.branch() if body.purified and step.others else None
         if raw is not None:
@@ -393,7 +393,7 @@ def _raw_rows(
     for attempt, body in _sample_pages(reader, step.others):
         seq, number = attempt.row.sample_seq, attempt.row.attempt
         _follow_prompt(reader, sequence, seq, body, context.kept_from)
-        role: SampleRole = "policy" if number == 1 else "lookahead"
+        role: SampleRole = plan.step_role if number == 1 else "lookahead"
         answer = body.sampled(seq, step.number, number, role)
         weight = weigh_answer(attempt, body.answer(reserved), options)
         sequence.add_answer(answer, weight, own=not step.trained_in_rollout)

@@ -134,7 +134,7 @@ def make_rendered_rows(
     head = rendering.head(plan.head)
     for walked in walk_contexts(reader, plan, rendering.renderer, head, rendering.visible_sample):
         rows = _RenderedContextRows(plan, options, rendering, walked)
-        if walked.plan.own and "policy" in options.roles:
+        if walked.plan.own and plan.step_role in options.roles:
             yield rows.context()
         if rendering.sampled_stripped:
             # Its summaries were asked for in these contexts: exact from the ledger.
@@ -223,7 +223,8 @@ class _RenderedContextRows(ContextRows):
             weight = AnswerWeight(0.0, _OTHER_IDS_REASON, weight.source)
         end = start + size
         number, attempt = step.record.step, step.record.attempt
-        return [_answer_span(start, end, sample, number, attempt, seq, weight)]
+        role = self.plan.step_role
+        return [_answer_span(start, end, sample, number, attempt, seq, weight, role)]
 
     def _sampled_count(self, ids: Sequence[int], facts: AnswerFacts) -> int:
         """How many of an answer's ids are the model's: the stop token with which the dialect closes
@@ -260,7 +261,7 @@ def _answer_span(
     attempt: int,
     seq: int,
     weight: AnswerWeight,
-    role: SampleRole = "policy",
+    role: SampleRole,
 ) -> SampledSpan:
     check_role(sample.role, role, step)
     return SampledSpan(

@@ -54,16 +54,18 @@ def query_rollout_plan(
 
     verdict_of = yield from _verdict_lookup(record.id, rules)
     forks = yield from rollout_queries.list_forks(record.id)
+    role = parse_task_record(spec.task).step_role
     others: dict[int, list[PlannedStep]] = {}
     for row in rows:
         if not row.current:
-            others.setdefault(row.step, []).append(PlannedStep(row, None, ""))
+            others.setdefault(row.step, []).append(PlannedStep(row, None, "", role=role))
     steps = [
         PlannedStep(
             row,
             verdict_of(row),
-            elsewhere(AnswerKey("policy", row.step)),
+            elsewhere(AnswerKey(role, row.step)),
             tuple(others.get(row.step, ())),
+            role,
         )
         for row in closed
     ]
@@ -91,6 +93,7 @@ def _make_plan(
         reasoning=reasoning,
         head=head,
         contexts=contexts,
+        step_role=task.step_role,
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from houston_daemon.prompts.model_dialects import choose_dialect
+from houston_daemon.prompts.planner_dialect import PLANNER_PREFIX, planner_dialect
 from houston_daemon.prompts.prompt_renderer import PromptRenderer
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
 from houston_daemon.training.rows import chat_rows, recorded_rows, rendered_rows, rollout_plan
@@ -109,7 +110,8 @@ def _row_thoughts(plan: RolloutPlan, options: RowOptions) -> ThoughtHandling:
 
 def _can_use_recorded_ids(plan: RolloutPlan, head: ContextHead, options: RowOptions) -> bool:
     """Whether the rollout's own ids are those of the dialect and tokenizer that are trained."""
-    if head.token_ids is None or options.dialect not in ("", head.dialect):
+    family = head.dialect.removeprefix(PLANNER_PREFIX)
+    if head.token_ids is None or options.dialect not in ("", head.dialect, family):
         return False
     if options.reasoning not in (None, plan.reasoning):
         return False
@@ -145,6 +147,8 @@ def _make_renderer(
         )
     reasoning = plan.reasoning if options.reasoning is None else options.reasoning
     dialect = choose_dialect(name, reasoning)
+    if plan.step_role == "planner":
+        dialect = planner_dialect(dialect)
     tokenizer = PromptTokenizer(str(tokenizer_file(file)))
     if tokenizer.id_of(dialect.stop_tokens[0]) is None:
         raise ConfigurationError(

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from houston_daemon.training.rows.training_row import Provenance, RowOptions
 from houston_shared.records import ContextHead, ThoughtHandling
+from houston_shared.sample_roles import SampleRole
 from houston_shared.store.annotation_queries import SourceVerdict
 from houston_shared.store.rollout_queries import ForkRow
 from houston_shared.store.step_queries import StepRow
@@ -37,6 +38,8 @@ class PlannedStep:
     """The rollout whose rows train it, where that is not this one."""
     others: tuple["PlannedStep", ...] = ()
     """Other attempts at it, in order; only where raw attempts are asked for."""
+    role: SampleRole = "policy"
+    """The role whose answers are the steps of its rollout."""
 
     @property
     def number(self) -> int:
@@ -95,6 +98,8 @@ class RolloutPlan:
     head: ContextHead | None
     """None before the first prompt: then there is no row."""
     contexts: tuple[PlannedContext, ...]
+    step_role: SampleRole = "policy"
+    """The role whose answers are its steps: `planner` for a flow."""
 
     def row_id(self, context: int, part: int = 0) -> str:
         """Id of a row of actions."""
@@ -166,8 +171,8 @@ def weigh_answer(step: PlannedStep, answer: AnswerFacts, options: RowOptions) ->
     person's `keep` brings back; a verdict to keep; an answer that is no action; and last what
     nobody judged.
     """
-    if "policy" not in options.roles:
-        return AnswerWeight(0.0, "role policy: it is not trained", "", everywhere=True)
+    if step.role not in options.roles:
+        return AnswerWeight(0.0, f"role {step.role}: it is not trained", "", everywhere=True)
     weight = _weigh_own(step, answer, options)
     if not step.trained_in_rollout:
         return weight

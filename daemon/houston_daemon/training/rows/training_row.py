@@ -33,7 +33,8 @@ def check_role(sampled: str, expected: SampleRole, step: int) -> None:
     """Refuse an answer in another role than the rows are made of: what a judge or a planner said is
     no action of the policy, and would be trained as one.
 
-    Rows are made of the policy's steps and of summaries. Raises HoustonError.
+    Rows are made of steps (the policy's, or of a flow the planner's) and of summaries. Raises
+    HoustonError.
     """
     if sampled == expected:
         return
@@ -209,6 +210,8 @@ class ChatRow:
     messages: tuple[ChatMessage, ...]
     tools: tuple[dict[str, Any], ...]
     """Tool schemas in OpenAI's form, as the head had them."""
+    step_role: SampleRole = "policy"
+    """The role whose answers are the steps of its rollout."""
 
     def __post_init__(self) -> None:
         for message in self.messages:
@@ -243,8 +246,8 @@ class RowOptions:
     """False: every answer is trained but interrupted ones, whatever was said of it (APOLLO's
     ablation without masking)."""
     roles: tuple[SampleRole, ...] = ROW_ROLES
-    """Roles whose answers are trained (`parse_row_roles`): without `policy` contexts make no rows,
-    without `summary` summaries make none."""
+    """Roles whose answers are trained (`parse_row_roles`): without `policy` (of a flow, `planner`)
+    contexts make no rows, without `summary` summaries make none."""
     cut: Literal["mask", "keep"] = "mask"
     """What an answer weighs that has no stop token: cut at its limit of tokens, or ended by the
     engine without one."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from houston_daemon.engines.engine_protocol import EngineSample, EngineUnavailable, SampleRequest
 from houston_daemon.prompts.prompt_tokenizer import TokenEstimator
 from houston_daemon.review import verdict_updates
-from houston_daemon.review.judge import judge_prompt, judge_session, judge_verdicts
+from houston_daemon.review.judge import judge_session, judge_template, judge_verdicts
 from houston_daemon.review.judge.judge_cache import JudgeCache
 from houston_daemon.review.judge.judge_client import JudgeClient, JudgeCost, WindowJudge
 from houston_daemon.review.judge.judge_verdicts import JudgeVerdicts
@@ -60,7 +60,7 @@ def client(engine: Voice) -> JudgeClient:
 async def judged(
     engine: Voice, folder: Path, at_once: int = 4, settings: JudgeSettings | None = None
 ) -> tuple[JudgeVerdicts, JudgeCost]:
-    cost, words = JudgeCost(), judge_prompt.load_template()
+    cost, words = JudgeCost(), judge_template.load_template()
     judge = WindowJudge(
         client(engine), words, settings or JudgeSettings(), JudgeCache(Home(folder)), cost
     )
@@ -75,7 +75,7 @@ async def judged(
 async def test_no_more_windows_at_once_than_were_allowed(tmp_path: Path, at_once: int) -> None:
     engine = Voice(masks, 0.01)
     verdicts, cost = await judged(engine, tmp_path, at_once)
-    assert cost.windows > 3 and engine.most == at_once
+    assert cost.questions > 3 and engine.most == at_once
     assert list(verdicts.steps) == list(range(1, 13))
 
 
@@ -91,7 +91,7 @@ async def test_what_was_asked_before_a_failure_is_not_asked_again(tmp_path: Path
     assert len(engine.asked) <= 4, "one may have begun by then"
     engine = Voice(masks)
     _, cost = await judged(engine, tmp_path, 1)
-    assert cost.cached >= 2 and len(engine.asked) == cost.windows - cost.cached
+    assert cost.cached >= 2 and len(engine.asked) == cost.questions - cost.cached
 
 
 async def test_the_rule_on_errors_wins_over_a_keep(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ async def test_an_answer_is_asked_for_again_as_often_as_is_configured(
 ) -> None:
     engine = Voice(lambda *_: "no")
     verdicts, cost = await judged(engine, tmp_path, 1, replace(JudgeSettings(), tries=tries))
-    assert cost.requests == cost.unusable == tries * cost.windows == len(engine.asked)
+    assert cost.requests == cost.unusable == tries * cost.questions == len(engine.asked)
     assert not verdicts.steps and list(verdicts.undecided) == list(range(1, 13))
     assert "no JSON object" in verdicts.undecided[1]
     again, second = await judged(engine, tmp_path, 1, replace(JudgeSettings(), tries=tries))
@@ -124,10 +124,10 @@ async def test_that_answers_cannot_be_kept_is_said_and_costs_nothing_else(tmp_pa
 
 async def test_another_question_has_another_answer(tmp_path: Path) -> None:
     """Engine, model, policy, temperature and words are part of the question."""
-    words = judge_prompt.load_template()
+    words = judge_template.load_template()
     (window,) = judge_verdicts.plan_windows(trace([step(1)]), words, client(Voice(masks)))
     usual = client(Voice(masks))
-    other = judge_prompt.parse_template(judge_prompt.TEMPLATE_FILE.read_text() + "\n", "other")
+    other = judge_template.parse_template(judge_template.JUDGE_FORM.read(None) + "\n", "other")
     ways = [
         (usual, words, JudgeSettings()),
         (
@@ -171,7 +171,7 @@ def test_steps_that_a_branch_shares_are_its_parents() -> None:
     rollout = trace(steps)
     assert verdict_updates.own_steps(rollout) == [2]
     (window,) = judge_verdicts.plan_windows(
-        rollout, judge_prompt.load_template(), client(Voice(masks))
+        rollout, judge_template.load_template(), client(Voice(masks))
     )
     assert window.judged == (2,) and "step 1 begins, context only]" in window.message
 

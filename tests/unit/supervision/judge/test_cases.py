@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.prompts.prompt_tokenizer import TokenEstimator
-from houston_daemon.review.judge import judge_calibration, judge_prompt
+from houston_daemon.review.judge import judge_calibration, judge_template
 from houston_daemon.review.judge.judge_calibration import JudgeCase
 from houston_daemon.review.judge.judge_prompt import WindowPlanner
 from houston_shared.errors import ConfigurationError
@@ -21,7 +21,7 @@ def test_each_point_of_the_template_has_a_step_to_keep_and_one_to_mask() -> None
     meant: dict[str, Counter[str]] = defaultdict(Counter)
     for case in CASES:
         meant[case.criterion][case.meant] += 1
-    assert set(meant) == {*judge_prompt.load_template().criteria, *PROSE}
+    assert set(meant) == {*judge_template.load_template().criteria, *PROSE}
     for criterion, counts in meant.items():
         assert counts["keep"] == counts["mask"] >= 1, criterion
 
@@ -30,7 +30,7 @@ def test_each_point_of_the_template_has_a_step_to_keep_and_one_to_mask() -> None
 def test_the_judge_is_shown_what_the_case_turns_on(case: JudgeCase) -> None:
     steps = [step.step for step in case.trace.steps]
     (window,) = WindowPlanner(
-        case.trace, judge_prompt.load_template(), TokenEstimator(), 16_000
+        case.trace, judge_template.load_template(), TokenEstimator(), 16_000
     ).windows(steps)
     for text in case.holds:
         assert text in window.message

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer, TokenEstimator
-from houston_daemon.review.judge import judge_prompt
+from houston_daemon.review.judge import judge_template
 from houston_daemon.review.judge.judge_prompt import JudgeWindow, WindowPlanner
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import StepRecord
@@ -33,7 +33,9 @@ def planned(
 ) -> list[JudgeWindow]:
     rollout = trace(steps, forks=forks)
     numbers = [step.step for step in steps]
-    return list(WindowPlanner(rollout, judge_prompt.load_template(), tokens, size).windows(numbers))
+    return list(
+        WindowPlanner(rollout, judge_template.load_template(), tokens, size).windows(numbers)
+    )
 
 
 def fits(window: JudgeWindow, tokens: TokenEstimator | PromptTokenizer, size: int) -> bool:
@@ -58,7 +60,7 @@ def test_windows_ask_about_each_step_once_in_order_and_fit(
     ]
     rollout = trace(steps, instructions="t" * task)
     numbers = [step.step for step in steps]
-    planner = WindowPlanner(rollout, judge_prompt.load_template(), tokens, size)
+    planner = WindowPlanner(rollout, judge_template.load_template(), tokens, size)
     windows = list(planner.windows(numbers))
     assert [number for window in windows for number in window.judged] == numbers
     assert all(fits(window, tokens, size) for window in windows)
@@ -94,7 +96,7 @@ def test_the_highest_score_is_the_tasks_as_it_is_for_the_rules(name: str) -> Non
     rules, words = MAXIMA[name]
     rollout = trace([step(1, "scored", score=60), step(2)], rules=rules)
     (window,) = WindowPlanner(
-        rollout, judge_prompt.load_template(), TokenEstimator(), SIZE
+        rollout, judge_template.load_template(), TokenEstimator(), SIZE
     ).windows([1, 2])
     assert words in window.message and "step 1: 60" in window.message
     assert window.message.count("maximum possible is") == 1

@@ -1,0 +1,227 @@
+"""Memory across rollouts: what flows were asked before, what they tried and what they answered.
+
+One SQLite file under the host root holds an entry for each rollout that ended, beside a vector of
+its question (`sqlite-vec`), so that a question like it recalls it. Vectors are those of WordLlama,
+whose weights come with its package: nothing is downloaded. It is off unless a task turns it on, and
+for evaluations in any case. Scores are never kept: an agent that may not know its own does not read
+another's. A file that fails costs the memory, never the rollout, and is said in its log.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import closing, suppress
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from houston_daemon.agent.flow.task_memory import TaskMemory, one_line
+from houston_shared.errors import ConfigurationError
+from houston_shared.secret_redaction import redact
+from houston_shared.times_and_counts import now_us
+
+if TYPE_CHECKING:
+    import apsw
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+PACKAGES = ("apsw", "sqlite_vec", "wordllama")
+LEAST_LIKENESS = 0.45
+"""Cosine of two questions from which one recalls the other; of unlike ones it is about 0."""
+MOST_EPISODES = 10_000
+"""Of one task; the oldest go."""
+_DIMENSIONS = 256
+_WAIT_MILLISECONDS = 5_000
+_CHARACTERS = 600
+"""Of a question or an answer as it is recalled."""
+_SCHEMA = f"""
+CREATE TABLE episodes (
+    id INTEGER PRIMARY KEY, rollout TEXT NOT NULL UNIQUE, task TEXT NOT NULL, at REAL NOT NULL,
+    question TEXT NOT NULL, tried TEXT NOT NULL, answer TEXT NOT NULL, verified INTEGER NOT NULL
+);
+CREATE VIRTUAL TABLE vectors USING vec0(
+    task TEXT PARTITION KEY, question FLOAT[{_DIMENSIONS}] DISTANCE_METRIC=cosine
+);
+"""
+HEADING = "[From earlier rollouts, which may have been wrong or are out of date:"
+
+
+class Episode(NamedTuple):
+    """What is kept of one rollout."""
+
+    rollout: str
+    task: str
+    """Name of its task; only rollouts of the same task recall it."""
+    question: str
+    tried: str
+    """Its memory's line at the end."""
+    answer: str
+    """Empty where there was none."""
+    verified: bool
+    """Whether a verifier said that the question was answered."""
+
+
+def check_packages() -> None:
+    """Raise ConfigurationError where the packages of the extra `memory` are not here."""
+    if missing := [name for name in PACKAGES if find_spec(name) is None]:
+        raise ConfigurationError(
+            f"`agent.memory` needs the package {missing[0]}, which is not installed here.",
+            next="pip install 'houston-agents[memory]'",
+        )
+
+
+class EpisodeStore:
+    """The kept episodes. Every call opens the file anew, so it may be used from any thread, and by
+    many processes at once."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def keep(self, episode: Episode) -> None:
+        """Keep an episode; the same rollout's takes the place of the one before. One without a
+        question is not kept."""
+        if not episode.question.strip():
+            return
+        vector = embed(episode.question)
+
+        def store_episode(database: "apsw.Connection") -> None:
+            database.execute("BEGIN IMMEDIATE")
+            for (old,) in database.execute(
+                "SELECT id FROM episodes WHERE rollout = ?1 OR id IN (SELECT id FROM episodes"
+                " WHERE task = ?2 ORDER BY id DESC LIMIT -1 OFFSET ?3)",
+                (episode.rollout, episode.task, MOST_EPISODES - 1),
+            ).fetchall():
+                database.execute("DELETE FROM vectors WHERE rowid = ?", (old,))
+                database.execute("DELETE FROM episodes WHERE id = ?", (old,))
+            database.execute(
+                "INSERT INTO episodes (rollout, task, at, question, tried, answer, verified)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (*episode[:2], now_us() / 1e6, *episode[2:5], int(episode.verified)),
+            )
+            database.execute(
+                "INSERT INTO vectors (rowid, task, question) VALUES (?, ?, ?)",
+                (database.last_insert_rowid(), episode.task, vector),
+            )
+            database.execute("COMMIT")
+
+        self._with(store_episode)
+
+    def recall(self, task: str, question: str, most: int) -> list[Episode]:
+        """At most `most` episodes of the task whose questions are like this one, likest first."""
+        if not question.strip():
+            return []
+        vector = embed(question)
+
+        def read_episodes(database: "apsw.Connection") -> list[Episode]:
+            near = database.execute(
+                "SELECT rowid FROM (SELECT rowid, distance FROM vectors WHERE question MATCH ?1"
+                " AND k = ?2 AND task = ?3) WHERE distance <= ?4 ORDER BY distance",
+                (vector, most, task, 1 - LEAST_LIKENESS),
+            ).fetchall()
+            rows = [
+                database.execute(
+                    "SELECT rollout, task, question, tried, answer, verified FROM episodes"
+                    " WHERE id = ?",
+                    row,
+                ).fetchone()
+                for row in near
+            ]
+            return [Episode._make((*row[:5], bool(row[5]))) for row in rows if row]
+
+        return self._with(read_episodes) or []
+
+    def _with(self, work: Callable[["apsw.Connection"], T]) -> T | None:
+        """What `work` returns; None where the file fails, which is said."""
+        import apsw
+
+        try:
+            if not self._file.exists():
+                _make_file(self._file)
+            with closing(_connected(self._file)) as database:
+                return work(database)
+        except (apsw.Error, OSError) as problem:
+            log.warning("the memory in %s is not used: %s", self._file, problem)
+            return None
+
+
+def _make_file(file: Path) -> None:
+    """Make an empty store in its place at once: many workers may begin together."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=file.parent) as folder:
+        new = Path(folder) / file.name
+        with closing(_connected(new)) as database:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute(f"BEGIN;{_SCHEMA}COMMIT;")
+        with suppress(FileExistsError):
+            file.hardlink_to(new)
+
+
+def _connected(file: Path) -> "apsw.Connection":
+    # Python's own sqlite3 is often built so that it loads no extension.
+    import apsw
+    import sqlite_vec
+
+    database = apsw.Connection(str(file))
+    database.set_busy_timeout(_WAIT_MILLISECONDS)
+    database.enable_load_extension(True)
+    database.load_extension(sqlite_vec.loadable_path())
+    database.enable_load_extension(False)
+    return database
+
+
+def embed(text: str) -> bytes:
+    """The vector of a text: 256 floats of 4 bytes, of length 1 (WordLlama's `l2_supercat`)."""
+    vector: bytes = _word_vectors().embed([text], norm=True)[0].astype("<f4").tobytes()
+    return vector
+
+
+@cache
+def _word_vectors() -> Any:
+    import wordllama
+
+    # Its tokenizer lies in a folder of the package where only a cache is looked for.
+    folder = Path(wordllama.__file__).parent
+    return wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
+
+
+class EpisodeMemory(TaskMemory):
+    """A task's memory that begins with what earlier rollouts left, and leaves its own."""
+
+    def __init__(self, store: EpisodeStore, rollout: str, task: str, recalled: int) -> None:
+        """recalled: most episodes that are told."""
+        super().__init__()
+        self._store = store
+        self._rollout = rollout
+        self._task = task
+        self._most_recalled = recalled
+
+    async def recall(self, question: str) -> str:
+        """What earlier rollouts tried for questions like this one, as it stands in the head."""
+        found = await asyncio.to_thread(
+            self._store.recall, self._task, question, self._most_recalled + 1
+        )
+        others = [episode for episode in found if episode.rollout != self._rollout]
+        lines = [_describe(episode) for episode in others[: self._most_recalled]]
+        return "\n".join((HEADING, *lines, "]")) if lines else ""
+
+    async def keep(self, question: str, answer: str, verified: bool) -> None:
+        """Leave what was tried and answered for the rollouts that follow."""
+        episode = Episode(
+            self._rollout,
+            self._task,
+            redact(question),
+            redact(self.line()),
+            redact(answer),
+            verified,
+        )
+        await asyncio.to_thread(self._store.keep, episode)
+
+
+def _describe(episode: Episode) -> str:
+    question = one_line(episode.question, _CHARACTERS)
+    answer = one_line(episode.answer, _CHARACTERS)
+    said = f'answered "{answer}"' if answer else "not answered"
+    checked = ", which a verifier took for answered" if episode.verified and answer else ""
+    return f"- asked: {question}\n  {episode.tried or '[nothing tried]'}\n  {said}{checked}"

@@ -1,0 +1,203 @@
+"""`houston evaluate`: how an agent does on the tasks of a suite or the questions of a file, before
+and after, and whether two results differ beyond chance.
+
+Both arms play the same tasks in the same harness, with the same decoding. Questions that the
+policies were trained on are dropped. Runs are kept as files in the home; figures are the room
+`suites`.
+"""
+
+import argparse
+import contextlib
+import sys
+from pathlib import Path
+
+from houston_daemon.commands.suite_commands import default_result_name, new_result_file, result_file
+from houston_daemon.suites import evaluation_report, suite_results, suite_run
+from houston_daemon.suites.question_files import (
+    KINDS,
+    NOTHING_EVALUATED,
+    question_tasks,
+    read_question_file,
+)
+from houston_daemon.suites.question_leaks import Leak, TrainingText, find_leaks
+from houston_daemon.suites.suite_catalog import SPLITS, SUITES, TaskSource, suite_tasks
+from houston_daemon.suites.suite_results import SuiteRun
+from houston_daemon.suites.suite_run import SuiteOrder
+from houston_daemon.training.policies.lineage_texts import LineageTexts, lineage_texts
+from houston_shared import command_output
+from houston_shared.command_arguments import whole_number
+from houston_shared.config import LoadedConfiguration
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.store import policy_queries
+from houston_shared.store.store_reader import Reader
+
+SUITE_TASKS = 200
+"""Tasks of a suite, where nobody says how many."""
+AGENTS = ("react", "flow")
+
+
+def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
+    """`SUITE`, who plays it, how much of it, the decoding; `--compare`; the report."""
+    parser.add_argument(
+        "suite",
+        metavar="SUITE|FILE",
+        nargs="?",
+        help=f"one of {', '.join(SUITES)}, or a file of questions (.jsonl, .json, .csv, .parquet)",
+    )
+    parser.add_argument(
+        "--kind", choices=KINDS, default="", help="of the file; default: by its columns"
+    )
+    parser.add_argument(
+        "--against",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="questions that were trained on: those of them that stand in the file are dropped;"
+        " what Houston trained the policies on is looked through by itself",
+    )
+    parser.add_argument("--engine", help="engine of the configuration, or script:FILE")
+    parser.add_argument(
+        "--before",
+        default="",
+        metavar="POLICY",
+        help="also evaluate this one, on the same tasks, and compare: policy@1, or `base`",
+    )
+    parser.add_argument(
+        "--policy", default="", metavar="POLICY", help="policy@2, or `base`; default: the active"
+    )
+    parser.add_argument("--split", choices=SPLITS, default="test", help="of its tasks (test)")
+    parser.add_argument(
+        "-n", type=whole_number(1, 100_000), metavar="N", help="tasks (200; of a file all)"
+    )
+    parser.add_argument(
+        "--attempts", type=whole_number(1, 100), default=1, metavar="K", help="at each task (1)"
+    )
+    parser.add_argument("--seed", type=whole_number(), default=0, help="of the first attempt (0)")
+    parser.add_argument("--agent", choices=AGENTS, default="", help="default: what the tasks say")
+    parser.add_argument(
+        "--temperature", type=_temperature, metavar="T", help="default: what the tasks say"
+    )
+    parser.add_argument(
+        "--compare",
+        nargs=2,
+        metavar=("BEFORE", "AFTER"),
+        help="run nothing: compare two results, each a file or SUITE/NAME of this home",
+    )
+    parser.add_argument(
+        "--picture", type=Path, metavar="FILE", help="draw the figures: FILE.svg or FILE.png"
+    )
+    parser.add_argument("--name", default="", help="of the result; default: from the time")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def _temperature(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 100:
+        raise argparse.ArgumentTypeError("it is a number from 0 to 100")
+    return value
+
+
+def run_evaluate(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Run or read the arms, and report. Raises HoustonError."""
+    if bool(arguments.compare) == bool(arguments.suite):
+        raise HoustonError(
+            "Name a suite or a file to evaluate on, or two results with --compare.",
+            NOTHING_EVALUATED,
+            "houston suite list",
+            ExitCode.USAGE,
+        )
+    dropped: list[Leak] = []
+    unknown: list[str] = []
+    if arguments.compare:
+        files = [result_file(loaded, named) for named in arguments.compare]
+        runs = [suite_results.read_run(file) for file in files]
+    else:
+        tasks, dropped, unknown = _tasks(arguments, loaded)
+        files, runs = _evaluate(arguments, loaded, tasks)
+    report = evaluation_report.report_json(runs)
+    if arguments.json:
+        leaks = {"dropped": [leak._asdict() for leak in dropped], "unknown_training": unknown}
+        command_output.print_json_line({"files": list(map(str, files)), **leaks, **report})
+    else:
+        for line in evaluation_report.report_lines(report):
+            command_output.print_line(line)
+        command_output.print_note(f"kept: {', '.join(map(str, files))}")
+    if arguments.picture:
+        evaluation_report.draw_report(report, arguments.picture)
+    return int(ExitCode.DONE)
+
+
+def _tasks(
+    arguments: argparse.Namespace, loaded: LoadedConfiguration
+) -> tuple[TaskSource, list[Leak], list[str]]:
+    """What is asked, the questions of a file that are not, since they were trained on, and the
+    policies of whose training not all is known."""
+    file = Path(arguments.suite)
+    if arguments.suite in SUITES or not (file.suffix or file.is_file()):
+        return suite_tasks(arguments.suite, arguments.split), [], []
+    questions = read_question_file(file, arguments.kind)
+    texts, unknown = _training_texts(arguments, loaded)
+    leaks = find_leaks([(question.id, question.bare) for question in questions], texts)
+    for leak in leaks:
+        command_output.print_note(
+            f"dropped {leak.id}: its {leak.why} stands in {leak.where}, which was trained on"
+        )
+    gone = {leak.id for leak in leaks}
+    left = [question for question in questions if question.id not in gone]
+    if not left:
+        raise HoustonError(
+            f"All {len(questions)} questions of {file} were trained on.", NOTHING_EVALUATED
+        )
+    return question_tasks(file, left), leaks, unknown
+
+
+def _training_texts(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> LineageTexts:
+    """Of the files that are named, and of the policies that are evaluated; where one is not named
+    it may be any policy of the home."""
+    texts = [
+        TrainingText(f"{file}: {question.id}", question.bare)
+        for file in arguments.against
+        for question in read_question_file(file)
+    ]
+    with contextlib.closing(Reader(loaded.home)) as reader:
+        names = [arguments.policy, arguments.before] if arguments.policy else []
+        names = names or [row.name for row in reader.run(policy_queries.list_policies())]
+        lineage = lineage_texts(loaded.home, reader, names)
+    for policy in lineage.unknown:
+        command_output.print_note(f"questions may have been trained on: {policy}")
+    return LineageTexts(texts + lineage.texts, lineage.unknown)
+
+
+def _evaluate(
+    arguments: argparse.Namespace, loaded: LoadedConfiguration, tasks: TaskSource
+) -> tuple[list[Path], list[SuiteRun]]:
+    """Run each arm, one after the other; their files and results."""
+    name = arguments.name or default_result_name()
+    arms = [(name, arguments.policy)]
+    if arguments.before:
+        arms.insert(0, (f"{name}-before", arguments.before))
+    files = [new_result_file(loaded, tasks.suite, arm, NOTHING_EVALUATED) for arm, _ in arms]
+    runs = []
+    for file, (_, policy) in zip(files, arms, strict=True):
+        order = _order(arguments, loaded, tasks, policy)
+        command_output.print_note(f"{policy or 'the active policy'}: {order.worlds} tasks")
+        run = suite_run.run_suite(loaded, order, command_output.print_note)
+        suite_results.write_run(file, run)
+        runs.append(run)
+    return files, runs
+
+
+def _order(
+    arguments: argparse.Namespace, loaded: LoadedConfiguration, tasks: TaskSource, policy: str
+) -> SuiteOrder:
+    return SuiteOrder(
+        tasks=tasks,
+        worlds=min(arguments.n or tasks.count or SUITE_TASKS, tasks.count or sys.maxsize),
+        attempts=arguments.attempts,
+        engine=arguments.engine or loaded.config.default_engine,
+        policy=policy,
+        seed=arguments.seed,
+        agent=arguments.agent,
+        temperature=arguments.temperature,
+    )

@@ -1,0 +1,248 @@
+"""The research environment: think, search, code and answer, the four actions of a flow's planner.
+
+It puts together what is there: the code tool of `python`, the search of the workstation, and the
+questions of a set. Without a set the instructions are the question, and an answer ends the rollout
+without a score (`houston ask`).
+"""
+
+import asyncio
+import logging
+import time
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from houston_daemon.environments import local_host_setup
+from houston_daemon.environments.call_handling import (
+    SCORE_CALL,
+    CallInterrupted,
+    ToolEnvironment,
+    named_failure,
+    unless_stopped,
+)
+from houston_daemon.environments.environment_protocol import Standing, Stop, Undo
+from houston_daemon.environments.environment_registry import EnvironmentSetup
+from houston_daemon.environments.python.python_tool import MOST_CODE, PythonTool
+from houston_daemon.environments.questions.answer_scorers import (
+    SCORERS,
+    AnswerScore,
+    text_score,
+)
+from houston_daemon.environments.questions.hidden_tests import count_passed
+from houston_daemon.environments.questions.question_answering import (
+    QuestionAnswering,
+    check_questions,
+)
+from houston_daemon.environments.retrieval.retrieval_protocol import MOST_QUERY
+from houston_daemon.environments.retrieval.searcher import Searcher, make_searcher
+from houston_daemon.environments.tool_arguments import Arguments, Catalog, chosen_actions
+from houston_daemon.environments.typed_observation import (
+    Failed,
+    Interrupted,
+    Observation,
+    Text,
+    render,
+)
+from houston_daemon.environments.workstation.search_actions import SearchActions
+from houston_daemon.environments.workstation_actions import WebSearch
+from houston_daemon.hosts.local_host import LocalHost
+from houston_shared.config_sections import LOCAL_HOST
+from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.records import CallIntent, RolloutSpec, ToolCall, ToolResult
+from houston_shared.task import LoadedTask, Task
+
+SEARCH_HITS = 5
+"""Most hits of one search."""
+
+
+class ResearchAction(Arguments, frozen=True, kw_only=True):
+    """Base of the actions of research."""
+
+    family: ClassVar[str] = "research"
+
+
+class Think(ResearchAction, frozen=True, kw_only=True):
+    """Put together what was found, or plan; nothing is done."""
+
+    name: ClassVar[str] = "think"
+    text: Annotated[str, Meta(min_length=1, max_length=4_000, description="The thought.")]
+
+
+class Search(ResearchAction, frozen=True, kw_only=True):
+    """Search documents by a few telling words, best first."""
+
+    name: ClassVar[str] = "search"
+    query: Annotated[
+        str, Meta(min_length=1, max_length=MOST_QUERY, description="What to search for.")
+    ]
+
+
+class RunCode(ResearchAction, frozen=True, kw_only=True):
+    """Run a whole Python program and see what it prints; it remembers nothing of the one before."""
+
+    name: ClassVar[str] = "code"
+    code: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=MOST_CODE,
+            description="The program; the value of a bare last expression is shown.",
+        ),
+    ]
+
+
+class Answer(ResearchAction, frozen=True, kw_only=True):
+    """Give the answer, which ends the task."""
+
+    name: ClassVar[str] = "answer"
+    text: Annotated[
+        str, Meta(min_length=1, max_length=MOST_CODE, description="The answer and nothing else.")
+    ]
+
+
+RESEARCH_ACTIONS: tuple[type[ResearchAction], ...] = (Think, Search, RunCode, Answer)
+
+
+def catalog(task: Task) -> Catalog:
+    """The task's tools. Raises ConfigurationError when the task cannot be run by research."""
+    actions = chosen_actions(task, RESEARCH_ACTIONS, "research", needed=(Answer.name,))
+    if task.evaluate.command:
+        raise ConfigurationError(
+            f"Task {task.name}: research runs no evaluator; `[questions] file` gives it questions "
+            "with answers."
+        )
+    return Catalog(actions)
+
+
+def check_task(task: LoadedTask) -> None:
+    """Raise ConfigurationError for anything that would end every rollout of the task at once."""
+    catalog(task.task)
+    if task.task.questions.file:
+        check_questions(task, runs_tests=True)
+
+
+class Thought(Observation, frozen=True, kw_only=True):
+    """A thought, which does nothing."""
+
+    kind: ClassVar[str] = "think"
+
+
+class GivenAnswer(Observation, frozen=True, kw_only=True):
+    """The answer of a task that asks no question of a set."""
+
+    kind: ClassVar[str] = "answer"
+    answer: str
+    finished: bool = True
+
+
+@render.register
+def _(result: Thought) -> Text:
+    return Text("(noted)")
+
+
+@render.register
+def _(result: GivenAnswer) -> Text:
+    return Text("The answer is taken.")
+
+
+log = logging.getLogger(__name__)
+
+
+class ResearchEnvironment(ToolEnvironment):
+    """Search, code and a question for one rollout. See `protocol.Environment`."""
+
+    def __init__(
+        self, spec: RolloutSpec, task: Task, host: LocalHost, searcher: Searcher, characters: int
+    ) -> None:
+        asks = bool(task.questions.file)
+        super().__init__(characters, scores=asks, host=host)
+        self._task = task
+        self._host: LocalHost = host
+        self._catalog = catalog(task)
+        self._search = SearchActions(searcher)
+        absent = local_host_setup.missing_packages(task.python.packages)
+        self._packages = tuple(name for name in task.python.packages if name not in absent)
+        tool = msgspec.structs.replace(task.python, packages=self._packages)
+        self._tool = PythonTool(host, tool)
+        compare = SCORERS.get(task.questions.scorer, text_score)
+        self._answering = (
+            QuestionAnswering(spec, task, compare, "Search or compute first.") if asks else None
+        )
+        self.tools = self._catalog.tools
+        # Each call is a process of its own in a scratch folder; what it sent out stays sent.
+        self.undo: Undo = "none" if task.mapped.network else "stateless"
+
+    async def open(self, begun: bool = False) -> None:
+        """Try the sandbox; choose the question, or find it again. Raises HoustonError."""
+        await self._host.prepare(None)
+        parts = []
+        if self._answering is not None:
+            state = await asyncio.to_thread(self._answering.find, begun)
+            if state is None:
+                state = await asyncio.to_thread(self._answering.begin)
+            parts.append(f"Question: {state.question.question}")
+        if self._packages and any(tool.name == RunCode.name for tool in self.tools):
+            parts.append(f"(Code may import {', '.join(self._packages)}.)")
+        self.brief = "\n\n".join(parts)
+
+    async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
+        """The same as `act`, but for code that may have reached the network."""
+        call = self.check(intent.call)
+        if call.error or call.name != RunCode.name or not self._task.mapped.network:
+            return await self.act(call, standing, stop)
+        error = "The daemon went down while the code ran."
+        return await self._result(call, Interrupted(error=error, now=""), time.monotonic())
+
+    def _check(self, call: ToolCall) -> ToolCall:
+        return self._catalog.check(call)
+
+    def _error_text(self, call: ToolCall, problem: Exception) -> str:
+        if isinstance(problem, CallInterrupted):
+            return str(problem)
+        if isinstance(problem, HoustonError):
+            log.exception("%s", call.name)
+            return named_failure(call, problem)
+        return ""
+
+    async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
+        if call.name == SCORE_CALL and self._answering:
+            return self._answering.unanswered(standing, Answer.name)
+        arguments = self._catalog.arguments(call)
+        if isinstance(arguments, Think):
+            return Thought()
+        if isinstance(arguments, Search):
+            query = WebSearch(query=arguments.query, top_k=SEARCH_HITS)
+            return await self._search.act(query, stop)
+        if isinstance(arguments, RunCode):
+            return await unless_stopped(self._tool.run(arguments.code), stop)
+        return await self._take_answer(call, standing)
+
+    async def _take_answer(self, call: ToolCall, standing: Standing) -> Observation:
+        text: str = call.arguments["text"]
+        if self._answering is not None:
+            known = await self._tested(call.id, text)
+            return await asyncio.to_thread(self._answering.answer, call.id, text, standing, known)
+        least = self._task.budget.minimum_steps
+        if standing.step < least:
+            return Failed(error=f"An answer is refused before step {least}.")
+        return GivenAnswer(answer=text)
+
+    async def _tested(self, call: str, program: str) -> AnswerScore | None:
+        """The score of a program by the hidden tests; None for a question that has none, and for a
+        call that was answered before a restart."""
+        assert self._answering is not None
+        asked = self._answering.now
+        hidden = asked.question.tests
+        if self._task.questions.scorer != "tests" or not hidden.cases or call in asked.answers:
+            return None
+        passed = await count_passed(self._host, program, hidden)
+        return AnswerScore(float(passed == len(hidden.cases)))
+
+
+def build_environment(setup: EnvironmentSetup) -> ResearchEnvironment:
+    """The environment; nothing is touched before `open`."""
+    leased = tuple(setup.gpus.get(LOCAL_HOST, ()))
+    host = local_host_setup.local_host(setup.spec, setup.task, setup.owner, gpus=leased)
+    searcher = make_searcher(setup.spec, setup.task)
+    return ResearchEnvironment(setup.spec, setup.task, host, searcher, setup.characters)

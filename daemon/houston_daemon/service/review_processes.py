@@ -1,0 +1,169 @@
+"""Processes that follow the journal and have reviews of steps stored, as the supervisor holds them:
+rules, and scores of a process reward model.
+
+Started, heard, started again with backoff when one ends by itself, and with other settings when
+they were edited; killed at the end: they keep nothing. What they do is the rooms `review` and
+`training.prm`. All calls belong to the supervisor's thread.
+"""
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import msgspec
+
+from houston_shared.backoff import Backoff
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.times_and_counts import pluralize
+
+REVIEW_LOGGER = logging.getLogger("houston.review")
+FIRST_START_SECONDS = 2.0
+"""After a start rollouts come first."""
+RETRY_SECONDS = 5.0
+LONGEST_DELAY_SECONDS = 300.0
+RULES_CHILD_MODULE = "houston_daemon.review.live_rules_child"
+SCORES_CHILD_MODULE = "houston_daemon.training.prm.live_scores_child"
+
+
+class ReviewProcess:
+    """`update` in every round, `stop` at the end."""
+
+    def __init__(
+        self,
+        loaded: LoadedConfiguration,
+        name: str,
+        task: str,
+        failure: str,
+        module: str,
+        settings: Callable[[Configuration], object],
+    ) -> None:
+        """name: of its troubles. task: what it does, in words: `runs rules`. failure: what is
+        then wrong with a rollout: `is not judged`. module: what is run. settings: what it is
+        started with, started again when that is another; None where it is not wanted.
+        """
+        self._loaded = loaded
+        self._name, self._task, self._failure, self._module = name, task, failure, module
+        self._settings = settings
+        self._started_with: object = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._rest = b""
+        """The beginning of a report whose end has not come."""
+        self._backoff = Backoff(RETRY_SECONDS, LONGEST_DELAY_SECONDS)
+        self._began = 0.0
+        self._failed: dict[str, str] = {}
+        self._ended = ""
+
+    def update(self, now: float) -> None:
+        """Start it when it is due, hear what it says, notice its end. now: monotonic seconds."""
+        wanted = self._settings(self._loaded.config)
+        if wanted != self._started_with:
+            self._end()
+            self._started_with, self._failed, self._ended = wanted, {}, ""
+            self._backoff.not_before = min(self._backoff.not_before, now)
+        if wanted is None:
+            return
+        if self._backoff.not_before == 0.0:
+            self._backoff.not_before = now + FIRST_START_SECONDS
+        if self._process is not None:
+            self._read_reports(self._process, now)
+        elif now >= self._backoff.not_before:
+            self._start(now)
+
+    def troubles(self) -> dict[str, str]:
+        """What a person must know: it fails, or does not run."""
+        if self._ended:
+            return {self._name: self._ended}
+        if not self._failed:
+            return {}
+        rollout, reason = next(iter(self._failed.items()))
+        more = len(self._failed) - 1
+        others_text = f"; and of {pluralize(more, 'other rollout')}" if more else ""
+        of = f"{rollout} {self._failure}: " if rollout else ""
+        return {self._name: f"{of}{reason}{others_text}"}
+
+    def stop(self) -> None:
+        """End it for good. Idempotent."""
+        self._backoff.not_before = float("inf")
+        self._end()
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            _close_output(process)
+
+    def _start(self, now: float) -> None:
+        config = "" if self._loaded.source == "defaults" else self._loaded.source
+        command = [sys.executable, "-m", self._module, str(os.getpid())]
+        self._began = now
+        try:
+            self._process = subprocess.Popen(
+                [*command, str(self._loaded.home.path), config],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,  # a terminal's Ctrl-C is for the daemon
+            )
+        except OSError as problem:
+            words = f"the process that {self._task} cannot be started: {problem.strerror}"
+            self._retry_later(now, words)
+            return
+        assert self._process.stdout
+        os.set_blocking(self._process.stdout.fileno(), False)
+        self._rest, self._ended, self._failed = b"", "", {}
+
+    def _read_reports(self, process: "subprocess.Popen[bytes]", now: float) -> None:
+        assert process.stdout
+        try:
+            data = os.read(process.stdout.fileno(), 65_536)
+        except BlockingIOError:
+            return
+        if not data:
+            self._process = None
+            process.kill()
+            code = process.wait()
+            _close_output(process)
+            self._retry_later(now, f"the process that {self._task} ended by itself ({code})")
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._failed = msgspec.json.decode(line, type=dict[str, dict[str, str]])["failed"]
+            for rollout, reason in self._failed.items():
+                REVIEW_LOGGER.warning("%s: %s: %s", self._name, rollout or "all rollouts", reason)
+
+    def _retry_later(self, now: float, problem: str) -> None:
+        steady = now - self._began > LONGEST_DELAY_SECONDS
+        REVIEW_LOGGER.warning("%s; again in %g s", problem, self._backoff.fail(now, first=steady))
+        self._ended = problem
+
+
+def _close_output(process: "subprocess.Popen[bytes]") -> None:
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def live_rules_process(loaded: LoadedConfiguration) -> ReviewProcess:
+    """Rules, unless `[daemon] live_rules` is off."""
+    return ReviewProcess(
+        loaded,
+        "rules",
+        "runs rules",
+        "is not judged",
+        RULES_CHILD_MODULE,
+        lambda config: True if config.daemon.live_rules else None,
+    )
+
+
+def live_scores_process(loaded: LoadedConfiguration) -> ReviewProcess:
+    """Scores, where `[review] process_reward` names a model."""
+    return ReviewProcess(
+        loaded,
+        "process_reward",
+        "scores decisions",
+        "is not scored",
+        SCORES_CHILD_MODULE,
+        lambda config: config.review if config.review.process_reward else None,
+    )

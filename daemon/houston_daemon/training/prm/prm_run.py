@@ -1,0 +1,244 @@
+"""One training of a process reward model, from its labels to a registered policy.
+
+A regression head on a causal model and a squared error (AgentFlow-Pro), by transformers' Trainer.
+After a kill it goes on from the checkpoint of the last whole epoch. What came out is measured on
+tasks that were held out, by the files that are registered.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from datasets import Dataset
+from transformers import (
+    AutoModelForSequenceClassification,
+    DataCollatorWithPadding,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+    set_seed,
+)
+
+from houston_daemon.training.policies.policy_registration import register_policy
+from houston_daemon.training.prm.calibration_picture import draw_calibration
+from houston_daemon.training.prm.decision_labels import (
+    DecisionLabel,
+    LabelSplit,
+    read_labels,
+    split_labels,
+)
+from houston_daemon.training.prm.prm_figures import AgreementFigures, agreement
+from houston_daemon.training.prm.prm_recipe import PrmRecipe
+from houston_daemon.training.prm.prm_run_folder import PrmResult, PrmRunFolder
+from houston_daemon.training.prm.prm_scorer import (
+    TRAINED_LENGTH,
+    ProcessRewardScorer,
+    encode_text,
+    load_scorer,
+    load_tokenizer,
+    longest_text,
+)
+from houston_daemon.training.runs import run_checkpoints
+from houston_daemon.training.runs.run_progress import ProgressWriter
+from houston_daemon.training.sft import training_run
+from houston_shared.config import load_configuration
+from houston_shared.errors import HoustonError
+
+
+def train_prm(folder: PrmRunFolder, writer: ProgressWriter) -> bool:
+    """Train, or go on; whether it finished. False: it was asked to end."""
+    recipe = folder.spec.recipe
+    split = split_labels(read_labels(folder.labels), recipe.held_out, recipe.seed)
+    writer.set_state("running", "loading the model")
+    device = training_run.training_device(recipe.device)
+    set_seed(recipe.seed)
+    net = _load_model(recipe)
+    tokenizer = load_tokenizer(Path(recipe.base))
+    net.config.pad_token_id = tokenizer.pad_token_id
+    limit = longest_text(net.config, recipe.max_tokens)
+    setattr(net.config, TRAINED_LENGTH, limit)
+    watch = _EpochWatch(writer, recipe.epochs)
+    trainer = _PrmTrainer(
+        model=net,
+        args=_arguments(folder, recipe, device),
+        train_dataset=training_set(split.train, tokenizer, limit),
+        data_collator=DataCollatorWithPadding(tokenizer),
+        callbacks=[watch],
+    )
+    trainer.keep = recipe.keep_checkpoints
+    trainer.remove_callback(PrinterCallback)
+    newest = run_checkpoints.newest_checkpoint(folder.checkpoints)
+    began = time.monotonic()
+    trainer.train(resume_from_checkpoint=str(newest) if newest else None)
+    if watch.ended:
+        return False
+    writer.set_state("running", "measuring on held-out tasks")
+    seconds = time.monotonic() - began
+    training_run.save_output(trainer, folder, Path(recipe.base))
+    scorer = load_scorer(folder.output, str(device))  # what is registered: it has lost digits
+    result = _result(folder, split, scorer, trainer, seconds)
+    folder.write_result(result)
+    _draw(folder, result, writer)
+    return True
+
+
+def _draw(folder: PrmRunFolder, result: PrmResult, writer: ProgressWriter) -> None:
+    """The calibration as a picture; without matplotlib the log says why there is none."""
+    where = "held-out" if result.held_out else "trained"
+    try:
+        draw_calibration(
+            result.held_out or result.train,
+            f"{folder.spec.name}, {where} tasks",
+            folder.calibration_picture,
+        )
+    except ImportError:
+        writer.log("no picture of the calibration: matplotlib is not installed")
+
+
+class _PrmTrainer(Trainer):  # type: ignore[misc]
+    """transformers' own, whose checkpoints are whole or not there."""
+
+    keep = 1
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        folder = Path(self.args.output_dir)
+        with run_checkpoints.unfinished_checkpoint(folder) as unfinished:
+            self.args.output_dir = str(unfinished)
+            try:
+                super()._save_checkpoint(model, trial)
+            finally:
+                self.args.output_dir = str(folder)
+        run_checkpoints.finish_checkpoint(folder, self.state.global_step, self.keep)
+
+
+class _EpochWatch(TrainerCallback):  # type: ignore[misc]
+    """Tells how far a run is, saves after each epoch, and ends there on SIGTERM."""
+
+    def __init__(self, writer: ProgressWriter, epochs: int) -> None:
+        self._writer = writer
+        self._epochs = epochs
+        self._asked_to_end = False
+        self.ended = False
+        """Whether it ended before the last epoch because it was asked to."""
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+
+    def _on_sigterm(self, number: int, frame: Any) -> None:
+        self._asked_to_end = True
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        """Save, and end where that was asked for."""
+        epoch = round(state.epoch)
+        self.ended = self._asked_to_end and epoch < self._epochs
+        control.should_save = True
+        control.should_training_stop = self.ended or control.should_training_stop
+
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: dict[str, float], **rest: Any
+    ) -> None:
+        """Show the loss. Raises HoustonError where it is no number, before that is saved."""
+        if "loss" not in logs:
+            return
+        if logs["loss"] != logs["loss"]:
+            raise HoustonError(
+                f"The loss of step {state.global_step} is not a number.",
+                "Training ended there.",
+                "Next: a new run with a lower rate,"
+                f" --set learning_rate={args.learning_rate / 10:g}",
+            )
+        line = f"epoch {state.epoch:.2f} of {self._epochs}, loss {logs['loss']:.4f}"
+        self._writer.update_done(line, state.global_step, state.max_steps)
+
+
+def _load_model(recipe: PrmRecipe) -> Any:
+    """The base with a new head of one number, in float32: small models lose too much otherwise."""
+    return AutoModelForSequenceClassification.from_pretrained(
+        recipe.base, num_labels=1, problem_type="regression", dtype=torch.float32
+    )
+
+
+def training_set(labels: Sequence[DecisionLabel], tokenizer: Any, limit: int) -> Dataset:
+    """What the model is trained on: a row of ids and the score for each label. limit: tokens."""
+    return Dataset.from_dict(
+        {
+            "input_ids": [encode_text(tokenizer, label.text, limit) for label in labels],
+            "labels": [label.score for label in labels],
+        }
+    )
+
+
+def _arguments(folder: PrmRunFolder, recipe: PrmRecipe, device: torch.device) -> TrainingArguments:
+    return TrainingArguments(
+        output_dir=str(folder.checkpoints),
+        num_train_epochs=recipe.epochs,
+        per_device_train_batch_size=recipe.batch,
+        learning_rate=recipe.learning_rate,
+        lr_scheduler_type="linear",
+        warmup_steps=recipe.warmup,
+        weight_decay=recipe.weight_decay,
+        seed=recipe.seed,
+        use_cpu=device.type == "cpu",
+        bf16=device.type == "cuda",
+        save_strategy="no",  # the watch says when
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        report_to="none",
+        disable_tqdm=True,
+        log_level="error",
+        dataloader_pin_memory=device.type == "cuda",
+    )
+
+
+def _result(
+    folder: PrmRunFolder,
+    split: LabelSplit,
+    scorer: ProcessRewardScorer,
+    trainer: Trainer,
+    seconds: float,
+) -> PrmResult:
+    """The figures of a finished run."""
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    by_source: dict[str, int] = {}
+    labels = read_labels(folder.labels)
+    for label in labels:
+        by_source[label.source] = by_source.get(label.source, 0) + 1
+    mean = sum(label.score for label in split.train) / len(split.train)
+    return PrmResult(
+        trained_labels=len(split.train),
+        by_source=by_source,
+        rubrics=sorted({label.rubric for label in labels if label.rubric}),
+        steps=trainer.state.global_step,
+        seconds=round(seconds, 2),
+        loss_first=losses[0],
+        loss_last=losses[-1],
+        train=_measured(scorer, split.train, mean),
+        held_out=_measured(scorer, split.held_out, mean) if split.held_out else None,
+    )
+
+
+def _measured(
+    scorer: ProcessRewardScorer, labels: Sequence[DecisionLabel], mean: float
+) -> AgreementFigures:
+    scores = scorer.score([label.text for label in labels])
+    return agreement(scores, [label.score for label in labels], mean)
+
+
+def register_prm(folder: PrmRunFolder) -> str:
+    """The policy that a finished run became; asked again, the same one. Raises HoustonError."""
+    spec = folder.spec
+    return register_policy(
+        load_configuration(spec.home, os.environ.get("HOUSTON_CONFIG")),
+        folder.output,
+        Path(spec.recipe.base),
+        name=spec.name,
+        base_hash=spec.base_hash,
+        run=spec.run,
+        manifest=spec.labels_hash,
+        recipe=msgspec.to_builtins(spec.recipe),
+        metrics=msgspec.to_builtins(folder.result),
+    ).name

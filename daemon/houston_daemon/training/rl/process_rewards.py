@@ -1,0 +1,55 @@
+"""What a process reward model says of every decision of a group's rollouts, kept with the run.
+
+Scores are written down when a group has been scored, so that a run that goes on after a kill, and
+the export of its rows, have the same ones and need no model for it. The text that is scored is
+`prm.recorded_decisions`'s. No torch here.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from houston_daemon.training.prm.recorded_decisions import (
+    DecisionScorer,
+    rollout_decisions,
+    score_decisions,
+)
+from houston_daemon.training.rl.rollout_groups import GroupOutcome, StepScores
+from houston_shared import atomic_file
+from houston_shared.store.store_reader import Reader
+
+
+class ProcessRewards:
+    """Scores of the groups of one run, a file for each group."""
+
+    def __init__(self, folder: Path, scorer: DecisionScorer | None = None) -> None:
+        """folder: where they are kept. scorer: None where only what is kept is read."""
+        self._folder = folder
+        self._scorer = scorer
+
+    def add(self, reader: Reader, outcomes: Sequence[GroupOutcome]) -> list[GroupOutcome]:
+        """The outcomes with the scores of their decisions; what was not scored is scored and kept.
+
+        Raises LookupError where that would take a model and there is none.
+        """
+        return [
+            outcome._replace(scores=self._scores(reader, outcome)) if outcome.members else outcome
+            for outcome in outcomes
+        ]
+
+    def _scores(self, reader: Reader, outcome: GroupOutcome) -> tuple[StepScores, ...]:
+        file = self._folder / f"{outcome.group.name}.json"
+        if file.is_file():
+            return msgspec.json.decode(file.read_bytes(), type=tuple[StepScores, ...])
+        if self._scorer is None:
+            raise LookupError(f"the decisions of group {outcome.group.name} were not scored")
+        by_rollout = [rollout_decisions(reader, member.rollout) for member in outcome.members]
+        every = [decision for decisions in by_rollout for decision in decisions]
+        given = iter(score_decisions(self._scorer, every))
+        scores = tuple(
+            {decision.step: next(given) for decision in decisions} for decisions in by_rollout
+        )
+        self._folder.mkdir(exist_ok=True)
+        atomic_file.write_atomically(file, msgspec.json.encode(scores))
+        return scores

@@ -1,0 +1,125 @@
+"""States of recorded rollouts at which decisions are sampled anew: which there are, and what each
+one's prompt is.
+
+A state is a step of a rollout as the policy or planner was asked to decide it: the ledger's prompt,
+the task and all decisions before. Nothing is replayed in an environment. It samples nothing.
+"""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from houston_daemon.agent.policy_sampling import parse_action
+from houston_daemon.engines.engine_protocol import EngineSample, SampleRequest
+from houston_daemon.prompts.decision_text import (
+    Decision,
+    decision_of,
+    decision_of_action,
+    decision_text,
+)
+from houston_daemon.prompts.model_dialects import choose_dialect
+from houston_daemon.suites.suite_results import rollouts_of_run
+from houston_daemon.training.prm.recorded_decisions import RecordedDecision
+from houston_daemon.training.rows.rendered_rows import tools_of_head
+from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
+from houston_shared.errors import ConfigurationError
+from houston_shared.records import ContextHead, SampleBody
+from houston_shared.sample_roles import SAMPLE_ROLES, SampleRole
+from houston_shared.store import rollout_queries, step_context, step_queries
+from houston_shared.store.store_reader import Reader
+
+
+class StateKey(NamedTuple):
+    """Which state."""
+
+    rollout: str
+    step: int
+
+
+class RecordedState(NamedTuple):
+    """A state at which decisions can be sampled."""
+
+    key: StateKey
+    prompt: list[int]
+    """Ids of the whole prompt."""
+    asked: SampleBody
+    """What was sampled there; its parameters say how long an answer may be, and what ends it."""
+    head: ContextHead
+    earlier: tuple[Decision, ...]
+
+    def request(self, policy: str, policy_hash: str, role: SampleRole) -> SampleRequest:
+        """A request for one decision, drawn as the policy says: at temperature 1, no grammar."""
+        sent = self.asked.parameters
+        return SampleRequest(
+            prompt_ids=self.prompt,
+            messages=(),
+            tools=(),
+            max_tokens=int(sent["max_tokens"]),
+            stop_token_ids=tuple(sent.get("stop_token_ids", ())),
+            temperature=1.0,
+            top_p=1.0,
+            policy=policy,
+            policy_hash=policy_hash,
+            cache_salt=policy,
+            role=role,
+            step=self.key.step,
+        )
+
+    def decision(self, sampled: EngineSample) -> RecordedDecision:
+        """What an answer decides here, as it is scored."""
+        tools = tools_of_head(self.head)
+        action = parse_action(sampled, self.key.step, choose_dialect(self.head.dialect), tools)
+        decision = decision_of_action(action)
+        text = decision_text(self.head.task, self.earlier, decision)
+        return RecordedDecision(self.key.step, text, decision.sound)
+
+
+def list_states(reader: Reader, sources: Sequence[str], suites: Path) -> list[StateKey]:
+    """Every state of some rollouts at which an acting role was asked for token ids, in order.
+
+    sources: ids of rollouts, and names of runs of `houston suite run`. suites: the folder of those.
+    Raises HoustonError for a name that is neither, and ConfigurationError where there is no state.
+    """
+    rollouts = [
+        rollout for source in sources for rollout in rollouts_of_source(reader, source, suites)
+    ]
+    states = [
+        StateKey(rollout, record.step)
+        for rollout in dict.fromkeys(rollouts)
+        for record in reader.run(step_queries.read_steps(rollout))
+        if record.observation is not None
+        and record.sample.token_ids is not None
+        and SAMPLE_ROLES[record.sample.role].acts
+    ]
+    if not states:
+        raise ConfigurationError(
+            f"No step of {', '.join(sources)} was sampled by an engine that takes token ids.",
+            NOTHING_TRAINED_MESSAGE,
+            "Name rollouts that the trained engine sampled.",
+        )
+    return states
+
+
+def rollouts_of_source(reader: Reader, source: str, suites: Path) -> list[str]:
+    """The rollouts of a suite's run of this name, or the one of this id."""
+    if any(suites.glob(f"*/{source}.json")):
+        return rollouts_of_run(suites, source)
+    return [reader.run(rollout_queries.resolve_rollout_id(source))]
+
+
+def read_state(reader: Reader, key: StateKey) -> RecordedState:
+    """One state with its prompt. Raises HoustonError for a damaged or erased ledger."""
+    records = reader.run(step_queries.read_steps(key.rollout, last=key.step))
+    row = reader.run(rollout_queries.find_rollout(key.rollout))
+    head = reader.run(rollout_queries.read_rollout_head(row))
+    here = records[-1]
+    prompt = reader.run(step_context.read_prompt_ids(here.sample_seq))
+    assert head is not None and prompt is not None and here.step == key.step
+    earlier = tuple(decision_of(record) for record in records[:-1])
+    return RecordedState(key, prompt, here.sample, head, earlier)
+
+
+def draw_states(states: Sequence[StateKey], seed: int, update: int, count: int) -> list[StateKey]:
+    """The states of one update, all different, drawn by the run's seed."""
+    return random.Random(f"{seed} {update} states").sample(states, min(count, len(states)))

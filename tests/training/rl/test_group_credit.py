@@ -1,0 +1,70 @@
+"""What a group's rollouts and their decisions are given, and which groups teach something."""
+
+from typing import Any
+
+import pytest
+
+from houston_daemon.training.credit.group_advantages import MIN_REWARD_STD, ScoredRollout
+from houston_daemon.training.rl.group_credit import group_credits, teaches
+from houston_daemon.training.rl.rl_recipe import RlRecipe
+from houston_daemon.training.rl.rollout_groups import GroupOutcome, RolloutGroup
+
+
+def outcome(finals: list[float], *steps: dict[int, float]) -> GroupOutcome:
+    """finals: scores of rollouts. steps: for each the process rewards of its steps."""
+    names = tuple(f"r{number}" for number in range(len(finals)))
+    group = RolloutGroup(update=0, batch=0, split="train", index=0, policy="base", rollouts=names)
+    members = tuple(
+        ScoredRollout(name, final, 10) for name, final in zip(names, finals, strict=True)
+    )
+    return GroupOutcome(group, members, (), 0, steps)
+
+
+def recipe(weight: float | None = None, **settings: Any) -> RlRecipe:
+    """weight: of the process reward; None for a recipe without one."""
+    if weight is None:
+        return RlRecipe(**settings)
+    return RlRecipe(process_reward="prm", process_weight=weight, **settings)
+
+
+UNLIKE, ALIKE = [100.0, 0.0], [0.0, 0.0]
+SPREAD, EVEN = ({1: 0.9}, {1: 0.1}), ({1: 0.4}, {1: 0.4})
+NEARLY = ({1: 0.4}, {1: 0.4 + MIN_REWARD_STD / 2})
+
+
+@pytest.mark.parametrize(
+    ("finals", "steps", "weight", "kept"),
+    [
+        (UNLIKE, (), None, True),
+        (ALIKE, (), None, False),
+        (ALIKE, SPREAD, None, False),
+        (ALIKE, SPREAD, 0.5, True),
+        (ALIKE, EVEN, 0.5, False),
+        (ALIKE, NEARLY, 0.5, False),
+        (UNLIKE, EVEN, 0.5, True),
+        (UNLIKE, EVEN, 1.0, False),
+        (UNLIKE, SPREAD, 0.0, True),
+        (ALIKE, SPREAD, 0.0, False),
+    ],
+)
+def test_a_group_is_kept_where_what_weighs_something_differs(
+    finals: list[float], steps: tuple[dict[int, float], ...], weight: float | None, kept: bool
+) -> None:
+    assert teaches(outcome(finals, *steps), recipe(weight)) is kept
+
+
+def test_decisions_are_held_against_all_decisions_of_the_group() -> None:
+    """Rewards 1, 0.5, 0, 0.5: mean 0.5; without scale each is its distance from it."""
+    group = outcome(UNLIKE, {1: 1.0, 2: 0.5}, {1: 0.0, 2: 0.5})
+    first, second = group_credits(group, recipe(0.25, scale="none"))
+    assert (first.advantage, second.advantage) == (1.0, -1.0), "rewards of +1 and -1"
+    assert first.process.weight == second.process.weight == 0.25
+    assert dict(first.process.advantages) == {1: 0.5, 2: 0.0}
+    assert dict(second.process.advantages) == {1: -0.5, 2: 0.0}
+    assert dict(first.process.rewards) == {1: 1.0, 2: 0.5}
+
+
+@pytest.mark.parametrize("weight", [None, 0.0])
+def test_what_weighs_nothing_leaves_the_outcome_alone(weight: float | None) -> None:
+    first, _ = group_credits(outcome(UNLIKE, *SPREAD), recipe(weight))
+    assert first.process.weight == 0.0
