@@ -1,27 +1,28 @@
 """What a tiny policy learns from rewards of its decisions, beside those of its rollouts' outcomes.
 
-    python bench/decision_rewards.py [--seeds 3] [--updates 20] [--worlds 256] [--labelled 300]
-                                     [--folder DIR] [--model DIR]
+    python bench/decision_rewards.py [--seeds 3] [--updates 24] [--worlds 256] [--labelled 600]
+                                     [--arms outcome decisions …] [--folder DIR] [--model DIR]
 
 The whole loop in one command: collect (`suite run`), label (`label`), train a process reward model
 (`train prm`), train policies (`train dapo`) and measure them, each by its own command against one
 daemon. Rollouts of the untrained policy in training worlds of `word-worlds` are labelled by a judge
-with a known rubric (`bench/scripted_judge.py`). Three arms from one warmed-up policy: `outcome`
-(DAPO), `decisions` (several at recorded states, the model's score alone, AgentFlow-Pro) and `both`
-(whole rollouts, half of the advantage from each). Measured on held-out worlds; differences are
-paired by world, intervals draw worlds and seeds anew (95 %).
-Written to bench/results/decision_rewards.json.
+with a known rubric (`bench/scripted_judge.py`). Arms from one warmed-up policy: `outcome` (DAPO),
+`decisions` (several at recorded states, the model's score alone, AgentFlow-Pro), the same `labelled
+twice` (halfway the policy's own rollouts are labelled, too, and the reward model is trained again)
+and `both` (whole rollouts, half of the advantage from each). Measured on held-out worlds;
+differences are paired by world, intervals draw worlds and seeds anew (95 %). The same command goes
+on where it was broken off in `--folder`. Written to bench/results/decision_rewards.json.
 """
 
 import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -34,32 +35,67 @@ from houston_daemon.suites.suite_results import SuiteRun
 
 RESULTS = ROOT / "bench" / "results" / "decision_rewards.json"
 SUITE, COLLECTED, JUDGE = "word-worlds", "collected", "judge"
+BASE_POLICY = "base"
+FIGURES = ("trained_labels", "by_source", "held_out")
+
+
+class Arm(NamedTuple):
+    """How a policy is trained, over the recipe `small`."""
+
+    rewarded: bool = False
+    """By a process reward model, too."""
+    at_states: bool = False
+    """On several decisions at each recorded state, not on rollouts."""
+    stages: int = 1
+    """In how many runs; before each but the first the policy's own rollouts are labelled as well,
+    and a new reward model is trained on all labels."""
+    settings: tuple[str, ...] = ()
+    file: str = ""
+
+
+SPREAD = "least_spread=0.1"
+"""Above the noise of the reward model where every decision is worth the same."""
 ARMS = {
-    "outcome": (),
-    "decisions": ("process_reward=prm", f'states=["{COLLECTED}"]'),
-    "both": ("process_reward=prm", "process_weight=0.5"),
+    "outcome": Arm(file="outcome"),
+    "decisions": Arm(True, True, 1, (SPREAD,), "decisions"),
+    "decisions, labelled twice": Arm(True, True, 2, (SPREAD,), "relabelled"),
+    "both": Arm(True, False, 1, (SPREAD, "process_weight=0.5"), "both"),
 }
-"""Settings over the recipe `small`."""
 
 
-def make_reward_model(home: ExperimentHome, asked: argparse.Namespace) -> dict[str, Any]:
-    """Collect, label and train; the run's figures. What was done before is read."""
-    kept = home.folder / "prm.json"
+def make_reward_model(
+    home: ExperimentHome, asked: argparse.Namespace, name: str, policies: Sequence[str]
+) -> dict[str, Any]:
+    """Collect with each policy, label and train; the run's figures. What was done before is read.
+
+    Of several policies the last one's rollouts are new: those of the others were labelled under
+    the names of earlier models.
+    """
+    kept = home.folder / f"{name}.json"
     if kept.is_file():
         return dict(json.loads(kept.read_text()))
-    file = home.home.path / "suites" / SUITE / f"{COLLECTED}.json"
-    if not file.is_file():
-        words = ("suite", "run", SUITE, "--engine", ENGINE, "--policy", "base")
-        words += ("--split", "train", "-n", str(asked.labelled), "--name", COLLECTED)
+    labels_file = home.folder / f"{name}-labels.jsonl"
+    runs = [collected_by(policy) for policy in policies]
+    for policy, run in zip(policies, runs, strict=True):
+        if (home.home.path / "suites" / SUITE / f"{run}.json").is_file():
+            continue
+        if policy != BASE_POLICY:
+            home.run("policy", "activate", policy, "--engine", ENGINE)
+        words = ("suite", "run", SUITE, "--engine", ENGINE, "--policy", policy)
+        words += ("--split", "train", "-n", str(asked.labelled), "--name", run)
         home.run(*words, seconds=3600)
-    labels_file = home.folder / "labels.jsonl"
+    labels = ""
     with scripted_judge(asked.port):
-        words = ("label", "--suite-run", COLLECTED, "--judge", JUDGE, "--out", str(labels_file))
-        home.run(*words, seconds=3600)
+        for run in runs:
+            file = home.folder / f"{run}.jsonl"
+            words = ("label", "--suite-run", run, "--judge", JUDGE, "--out", str(file))
+            home.run(*words, seconds=3600)
+            labels += file.read_text()
+    labels_file.write_text(labels)
     settings = ("--set", "epochs=20", "--set", "device=cpu")
     told = home.run(
         *("train", "prm", "--labels", str(labels_file), "--base", str(asked.model)),
-        *("--name", "prm", "--json", *settings),
+        *("--name", name, "--json", *settings),
         seconds=3600,
     )
     run = json.loads(told.splitlines()[-1])
@@ -67,19 +103,39 @@ def make_reward_model(home: ExperimentHome, asked: argparse.Namespace) -> dict[s
     return dict(run)
 
 
-def trained(home: ExperimentHome, arm: str, seed: int, updates: int) -> dict[str, Any]:
-    """Train one policy; what the run tells. What was trained before is read."""
-    kept = home.folder / f"{arm}-{seed}.json"
-    if not kept.is_file():
-        settings = (f"seed={seed}", f"updates={updates}", *ARMS[arm])
-        words = [word for setting in settings for word in ("--set", setting)]
-        told = home.run(
-            *("train", "dapo", "--suite", SUITE, "--engine", ENGINE, "--recipe", "small"),
-            *("--name", f"{arm}-{seed}", "--json", *words),
-            seconds=2 * 3600,
-        )
-        kept.write_text(told.splitlines()[-1])
-    return dict(json.loads(kept.read_text()))
+def collected_by(policy: str) -> str:
+    """The run of the suite in which a policy collected what is labelled."""
+    return COLLECTED if policy == BASE_POLICY else f"{COLLECTED}-{policy.replace('@', '-')}"
+
+
+def trained(home: ExperimentHome, arm: Arm, seed: int, asked: argparse.Namespace) -> dict[str, Any]:
+    """Train one policy; what its runs tell. What was trained before is read."""
+    policies, updates, models = [BASE_POLICY], [], []
+    for stage in range(arm.stages):
+        name = f"{arm.file}-{seed}" + (f"-{stage + 1}" if stage else "")
+        kept = home.folder / f"{name}.json"
+        settings = [f"seed={seed}", f"updates={asked.updates // arm.stages}", *arm.settings]
+        if arm.rewarded:
+            model = make_reward_model(
+                home, asked, f"prm-{arm.file}-{seed}-{stage + 1}" if stage else "prm", policies
+            )
+            settings.append(f"process_reward={model['policy']}")
+            models.append(model["result"])
+        if arm.at_states:
+            settings.append(f"states={json.dumps([collected_by(policy) for policy in policies])}")
+        if not kept.is_file():
+            words = [word for setting in settings for word in ("--set", setting)]
+            words += ["--base", policies[-1]] if stage else []
+            told = home.run(
+                *("train", "dapo", "--suite", SUITE, "--engine", ENGINE, "--recipe", "small"),
+                *("--name", name, "--json", *words),
+                seconds=2 * 3600,
+            )
+            kept.write_text(told.splitlines()[-1])
+        run = json.loads(kept.read_text())
+        policies.append(run["policy"])
+        updates += run["updates"]
+    return {"policy": policies[-1], "updates": updates, "models": models}
 
 
 def curve(run: dict[str, Any]) -> dict[str, Any]:
@@ -93,29 +149,39 @@ def curve(run: dict[str, Any]) -> dict[str, Any]:
 
 def compare_arms(home: ExperimentHome, asked: argparse.Namespace) -> dict[str, Any]:
     """All arms and seeds, and what came out."""
-    runs: dict[str, dict[int, SuiteRun]] = {BASE: {0: measured(home, "base", BASE, asked)}}
-    model = make_reward_model(home, asked)
+    runs: dict[str, dict[int, SuiteRun]] = {BASE: {0: measured(home, BASE_POLICY, BASE, asked)}}
     curves: dict[str, dict[str, Any]] = {}
+    models: dict[str, list[dict[str, Any]]] = {}
     for seed in range(1, asked.seeds + 1):
-        for arm in ARMS:
-            run = trained(home, arm, seed, asked.updates)
-            name = run["policy"].replace("@", "-")
-            runs.setdefault(arm, {})[seed] = measured(home, run["policy"], name, asked)
-            curves.setdefault(arm, {})[str(seed)] = curve(run)
-            solved = interval(cells({seed: runs[arm][seed]}, False))["value"]
-            print(f"{arm}, seed {seed}: {solved:.3f} solved", flush=True)
-    arms = list(ARMS)
+        for name in asked.arms:
+            run = trained(home, ARMS[name], seed, asked)
+            file = run["policy"].replace("@", "-")
+            runs.setdefault(name, {})[seed] = measured(home, run["policy"], file, asked)
+            curves.setdefault(name, {})[str(seed)] = curve(run)
+            models.setdefault(name, []).extend(run["models"][-1:])
+            solved = interval(cells({seed: runs[name][seed]}, False))["value"]
+            print(f"{name}, seed {seed}: {solved:.3f} solved", flush=True)
     return {
-        "process reward model": model["result"],
+        "process reward models": {
+            name: [{key: model[key] for key in FIGURES if key in model} for model in each]
+            for name, each in models.items()
+        },
         "held out": {
-            arm: {
+            name: {
                 "solved": interval(cells(seeds, False)),
+                "by seed": [
+                    interval(cells({seed: run}, False))["value"] for seed, run in seeds.items()
+                ],
                 "failed calls": interval(cells(seeds, True)),
             }
-            for arm, seeds in runs.items()
+            for name, seeds in runs.items()
         },
-        "minus before": {arm: compared(runs, arm, BASE) for arm in arms},
-        "minus outcome": {arm: compared(runs, arm, "outcome") for arm in arms[1:]},
+        "minus before": {name: compared(runs, name, BASE) for name in asked.arms},
+        "minus outcome": {
+            name: compared(runs, name, "outcome")
+            for name in asked.arms
+            if "outcome" in runs and name != "outcome"
+        },
         "training": curves,
     }
 
@@ -141,12 +207,13 @@ def main() -> int:
     """Learn, print, keep."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--updates", type=int, default=20)
+    parser.add_argument("--updates", type=int, default=24)
     parser.add_argument("--worlds", type=int, default=256)
-    parser.add_argument("--labelled", type=int, default=300, help="rollouts that are labelled")
+    parser.add_argument("--labelled", type=int, default=600, help="rollouts that are labelled")
     parser.add_argument("--port", type=int, default=18_765, help="of the scripted judge")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--model", type=Path, help="of `houston policy tiny`")
+    parser.add_argument("--arms", nargs="+", choices=tuple(ARMS), default=list(ARMS))
     asked = parser.parse_args()
     asked.suite = SUITE
     with tempfile.TemporaryDirectory(prefix="houston-decisions-") as temporary:

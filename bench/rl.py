@@ -14,7 +14,7 @@ the other one first in each round, and each is a process of its own.
 `whole` counts from the command to its end, `loop` from the first episode to the last optimizer
 step. A busy machine makes wall time uncertain; `processor seconds` are of all processes of a side.
 Houston also keeps every step durably, writes a checkpoint and registers a version each update,
-which TRL is not asked to. Written to bench/results/rl.json.
+which TRL is not asked to. Written to bench/results/rl.json, for each device.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), *(str(ROOT / room) for room in ("daemon", "shared"))]
 from bench.against_trl.process_watch import VARIABLE, ProcessWatch
-from bench.durable.machine import machine
+from bench.durable.machine import device_name, machine
 
 from houston_daemon.experiments.experiment_home import ExperimentHome
 from houston_daemon.training.rl.rl_recipe import RlRecipe, load_rl_recipe
@@ -66,9 +66,12 @@ def settings_of(asked: argparse.Namespace) -> list[str]:
 # --- the two sides -------------------------------------------------------------------------------
 
 
-def run_houston(home: ExperimentHome, settings: Sequence[str], number: int) -> dict[str, Any]:
+def run_houston(
+    home: ExperimentHome, settings: Sequence[str], number: int, device: str
+) -> dict[str, Any]:
     """Train once with the daemon that runs; figures."""
     words = [word for setting in settings for word in ("--set", setting)]
+    words += ["--gpus", "1", "--share-gpus"] if device == "cuda" else []
     with ProcessWatch("houston", PARTS) as watch:
         began = time.monotonic()
         told = home.run(
@@ -203,7 +206,7 @@ def measure(home: ExperimentHome, model: Path, asked: argparse.Namespace) -> dic
     for number in range(asked.rounds):
         for side in SIDES if number % 2 == 0 else SIDES[::-1]:
             if side == "houston":
-                reading = run_houston(home, settings_of(asked), number)
+                reading = run_houston(home, settings_of(asked), number, asked.device)
             else:
                 reading = run_trl(model, asked)
             readings[side].append(reading)
@@ -242,7 +245,7 @@ def report(
     speed = result["houston / trl"]["episodes_per_second_whole"]
     return {
         **about,
-        "devices": {"cpu": "not measured", "cuda": "not measured", asked.device: "measured"},
+        "device": device_name(asked.device),
         "threads": int(THREADS),
         "recipe": ["small", *settings_of(asked)],
         "groups": recipe.groups,
@@ -259,8 +262,11 @@ def both_sides(asked: argparse.Namespace, recipe: RlRecipe) -> dict[str, Any]:
         folder = Path(temporary)
         model = (asked.model or made_model(folder / "model")).absolute()
         os.environ[VARIABLE] = "houston"
+        gpus = int(asked.device == "cuda")
         engine = {"kind": "embedded", "model": str(model), "dialect": "words"}
-        home = ExperimentHome(folder, {ENGINE: engine}, at_once=recipe.groups * recipe.group_size)
+        engine |= {"gpus": gpus, "gpus_shared": True} if gpus else {}
+        at_once = recipe.groups * recipe.group_size
+        home = ExperimentHome(folder, {ENGINE: engine}, at_once=at_once, gpus=gpus)
         home.start()
         try:  # engine and workers are there before anything is measured
             home.run("suite", "run", SUITE, "--engine", ENGINE, "--split", "validation", "-n", "16")
@@ -294,7 +300,8 @@ def main() -> int:
         return trl_only(asked, recipe)
     told = both_sides(asked, recipe)
     if not asked.no_keep:
-        RESULTS.write_text(json.dumps(told, indent=1) + "\n")
+        kept = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
+        RESULTS.write_text(json.dumps({**kept, asked.device: told}, indent=1) + "\n")
     print(json.dumps({name: told[name] for name in ("medians", "houston / trl")}, indent=1))
     return 0
 

@@ -1,13 +1,14 @@
 """A judge with a known rubric for worlds of words: a chat endpoint that scores by the world's rule.
 
 It stands for a strong model, which this machine cannot run, so that `houston label` is used as it
-is with one. Opening the right box is worth 1, and so are reading and entering in it, each once and
-in that order; looking before anything was opened is worth 0.25, and everything else 0. It reads
-what a judge is shown, the text of one decision, and nothing else.
+is with one. Opening the right box is worth 1, and so are reading and entering what was read in it,
+each once and in that order; looking before anything was opened is worth 0.25, and everything else
+0. It reads what a judge is shown, the text of one decision, and nothing else.
 
 What is sure must not be worth more than what has to be found out. With 0.5 for looking and 0.25 for
 going on in a wrong box, a policy that was rewarded by decisions alone learned to read forever: the
-right box, one of eight, earns an eighth of 1 at first.
+right box, one of eight, earns an eighth of 1 at first. And what is not checked is learned: while
+entering was worth 1 whatever was entered, policies came to enter words at random.
 """
 
 import json
@@ -25,6 +26,7 @@ WORLDS = 500
 """Enough that each item is sought in one of them."""
 _FRAME = re.compile(r"^\[(\w+) begins\]\n(.*)\n\[\1 ends\]$", re.DOTALL | re.MULTILINE)
 _STEP = re.compile(r"^Step \d+(?:, the decision)?:\n(.*)$", re.MULTILINE)
+_PAPER = re.compile(r"^paper says (.*)$", re.MULTILINE)
 
 
 @cache
@@ -48,7 +50,9 @@ def worth_of(text: str) -> float:
         return 0.0 if earlier else 0.25
     before = {"read": "open", "enter": "read"}.get(action)
     last = earlier[-1].partition(" ")[0] if earlier else ""
-    return float(opened == right and last == before)
+    paper = _PAPER.findall(text)[-1:]
+    said = [argument] == paper if action == "enter" else not argument
+    return float(opened == right and last == before and said)
 
 
 class QuietHandler(BaseHTTPRequestHandler):

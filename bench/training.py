@@ -270,7 +270,7 @@ def main() -> int:
     if given.side:
         print(json.dumps(read(given.side, given.kind, given)))
         return 0
-    from bench.durable.machine import machine
+    from bench.durable.machine import device_name, machine
 
     RESULTS.parent.mkdir(exist_ok=True)
     about = machine(RESULTS.parent)
@@ -281,7 +281,7 @@ def main() -> int:
         rate = matrix_rate(given.device)
         found = {kind: _figure(kind, given, rate) for kind in given.rows}
     name = f"{given.device}, {given.model}, {'full' if given.full else 'lora'}"
-    result = {**about, "device": _device(given.device), "bf16_matrix_flops": rate, **found}
+    result = {**about, "device": device_name(given.device), "bf16_matrix_flops": rate, **found}
     print(json.dumps({name: result}, indent=1), flush=True)
     if not given.no_keep and given.clock == "wall":
         kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
@@ -351,12 +351,6 @@ def _versions() -> dict[str, str]:
     from importlib.metadata import version
 
     return {name: version(name) for name in ("torch", "transformers", "trl", "peft", "accelerate")}
-
-
-def _device(device: str) -> str:
-    import torch
-
-    return torch.cuda.get_device_name() if device == "cuda" else "cpu"
 
 
 def _arguments() -> argparse.Namespace:

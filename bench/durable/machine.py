@@ -26,6 +26,13 @@ def machine(folder: Path) -> dict[str, Any]:
     }
 
 
+def device_name(device: str) -> str:
+    """What `cuda` is here, or `cpu`."""
+    import torch
+
+    return torch.cuda.get_device_name() if device == "cuda" else "cpu"
+
+
 def syncs(folder: Path) -> list[float]:
     """Milliseconds of appending 4 KB and making them durable, again and again."""
     path, times = folder / "syncs", []

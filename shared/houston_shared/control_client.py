@@ -34,7 +34,7 @@ from houston_shared.errors import (
 )
 from houston_shared.home import Home
 from houston_shared.home_lock import HomeOwner, find_running_daemon
-from houston_shared.wire import ControlRequest, Denied, RequestStored
+from houston_shared.wire import AskStatus, ControlRequest, Denied, RequestStored
 
 BLOCKED_STATES = {"T": "a signal has stopped it (SIGSTOP)", "D": "it waits for a disk or a device"}
 """States of a process that cannot answer, by the letter in /proc/PID/stat (proc(5))."""
@@ -364,3 +364,14 @@ def _daemon_returns(home: Home) -> bool:
 
 def _outcome_unknown(home: Home, maybe: str, look: str) -> AnswerLost:
     return AnswerLost(f"The daemon on {home.path} ended before it answered.", maybe, look)
+
+
+def engine_state(home: Home, engine: str) -> str:
+    """What the daemon says of an engine (`ready`, `starting`, `down: why`); empty where no daemon
+    runs, or none has had a use for it yet."""
+    try:
+        with ControlClient(home) as client:
+            status = client.ask(AskStatus())
+    except DaemonNotRunning:
+        return ""
+    return status.engines.get(engine, "") if isinstance(status, Status) else ""

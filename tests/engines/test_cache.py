@@ -157,7 +157,9 @@ def test_a_narrow_model_is_computed_in_float32(
     monkeypatch: pytest.MonkeyPatch, width: int, has_it: bool, faster: bool
 ) -> None:
     monkeypatch.setattr(local_machine, "has_fast_bfloat16", lambda: has_it)
-    assert local_machine.is_faster_in_bfloat16(LlamaConfig(hidden_size=width)) == faster
+    config = LlamaConfig(hidden_size=width)
+    assert local_machine.is_faster_in_bfloat16(config) == faster
+    assert local_machine.is_faster_in_bfloat16(config, gpu=True) == (width == 576)
 
 
 @pytest.mark.parametrize(("cores", "reserved"), [({0}, True), ({0, 1}, True), ({0, 1, 2}, False)])

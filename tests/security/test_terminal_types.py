@@ -19,6 +19,8 @@ PRINTING = {
     "daemon/houston_daemon/environments/workstation/actions_reference.py": "writes docs",
     "daemon/houston_daemon/environments/mcp/mcp_relay.py": "between two programs, as data",
     "daemon/houston_daemon/environments/python/python_child.py": "a child's answer, as data",
+    "daemon/houston_daemon/environments/questions/hidden_tests_child.py": "a child's answer",
+    "daemon/houston_daemon/environments/questions/math_child.py": "a child's answer, as data",
     "daemon/houston_daemon/importers/innovatorbench_evaluate.py": "a task's evaluator",
 }
 """Modules that touch a standard stream, and why they may."""

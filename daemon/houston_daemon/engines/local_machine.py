@@ -26,11 +26,11 @@ def has_fast_bfloat16(described: Path = Path("/proc/cpuinfo")) -> bool:
     return not _BFLOAT16_FLAGS.isdisjoint(flags.split())
 
 
-def is_faster_in_bfloat16(config: Any) -> bool:
-    """Whether this processor computes a model in bf16 faster than in fp32. config: the model's, as
-    transformers reads it."""
+def is_faster_in_bfloat16(config: Any, gpu: bool = False) -> bool:
+    """Whether this processor computes a model in bf16 faster than in fp32, or a GPU does that
+    multiplies bf16. config: the model's, as transformers reads it."""
     width = getattr(config.get_text_config(), "hidden_size", NARROWEST_BFLOAT16)
-    return bool(width >= NARROWEST_BFLOAT16) and has_fast_bfloat16()
+    return bool(width >= NARROWEST_BFLOAT16) and (gpu or has_fast_bfloat16())
 
 
 def cache_folder() -> Path:

@@ -99,6 +99,7 @@ class PolicyActivations:
         """Begin when its engine answers; wait for that. Raises HoustonError where it cannot be."""
         if not request.policy:
             resolve_engine(self._loaded, request.engine)
+            self._engines.watch([request.engine])
             self._end(ActivationResult(request.seq, True))
             return
         with Reader(self._home) as reader:

@@ -53,6 +53,13 @@ def test_a_group_is_kept_where_what_weighs_something_differs(
     assert teaches(outcome(finals, *steps), recipe(weight)) is kept
 
 
+@pytest.mark.parametrize(("least", "kept"), [(0.05, True), (0.6, False)])
+def test_a_recipe_says_from_which_spread_a_group_teaches(least: float, kept: bool) -> None:
+    """0.9 and 0.1 deviate by 0.57: above the noise of most models, not of any."""
+    chosen = recipe(1.0, least_spread=least)
+    assert teaches(outcome(ALIKE, *SPREAD), chosen) is kept
+
+
 def test_decisions_are_held_against_all_decisions_of_the_group() -> None:
     """Rewards 1, 0.5, 0, 0.5: mean 0.5; without scale each is its distance from it."""
     group = outcome(UNLIKE, {1: 1.0, 2: 0.5}, {1: 0.0, 2: 0.5})

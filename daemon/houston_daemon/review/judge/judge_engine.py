@@ -30,11 +30,10 @@ from houston_daemon.review.judge.judge_client import JudgeClient
 from houston_daemon.service.engine_child import engine_child_command
 from houston_daemon.service.engine_endpoints import engine_log, kept_port, state_file, usable_port
 from houston_daemon.service.engine_servers import is_daemon_child
+from houston_daemon.service.trainer_launch import TRAINER_VARIABLE
 from houston_shared.config import FILE_ENGINES, LoadedConfiguration
-from houston_shared.control_client import ControlClient
-from houston_shared.control_messages import Status
-from houston_shared.errors import ConfigurationError, DaemonNotRunning, HoustonError
-from houston_shared.wire import AskStatus
+from houston_shared.control_client import engine_state
+from houston_shared.errors import ConfigurationError, HoustonError
 
 START_SECONDS = 300.0
 """How long a child may take to answer: vLLM compiles for more than a minute."""
@@ -78,13 +77,17 @@ class JudgeEnginePlace:
         """Whether the child runs already."""
         return self._process([], "").adopt()
 
+    def daemon_state(self) -> str:
+        """What the daemon says of it; empty where no daemon has it (`engine_state`)."""
+        return engine_state(self._loaded.home, self.name)
+
     def __enter__(self) -> "JudgeEnginePlace":
         """Itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
         """End what was started here and the daemon does not use."""
-        if self._ours is not None and not self._used():
+        if self._ours is not None and not self.daemon_state():
             self._ours.stop()
 
     def _start(self) -> EngineProcess:
@@ -107,7 +110,9 @@ class JudgeEnginePlace:
     def _process(self, command: list[str], url: str) -> EngineProcess:
         home, name = self._loaded.home, self.name
         state, log = state_file(home, name), engine_log(home, name)
-        return EngineProcess(name, command, url, state, log, self._engine.environment)
+        # It may outlive a trainer that starts it, whose end ends all that has the trainer's mark.
+        environment = {**self._engine.environment, TRAINER_VARIABLE: ""}
+        return EngineProcess(name, command, url, state, log, environment)
 
     def _wait(self, process: EngineProcess) -> None:
         end = time.monotonic() + START_SECONDS
@@ -125,15 +130,6 @@ class JudgeEnginePlace:
                 raise HoustonError(
                     f"Engine {self.name!r} was not waited for.", NOTHING_JUDGED_MESSAGE
                 )
-
-    def _used(self) -> bool:
-        """Whether the daemon watches this engine by now."""
-        try:
-            with ControlClient(self._loaded.home) as client:
-                status = client.ask(AskStatus())
-        except DaemonNotRunning:
-            return False
-        return isinstance(status, Status) and self.name in status.engines
 
 
 class LazyEngine:

@@ -16,7 +16,8 @@ from houston_shared.store.outcome_queries import Overlong
 STD_EPSILON = 1e-4
 """Added to a group's standard deviation before it divides, as in TRL."""
 MIN_REWARD_STD = 1e-3
-"""A group whose rewards deviate less than this teaches nothing and is dropped."""
+"""A group whose rewards deviate less than this teaches nothing and is dropped, unless a recipe says
+otherwise."""
 
 RewardKind = Literal["binary", "score"]
 """`binary`: +1 for a solved task, else -1 (CLEANER, table 5). `score`: the score as a share."""
@@ -81,12 +82,14 @@ OVERLONG_REASONS: Mapping[Overlong, str] = {
 """Why overlong filtering (DAPO, section 3.4) leaves a rollout out of training."""
 
 
-def has_reward_spread(rewards: Sequence[float]) -> bool:
+def has_reward_spread(rewards: Sequence[float], least: float = MIN_REWARD_STD) -> bool:
     """Whether a group's rewards differ, so that it teaches something. Of one rollout: never.
+
+    least: the standard deviation from which they do.
 
     A group is kept or dropped whole: without one of its members its mean would be another.
     """
-    return len(rewards) > 1 and statistics.stdev(rewards) >= MIN_REWARD_STD
+    return len(rewards) > 1 and statistics.stdev(rewards) >= least
 
 
 def group_advantages(rewards: Sequence[float], scale: AdvantageScale = "group") -> list[float]:

@@ -49,6 +49,8 @@ from houston_shared.store.store_reader import Reader
 
 REQUESTS_AT_ONCE = 64
 _RETRIES = RetryPolicy(first_wait=1.0, max_wait=30.0)
+_STARTING_POLL_SECONDS = 0.2
+_DAEMON_TELLS_SECONDS = 10.0
 
 
 class SampledDecision(msgspec.Struct, frozen=True):
@@ -124,7 +126,7 @@ class DecisionSampler:
     async def _sample_all(
         self, states: Sequence[RecordedState], count: int, policy: SampledPolicy
     ) -> list[list[EngineSample]]:
-        url = await asyncio.to_thread(self._place.url) if self._place.child else ""
+        url = await asyncio.to_thread(self._child_url) if self._place.child else ""
         settings = {**self._place.settings, **({"url": url} if url else {}), **policy.settings}
         engine = choose_engine(settings, None, self._place.name)
         turns = asyncio.Semaphore(REQUESTS_AT_ONCE)
@@ -139,6 +141,20 @@ class DecisionSampler:
         finally:
             await engine.close()
         return [answers[start : start + count] for start in range(0, len(answers), count)]
+
+    def _child_url(self) -> str:
+        """Where the engine answers. The daemon brings it up when it is given a policy or its own
+        model; what it tells of that may be a moment old, so silence is waited for, too."""
+        patience = time.monotonic() + _DAEMON_TELLS_SECONDS
+        while (state := self._place.daemon_state()) != "ready":
+            if not state and time.monotonic() > patience:
+                break  # a daemon that was started since does not watch it, but it may run
+            if self._stop():
+                raise StopRequested
+            self._tell(f"engine {self._place.name}: {state or 'is being brought up'}")
+            time.sleep(_STARTING_POLL_SECONDS)
+        self._tell("")
+        return self._place.url()
 
     async def _sample_one(
         self,
@@ -217,7 +233,9 @@ class DecisionBatches:
                 break
             groups = self._groups(update, batch, keys, policy)
             every += groups
-            kept += [group for group in groups if has_reward_spread(group.scores)]
+            kept += [
+                group for group in groups if has_reward_spread(group.scores, recipe.least_spread)
+            ]
         return every, kept
 
     def _groups(

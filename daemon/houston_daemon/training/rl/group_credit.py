@@ -58,8 +58,8 @@ def teaches(outcome: GroupOutcome, recipe: RlRecipe) -> bool:
     unlike each other. What weighs nothing does not count."""
     weight = process_weight(recipe)
     decisions = [score for steps in outcome.scores for score in steps.values()]
-    return (weight > 0 and has_reward_spread(decisions)) or (
-        weight < 1 and has_reward_spread(group_rewards(outcome, recipe))
+    return (weight > 0 and has_reward_spread(decisions, recipe.least_spread)) or (
+        weight < 1 and has_reward_spread(group_rewards(outcome, recipe), recipe.least_spread)
     )
 
 

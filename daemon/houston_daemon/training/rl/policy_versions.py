@@ -14,7 +14,7 @@ from pathlib import Path
 from houston_daemon.training.policies.policy_registration import register_policy
 from houston_shared.backoff import RetryPolicy
 from houston_shared.config import LoadedConfiguration
-from houston_shared.control_client import send_with_retry
+from houston_shared.control_client import engine_state, send_with_retry
 from houston_shared.control_messages import ActivatePolicy
 from houston_shared.errors import HoustonError
 from houston_shared.store import policy_queries
@@ -75,10 +75,12 @@ class PolicyVersions:
         """Have new rollouts of the engine sample with a policy; empty: with its own model.
 
         Returns once the engine has answered with it. Raises HoustonError where it cannot.
+        What is active already is asked for again where the daemon has not brought the engine up.
         """
         with Reader(self._loaded.home) as reader:
-            if reader.run(policy_queries.find_active_policy(self._engine)) == policy:
-                return
+            active = reader.run(policy_queries.find_active_policy(self._engine))
+        if active == policy and engine_state(self._loaded.home, self._engine):
+            return
         give_up = time.monotonic() + ENGINE_RETURN_SECONDS
         for number in itertools.count():
             activation = self._asked(policy, f"{key}/{number}")

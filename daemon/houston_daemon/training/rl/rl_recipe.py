@@ -11,7 +11,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from houston_daemon.training.credit.group_advantages import AdvantageScale, RewardKind
+from houston_daemon.training.credit.group_advantages import (
+    MIN_REWARD_STD,
+    AdvantageScale,
+    RewardKind,
+)
 from houston_daemon.training.sft.sft_recipe import (
     NOTHING_TRAINED_MESSAGE,
     NonNegativeInt,
@@ -79,6 +83,10 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Rollouts, or runs of `houston suite run`, whose recorded steps are trained on in place of new
     rollouts: `group_size` decisions are sampled at each of `groups` steps an update and rewarded by
     `process_reward` alone; nothing is done in an environment (AgentFlow-Pro). Empty: rollouts."""
+    least_spread: NonNegativeFloat = MIN_REWARD_STD
+    """A group whose rewards have a smaller standard deviation is dropped. A process reward differs
+    by its model's noise where nothing else does, and advantages divided by that noise teach it: set
+    this above it."""
     scale: AdvantageScale = "group"
     """Divide advantages by the standard deviation of their group, or not at all (`none`)."""
     normalization: Literal["token", "rollout"] = "token"

@@ -147,9 +147,10 @@ class LoadedModel:
 def has_fast_bf16(folder: Path, device: torch.device) -> bool:
     """Whether bfloat16 is the faster kind for the model in a folder (AVX512-BF16: 525 against 225
     tokens/s of SmolLM2)."""
-    if device.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return is_faster_in_bfloat16(AutoConfig.from_pretrained(folder))
+    gpu = device.type == "cuda"
+    if gpu and not torch.cuda.is_bf16_supported(including_emulation=False):
+        return False
+    return is_faster_in_bfloat16(AutoConfig.from_pretrained(folder), gpu)
 
 
 def load_model(recipe: SftRecipe, device: torch.device, *, pads: bool = False) -> LoadedModel:
