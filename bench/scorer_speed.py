@@ -126,16 +126,14 @@ def main() -> int:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="houston-scorer-") as temporary:
         folder = Path(temporary)
-        found = {
-            shape: measure(shape, asked, folder / shape)
-            for shape in asked.shape or ["tiny", "135m"]
-        }
         about = machine(folder)
-    about["versions"]["torch"] = torch.__version__
-    told = {**about, "device": device_name(asked.device), "texts": asked.texts, **found}
-    kept = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
-    RESULTS.write_text(json.dumps({**kept, asked.device: told}, indent=1) + "\n")
-    print(json.dumps(found, indent=1))
+        about["versions"]["torch"] = torch.__version__
+        told = {**about, "device": device_name(asked.device), "texts": asked.texts}
+        for shape in asked.shape or ["tiny", "135m"]:
+            told[shape] = measure(shape, asked, folder / shape)
+            print(shape, json.dumps(told[shape], indent=1), flush=True)
+            kept = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
+            RESULTS.write_text(json.dumps({**kept, asked.device: told}, indent=1) + "\n")
     return 0
 
 

@@ -33,6 +33,7 @@ from houston_shared.store import (
     purification_queries,
     removed_data_queries,
     rollout_queries,
+    step_json,
     step_queries,
     workspace_queries,
 )
@@ -221,6 +222,9 @@ def _read_rollout(
                 (yield from process_reward_queries.list_step_rewards(rollout.id))
             )
         ),
+        "verifier": step_json.count_verifications(
+            (yield from step_queries.read_verified_steps(rollout.id))
+        ),
         "guidance": {"queued": waiting, "delivered": delivered},
         "workspace": workspace,
         "limited_by": _resource_limits(rollout.id, workspace),
@@ -346,6 +350,7 @@ def _print_rollout(
         "scores": history,
         "reward": _process_reward_text(facts["process_reward"]),
         "purified": facts["purified"],
+        "verifier": step_json.verifications_text(facts["verifier"]),
         "guidance": "{queued} queued, {delivered} delivered".format(**facts["guidance"]),
         "need": "; ".join(reason["text"] for reason in facts["reasons"]),
         "claim": _claim_text(facts["claim"]),

@@ -86,9 +86,9 @@ def run_ask(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     task = ask_task(question, arguments)
     rollout = _start(task, arguments.engine, loaded)
     progress = _print_nothing if arguments.json else command_output.print_note
-    if not arguments.json:
-        command_output.print_note(f'{rollout}: houston guide {rollout} "…" speaks to it')
     try:
+        if not arguments.json:
+            command_output.print_note(f'{rollout}: houston guide {rollout} "…" speaks to it')
         row, steps = _follow(loaded.home, rollout, progress)
     except KeyboardInterrupt:
         command_output.print_note(f"{rollout} goes on: houston rollout cancel {rollout} ends it")

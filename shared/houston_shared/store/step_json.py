@@ -5,7 +5,7 @@ nothing here reads a database. A module of its own, since the guidance tag's pat
 that other commands do not pay.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from houston_shared import context_messages
@@ -18,6 +18,7 @@ from houston_shared.records import (
 )
 from houston_shared.store.annotation_queries import VerdictRow
 from houston_shared.store.process_reward_queries import ProcessRewardRow, process_reward_json
+from houston_shared.times_and_counts import pluralize
 
 
 def call_json(call: ToolCall) -> dict[str, Any]:
@@ -81,6 +82,15 @@ def verification_json(step: StepRecord) -> dict[str, Any] | None:
     if said is None:
         return None
     return {"answered": said.answered, "reason": said.reason, "unreadable": said.unreadable}
+
+
+def verifications_text(counts: Mapping[str, int]) -> str:
+    """`asked 5 times: 1 answered, 2 not read` of `count_verifications`; empty where nobody was
+    asked."""
+    if not counts["asked"]:
+        return ""
+    told = f"asked {pluralize(counts['asked'], 'time')}: {counts['answered']} answered"
+    return told + (f", {counts['unreadable']} not read" if counts["unreadable"] else "")
 
 
 def count_verifications(steps: Iterable[StepRecord]) -> dict[str, int]:

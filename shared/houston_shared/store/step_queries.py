@@ -146,6 +146,14 @@ def read_steps(
     return steps
 
 
+def read_verified_steps(rollout: str) -> ReadPlan[list[StepRecord]]:
+    """All steps of a flow whose verifier was asked; none of any other rollout."""
+    asked = yield RunSql(
+        "SELECT 1 FROM samples WHERE rollout = ? AND role = 'verifier' LIMIT 1", (rollout,)
+    )
+    return (yield from read_steps(rollout)) if asked else []
+
+
 def read_steps_with_attempts(rollout: str, first: int, last: int) -> ReadPlan[list[StepRecord]]:
     """Steps as `read_steps` gives them, each with the other attempts at it (`others`).
 

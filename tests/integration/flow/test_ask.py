@@ -69,6 +69,9 @@ def test_programs_get_one_object(station: Station) -> None:
     assert [source["title"] for source in report["sources"]] == ["Venus"]
     assert [one["step"] for one in report["steps"]] == [1, 2, 3]
     assert report["verifier"] == {"asked": 1, "answered": 0, "unreadable": 0}
+    (shown,) = station.json("rollout", "show", report["rollout"])
+    assert shown["verifier"] == report["verifier"]
+    assert "asked 1 time: 0 answered" in station.run("rollout", "show", report["rollout"]).stdout
     assert report["steps"][1]["verification"] is None, "its word could change nothing any more"
     assert report["steps"][2]["malformed"].startswith("the action must be one of: answer")
 
