@@ -11,7 +11,12 @@ import contextlib
 import sys
 from pathlib import Path
 
-from houston_daemon.commands.suite_commands import default_result_name, new_result_file, result_file
+from houston_daemon.commands.suite_commands import (
+    add_player_arguments,
+    default_result_name,
+    new_result_file,
+    result_file,
+)
 from houston_daemon.suites import evaluation_report, suite_results, suite_run
 from houston_daemon.suites.question_files import (
     KINDS,
@@ -20,7 +25,7 @@ from houston_daemon.suites.question_files import (
     read_question_file,
 )
 from houston_daemon.suites.question_leaks import Leak, TrainingText, find_leaks
-from houston_daemon.suites.suite_catalog import SPLITS, SUITES, TaskSource, suite_tasks
+from houston_daemon.suites.suite_catalog import SUITES, TaskSource, suite_tasks
 from houston_daemon.suites.suite_results import SuiteRun
 from houston_daemon.suites.suite_run import SuiteOrder
 from houston_daemon.training.policies.lineage_texts import LineageTexts, lineage_texts
@@ -56,7 +61,7 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
         help="questions that were trained on: those of them that stand in the file are dropped;"
         " what Houston trained the policies on is looked through by itself",
     )
-    parser.add_argument("--engine", help="engine of the configuration, or script:FILE")
+    add_player_arguments(parser)
     parser.add_argument(
         "--before",
         default="",
@@ -64,16 +69,8 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
         help="also evaluate this one, on the same tasks, and compare: policy@1, or `base`",
     )
     parser.add_argument(
-        "--policy", default="", metavar="POLICY", help="policy@2, or `base`; default: the active"
-    )
-    parser.add_argument("--split", choices=SPLITS, default="test", help="of its tasks (test)")
-    parser.add_argument(
         "-n", type=whole_number(1, 100_000), metavar="N", help="tasks (200; of a file all)"
     )
-    parser.add_argument(
-        "--attempts", type=whole_number(1, 100), default=1, metavar="K", help="at each task (1)"
-    )
-    parser.add_argument("--seed", type=whole_number(), default=0, help="of the first attempt (0)")
     parser.add_argument("--agent", choices=AGENTS, default="", help="default: what the tasks say")
     parser.add_argument(
         "--temperature", type=_temperature, metavar="T", help="default: what the tasks say"
@@ -87,7 +84,6 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--picture", type=Path, metavar="FILE", help="draw the figures: FILE.svg or FILE.png"
     )
-    parser.add_argument("--name", default="", help="of the result; default: from the time")
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 

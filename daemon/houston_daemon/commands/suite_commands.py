@@ -62,26 +62,31 @@ def run_suite_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
 def add_suite_run_arguments(parser: argparse.ArgumentParser) -> None:
     """`SUITE`, who plays it, how much of it, `--purify`, `--name`, `--json`."""
     parser.add_argument("suite", metavar="SUITE", help=f"one of {', '.join(SUITES)}")
-    parser.add_argument("--engine", help="engine of the configuration, or script:FILE")
+    add_player_arguments(parser)
     parser.add_argument(
-        "--policy", default="", metavar="POLICY", help="policy@2, or `base`; default: the active"
+        "-n", type=whole_number(1, 100_000), default=200, metavar="N", help="tasks (200)"
     )
-    parser.add_argument("--split", choices=SPLITS, default="test", help="of its tasks (test)")
-    parser.add_argument(
-        "-n", type=whole_number(1, 100_000), default=200, metavar="N", help="worlds (200)"
-    )
-    parser.add_argument(
-        "--attempts", type=whole_number(1, 100), default=1, metavar="K", help="at each world (1)"
-    )
-    parser.add_argument("--seed", type=whole_number(), default=0, help="of the first attempt (0)")
     parser.add_argument(
         "--purify",
         default="",
         metavar="on|off|KEY=VALUE,…",
         help="correct failed calls ahead, as rollout start does; default: not",
     )
-    parser.add_argument("--name", default="", help="of the result; default: from the time")
     parser.add_argument("--json", action="store_true", help="one JSON object: file and figures")
+
+
+def add_player_arguments(parser: argparse.ArgumentParser) -> None:
+    """Who plays which tasks of a suite, how often, and what the result is called."""
+    parser.add_argument("--engine", help="engine of the configuration, or script:FILE")
+    parser.add_argument(
+        "--policy", default="", metavar="POLICY", help="policy@2, or `base`; default: the active"
+    )
+    parser.add_argument("--split", choices=SPLITS, default="test", help="of its tasks (test)")
+    parser.add_argument(
+        "--attempts", type=whole_number(1, 100), default=1, metavar="K", help="at each task (1)"
+    )
+    parser.add_argument("--seed", type=whole_number(), default=0, help="of the first attempt (0)")
+    parser.add_argument("--name", default="", help="of the result; default: from the time")
 
 
 def run_suite_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:

@@ -2,8 +2,7 @@
 repeat it.
 
 It is made from the stages that are there, so that a run that goes on has one, too. Plots are SVG
-and PNG: final scores, scores over time, obedience. matplotlib is imported only when something is
-drawn.
+and PNG: final scores, scores over time, obedience.
 """
 
 import json
@@ -23,6 +22,7 @@ from houston_daemon.experiments.experiment_statistics import (
 from houston_daemon.training.sft import sft_run_folder
 from houston_shared import atomic_file
 from houston_shared.errors import HoustonError
+from houston_shared.plotting import import_pyplot
 
 _ARM_COLOURS: dict[str, str] = dict(
     zip(ARMS, ("#0072B2", "#E69F00", "#CC79A7", "#D55E00"), strict=True)
@@ -279,27 +279,23 @@ def _draw_plots(folder: Path, summed: Mapping[str, Any]) -> list[str]:
     Raises HoustonError where matplotlib is not installed.
     """
     try:
-        import matplotlib
+        pyplot = import_pyplot()
     except ImportError:
         raise HoustonError(
             "Pictures need matplotlib, which is not installed.",
             "The tables were written; the pictures were not.",
             "Install the extra with `pip install 'houston-agents[train]'`, then --report.",
         ) from None
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "houston"  # the same figures give the same file
     names = []
     if any(figures["rollouts"] for figures in summed.values()):
-        names += [_plot_scores(folder, summed), _plot_over_time(folder, summed)]
+        names += [_plot_scores(pyplot, folder, summed), _plot_over_time(pyplot, folder, summed)]
     if any(figures["obedience"] for figures in summed.values()):
-        names.append(_plot_obedience(folder, summed))
+        names.append(_plot_obedience(pyplot, folder, summed))
     return names
 
 
-def _plot_scores(folder: Path, summed: Mapping[str, Any]) -> str:
+def _plot_scores(pyplot: Any, folder: Path, summed: Mapping[str, Any]) -> str:
     """Final scores by domain, a bar an arm."""
-    from matplotlib import pyplot
-
     domains = [name for name in _first_arm(summed)["scores"]["final"] if name != TASK_WEIGHTED]
     names = [*sorted(domains), TASK_WEIGHTED]
     figure, axes = pyplot.subplots(figsize=(8, 3.6))
@@ -310,13 +306,11 @@ def _plot_scores(folder: Path, summed: Mapping[str, Any]) -> str:
     _draw_bars(axes, bars)
     axes.set_xticks(range(len(names)), names, rotation=15, ha="right")
     axes.set(ylabel="final score", ylim=(0, 100))
-    return _save_figure(folder, figure, "scores")
+    return _save_figure(pyplot, folder, figure, "scores")
 
 
-def _plot_over_time(folder: Path, summed: Mapping[str, Any]) -> str:
+def _plot_over_time(pyplot: Any, folder: Path, summed: Mapping[str, Any]) -> str:
     """The mean of the last score before each moment (APOLLO, figure 6)."""
-    from matplotlib import pyplot
-
     figure, axes = pyplot.subplots(figsize=(8, 3.6))
     for arm, figures in summed.items():
         line = figures["over_time"]
@@ -327,13 +321,11 @@ def _plot_over_time(folder: Path, summed: Mapping[str, Any]) -> str:
     top = max(max(figures["over_time"]["score"]) for figures in summed.values())
     axes.set(xlabel="active time, seconds", ylabel="mean score", xlim=(0, None))
     axes.set_ylim(0, max(5.0, 1.1 * top))
-    return _save_figure(folder, figure, "score-over-time")
+    return _save_figure(pyplot, folder, figure, "score-over-time")
 
 
-def _plot_obedience(folder: Path, summed: Mapping[str, Any]) -> str:
+def _plot_obedience(pyplot: Any, folder: Path, summed: Mapping[str, Any]) -> str:
     """The share of held-out messages that the next action follows."""
-    from matplotlib import pyplot
-
     parts = list(_first_arm(summed)["obedience"])
     figure, axes = pyplot.subplots(figsize=(8, 3.2))
     bars = {}
@@ -346,7 +338,7 @@ def _plot_obedience(folder: Path, summed: Mapping[str, Any]) -> str:
     _draw_bars(axes, bars)
     axes.set_xticks(range(len(parts)), parts)
     axes.set(ylabel="messages followed, %", ylim=(0, 100))
-    return _save_figure(folder, figure, "obedience")
+    return _save_figure(pyplot, folder, figure, "obedience")
 
 
 def _draw_bars(axes: Any, bars: Mapping[str, Sequence[tuple[float, float, float]]]) -> None:
@@ -366,9 +358,7 @@ def _first_arm(summed: Mapping[str, Any]) -> Any:
     return next(iter(summed.values()))
 
 
-def _save_figure(folder: Path, figure: Any, name: str) -> str:
-    from matplotlib import pyplot
-
+def _save_figure(pyplot: Any, folder: Path, figure: Any, name: str) -> str:
     axes = figure.axes[0]
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.3)

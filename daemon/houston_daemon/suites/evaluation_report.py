@@ -1,7 +1,7 @@
 """What an evaluation says: a table before and after with differences, flips by name, whether a
 difference is beyond chance, and a picture.
 
-Figures are `suite_results`'; matplotlib is imported only when something is drawn.
+Figures are `suite_results`'.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +10,7 @@ from typing import Any
 
 from houston_daemon.suites.suite_results import SuiteRun, compare_runs, run_figures
 from houston_shared.errors import HoustonError
+from houston_shared.plotting import import_pyplot
 from houston_shared.times_and_counts import pluralize
 
 MEANS = {
@@ -112,17 +113,13 @@ def draw_report(report: Mapping[str, Any], file: Path) -> None:
     """Draw pass@k and score of each arm with their intervals. file: its ending says the format,
     such as `.svg` or `.png`. Raises HoustonError where it cannot be drawn or written."""
     try:
-        import matplotlib
+        pyplot = import_pyplot()
     except ImportError:
         raise HoustonError(
             "Pictures need matplotlib, which is not installed.",
             "The figures were kept; the picture was not drawn.",
             "pip install 'houston-agents[train]', then houston evaluate --compare A B --picture F",
         ) from None
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "houston"  # the same figures give the same file
-    from matplotlib import pyplot
-
     arms = [report[name] for name in ("before", "after") if name in report]
     passes = [name for name in arms[-1] if name.startswith("pass@")]
     means = [name for name in MEANS if arms[-1].get(name, {}).get("value") is not None]

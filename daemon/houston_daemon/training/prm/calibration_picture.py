@@ -1,22 +1,18 @@
 """A picture of what scores are worth: by tenths of the scale, what a model says and what it should
-have said. matplotlib is imported only when it is drawn.
+have said.
 """
 
 from pathlib import Path
 
 from houston_daemon.training.prm.prm_figures import AgreementFigures
+from houston_shared.plotting import import_pyplot
 
 
 def draw_calibration(figures: AgreementFigures, title: str, file: Path) -> None:
     """Write the picture; a dot lies on the line where scores are what decisions are worth, and is
     as large as many decisions have such scores. Raises ImportError without matplotlib, and OSError.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "houston"  # the same figures give the same file
-    from matplotlib import pyplot
-
+    pyplot = import_pyplot()
     filled = [each for each in figures.calibration if each.count]
     most = max((each.count for each in filled), default=1)
     figure, axes = pyplot.subplots(figsize=(4.2, 4.2))
