@@ -8,7 +8,7 @@ detail is in `task_tables`.
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -424,8 +424,12 @@ def compare_with_record(record: TaskRecord) -> tuple[bool, str]:
 
 def parse_task_record(record: TaskRecord) -> Task:
     """The task as it was stored; raises ConfigurationError when this version cannot read it."""
-    where = f"stored task {record.name}"
-    return convert_toml(parse_toml(record.definition, where), Task, where)
+    return _parse_definition(record.definition, f"stored task {record.name}")
+
+
+@lru_cache(maxsize=64)  # half a millisecond, and rows of a group read the same task each time
+def _parse_definition(definition: str, where: str) -> Task:
+    return convert_toml(parse_toml(definition, where), Task, where)
 
 
 def purify_settings(task: Task, changed: Mapping[str, Any]) -> PurifySettings:
