@@ -99,7 +99,10 @@ RL = (
 def decisions_are_rewarded_by_it(station: Station) -> None:
     collect = ("suite", "run", "word-worlds", "--engine", "tiny", "--split", "train", "-n", "8")
     station.run(*collect, "--name", "collect", timeout=280)
+    station.run("daemon", "stop")  # and with it the engine: the trainer is the first to need it
+    station.start()
     told = train(station, *RL, "--set", 'states=["collect"]')
+    station.run("policy", "activate", told["policy"], "--engine", "tiny")
     (update,) = told["updates"]
     sampling = update["sampling"]
     assert sampling["rollouts"] == 4 * sampling["groups"]

@@ -33,7 +33,7 @@ Calls = list[Call]
 class AgentHabits:
     """How imperfect an agent is."""
 
-    wrong: float = 0.8
+    wrong: float = 0.5
     """How often it does not solve its task, by a fault that no error shows."""
     errors: float = 0.25
     """How often a step comes behind one that brings nothing: a call that fails."""
