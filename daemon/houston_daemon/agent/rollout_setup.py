@@ -254,18 +254,7 @@ async def build_agent_loop(
     next_step = welcome.next_step
     watched = await load_step_attention(line, budgets, task, resumed.closed, next_step)
     sampler = PolicySampler(engine, line)
-    asking = SampleRequestBuilder(
-        sampling=role_sampling(task, task.step_role),
-        policy=spec.policy,
-        policy_hash=spec.policy_hash,
-        tools=head.tools,
-        stop_token_ids=tuple(renderer.stops),
-        guided=task.sampling.guided and engine.token_ids,
-        reasoning=reasoning,
-        rollout=spec.rollout,
-        is_max_tokens_set=step_budget(task).answer_tokens > 0,
-        role=task.step_role,
-    )
+    asking = _make_request_builder(spec, task, head, renderer, engine, reasoning)
     policy = RoleSampler(sampler, renderer, limits, asking)
 
     async def own_sampler(role: SampleRole) -> RoleSampler:
@@ -279,39 +268,60 @@ async def build_agent_loop(
     room = limits.observation - agent.tail_tokens
     executor = CallExecutor(line, environment, budgets, renderer.measure, room)
     await _replay_past(line, welcome, environment, agent, resumed)
-    return _restore_loop_state(
-        AgentLoop(
-            line=line,
-            sampler=sampler,
-            environment=environment,
-            renderer=renderer,
-            limits=limits,
-            budgets=budgets,
-            request_builder=asking,
-            executor=executor,
-            purifier=StepPurifier(
-                settings=purify,
-                active=is_purified_rollout(purify, spec.seed),
-                sampler=sampler,
-                environment=environment,
-                renderer=renderer,
-                limits=limits,
-                budgets=budgets,
-                request_builder=asking,
-                executor=executor,
-                check=agent.check,
-                stored=[reopen_attempt(record) for record in welcome.attempts],
-            ),
-            forker=ContextForker(
-                line, renderer, limits, roles, full_instructions(spec, environment)
-            ),
-            agent=agent,
-            context=resumed.context,
-            attention=watched,
-            step=next_step,
-            summary_tries=_pending_summary_tries(welcome),
-        ),
-        resumed,
+    purifier = StepPurifier(
+        settings=purify,
+        active=is_purified_rollout(purify, spec.seed),
+        sampler=sampler,
+        environment=environment,
+        renderer=renderer,
+        limits=limits,
+        budgets=budgets,
+        request_builder=asking,
+        executor=executor,
+        check=agent.check,
+        stored=[reopen_attempt(record) for record in welcome.attempts],
+    )
+    instructions = full_instructions(spec, environment)
+    loop = AgentLoop(
+        line=line,
+        sampler=sampler,
+        environment=environment,
+        renderer=renderer,
+        limits=limits,
+        budgets=budgets,
+        request_builder=asking,
+        executor=executor,
+        purifier=purifier,
+        forker=ContextForker(line, renderer, limits, roles, instructions),
+        agent=agent,
+        context=resumed.context,
+        attention=watched,
+        step=next_step,
+        summary_tries=_pending_summary_tries(welcome),
+    )
+    return _restore_loop_state(loop, resumed)
+
+
+def _make_request_builder(
+    spec: RolloutSpec,
+    task: Task,
+    head: ContextHead,
+    renderer: PromptRenderer,
+    engine: Engine,
+    reasoning: bool,
+) -> SampleRequestBuilder:
+    """How the agent's steps are asked for."""
+    return SampleRequestBuilder(
+        sampling=role_sampling(task, task.step_role),
+        policy=spec.policy,
+        policy_hash=spec.policy_hash,
+        tools=head.tools,
+        stop_token_ids=tuple(renderer.stops),
+        guided=task.sampling.guided and engine.token_ids,
+        reasoning=reasoning,
+        rollout=spec.rollout,
+        is_max_tokens_set=step_budget(task).answer_tokens > 0,
+        role=task.step_role,
     )
 
 
