@@ -11,6 +11,7 @@ import msgspec
 
 from houston_daemon.commands.train_rl_commands import (
     queue_daemon_run,
+    requested_gpus,
     require_ended_well,
     require_no_flags_to_resume,
     require_unfinished,
@@ -23,7 +24,6 @@ from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared import command_output
 from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
-from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.control_client import require_daemon
 from houston_shared.control_messages import StartTraining
 from houston_shared.errors import ExitCode, HoustonError
@@ -94,12 +94,9 @@ def _created(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> PrmR
         name=arguments.name,
     )
     folder = create_prm_run.create_prm_run(loaded, request)
-    gpus = arguments.gpus
-    if gpus is None:
-        gpus = 0 if folder.spec.recipe.device == "cpu" else min(1, loaded.gpus(LOCAL_HOST))
-    folder.write_spec(
-        msgspec.structs.replace(folder.spec, gpus=gpus, share_gpus=arguments.share_gpus)
-    )
+    spec = folder.spec
+    gpus = requested_gpus(arguments, loaded, spec.recipe.device)
+    folder.write_spec(msgspec.structs.replace(spec, gpus=gpus, share_gpus=arguments.share_gpus))
     return folder
 
 

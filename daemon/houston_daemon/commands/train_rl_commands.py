@@ -110,12 +110,9 @@ def _created(
         name=arguments.name,
     )
     folder = create_rl_run.create_rl_run(loaded, request)
-    gpus = arguments.gpus
-    if gpus is None:
-        gpus = 0 if folder.spec.recipe.device == "cpu" else min(1, loaded.gpus(LOCAL_HOST))
-    folder.write_spec(
-        msgspec.structs.replace(folder.spec, gpus=gpus, share_gpus=arguments.share_gpus)
-    )
+    spec = folder.spec
+    gpus = requested_gpus(arguments, loaded, spec.recipe.device)
+    folder.write_spec(msgspec.structs.replace(spec, gpus=gpus, share_gpus=arguments.share_gpus))
     return folder
 
 
@@ -130,6 +127,13 @@ def _resumed(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> RlRu
     folder = RlRunFolder(run_folder_path(loaded, run))
     require_unfinished(folder, folder.spec)
     return folder
+
+
+def requested_gpus(arguments: argparse.Namespace, loaded: LoadedConfiguration, device: str) -> int:
+    """As many as `--gpus` says; unless told one where there are some, none for the CPU."""
+    if arguments.gpus is not None:
+        return int(arguments.gpus)
+    return 0 if device == "cpu" else min(1, loaded.gpus(LOCAL_HOST))
 
 
 def run_folder_path(loaded: LoadedConfiguration, run: str) -> Path:

@@ -5,12 +5,13 @@ SIGTERM ends it after the epoch at work. What it has to say is in the folder (`p
 """
 
 import sys
+from functools import partial
 from pathlib import Path
 
 from houston_daemon.training.prm.prm_run_folder import PrmRunFolder
 from houston_daemon.training.runs import trainer_process
 from houston_daemon.training.runs.run_progress import ProgressWriter
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode
 
 
 def _train(folder: PrmRunFolder, writer: ProgressWriter) -> int:
@@ -32,19 +33,9 @@ def _train(folder: PrmRunFolder, writer: ProgressWriter) -> int:
     return int(ExitCode.DONE)
 
 
-def _explained(problem: Exception) -> Exception:
-    """Where memory ran out: what helps."""
-    from houston_daemon.training.sft.training_memory import is_out_of_memory
-
-    if not is_out_of_memory(problem):
-        return problem
-    return HoustonError(
-        "Memory ran out in the trainer.",
-        "Training ended there; its checkpoints stay.",
-        "Next: a new run with --set batch=4 or --set max_tokens=512",
-    )
-
+MEMORY_ADVICE = "--set batch=4 or --set max_tokens=512"
 
 if __name__ == "__main__":
     run_folder = PrmRunFolder(Path(sys.argv[1]).absolute())
-    sys.exit(trainer_process.run_trainer(run_folder, _train, _explained))
+    explain = partial(trainer_process.explain_memory, advice=MEMORY_ADVICE)
+    sys.exit(trainer_process.run_trainer(run_folder, _train, explain))

@@ -107,13 +107,8 @@ class _PrmTrainer(Trainer):  # type: ignore[misc]
     keep = 1
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        folder = Path(self.args.output_dir)
-        with run_checkpoints.unfinished_checkpoint(folder) as unfinished:
-            self.args.output_dir = str(unfinished)
-            try:
-                super()._save_checkpoint(model, trial)
-            finally:
-                self.args.output_dir = str(folder)
+        with run_checkpoints.written_beside(self.args) as folder:
+            super()._save_checkpoint(model, trial)
         run_checkpoints.finish_checkpoint(folder, self.state.global_step, self.keep)
 
 

@@ -79,12 +79,6 @@ class PrmRunFolder(TrainingRunFolder):
                 "houston train list",
             ) from None
 
-    def write_spec(self, spec: PrmRunSpec) -> None:
-        """Write what is asked; the folder may be there already."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        text = msgspec.json.format(msgspec.json.encode(spec), indent=1)
-        atomic_file.write_atomically(self.path / "recipe.json", text)
-
     @property
     def result(self) -> PrmResult:
         """Of a finished run. Raises OSError where there is none."""

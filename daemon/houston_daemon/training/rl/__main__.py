@@ -5,12 +5,13 @@ say is in the folder (`progress.json`, `log.txt`, `updates.jsonl`).
 """
 
 import sys
+from functools import partial
 from pathlib import Path
 
 from houston_daemon.training.rl.rl_run_folder import RlRunFolder
 from houston_daemon.training.runs import trainer_process
 from houston_daemon.training.runs.run_progress import ProgressWriter
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode
 
 
 def _train(folder: RlRunFolder, writer: ProgressWriter) -> int:
@@ -24,19 +25,9 @@ def _train(folder: RlRunFolder, writer: ProgressWriter) -> int:
     return int(ExitCode.DONE)
 
 
-def _explained(problem: Exception) -> Exception:
-    """Where memory ran out: what helps."""
-    from houston_daemon.training.sft.training_memory import is_out_of_memory
-
-    if not is_out_of_memory(problem):
-        return problem
-    return HoustonError(
-        "Memory ran out in the trainer.",
-        "Training ended there; its checkpoints stay.",
-        "Next: a new run with --set pass_tokens=2048 or --set gradient_checkpointing=true",
-    )
-
+MEMORY_ADVICE = "--set pass_tokens=2048 or --set gradient_checkpointing=true"
 
 if __name__ == "__main__":
     run_folder = RlRunFolder(Path(sys.argv[1]).absolute())
-    sys.exit(trainer_process.run_trainer(run_folder, _train, _explained))
+    explain = partial(trainer_process.explain_memory, advice=MEMORY_ADVICE)
+    sys.exit(trainer_process.run_trainer(run_folder, _train, explain))

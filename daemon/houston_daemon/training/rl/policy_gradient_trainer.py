@@ -8,7 +8,6 @@ there (`training.runs`).
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -160,13 +159,8 @@ class PolicyGradientTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """transformers' own checkpoint, written beside and renamed when it is whole."""
-        folder = Path(self.args.output_dir)
-        with run_checkpoints.unfinished_checkpoint(folder) as unfinished:
-            self.args.output_dir = str(unfinished)
-            try:
-                super()._save_checkpoint(model, trial)
-            finally:
-                self.args.output_dir = str(folder)
+        with run_checkpoints.written_beside(self.args) as folder:
+            super()._save_checkpoint(model, trial)
         run_checkpoints.finish_checkpoint(folder, self.state.global_step, self._keep)
 
 

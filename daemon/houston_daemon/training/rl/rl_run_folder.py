@@ -66,12 +66,6 @@ class RlRunFolder(TrainingRunFolder):
         """Decisions that were sampled at recorded states, with their scores."""
         return self.path / "decisions"
 
-    def write_spec(self, spec: RlRunSpec) -> None:
-        """Write what is asked; the folder may be there already."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        text = msgspec.json.format(msgspec.json.encode(spec), indent=1)
-        atomic_file.write_atomically(self.path / "recipe.json", text)
-
     @property
     def updates(self) -> list[UpdateFigures]:
         """Every update that was trained, in order."""

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -34,6 +35,19 @@ def unfinished_checkpoint(folder: Path) -> Iterator[Path]:
     unfinished = folder / _UNFINISHED_FOLDER
     unfinished.mkdir(parents=True, exist_ok=True)
     yield unfinished
+
+
+@contextmanager
+def written_beside(arguments: Any) -> Iterator[Path]:
+    """While it lasts, transformers' trainer writes its checkpoint where it is unfinished; gives the
+    folder of checkpoints. arguments: of that trainer."""
+    folder = Path(arguments.output_dir)
+    with unfinished_checkpoint(folder) as unfinished:
+        arguments.output_dir = str(unfinished)
+        try:
+            yield folder
+        finally:
+            arguments.output_dir = str(folder)
 
 
 def finish_checkpoint(folder: Path, step: int, keep: int, kind: str = "") -> Path:

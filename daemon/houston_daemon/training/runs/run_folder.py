@@ -9,7 +9,10 @@ import os
 import time
 from pathlib import Path
 
+import msgspec
+
 from houston_daemon.training.runs import run_checkpoints
+from houston_shared import atomic_file
 from houston_shared.errors import ExitCode, HoustonError
 
 LOCK_NAME = "trainer.lock"
@@ -56,6 +59,12 @@ class TrainingRunFolder:
         self.path = path
         self.checkpoints = path / "checkpoints"
         self.output = path / "output"
+
+    def write_spec(self, spec: msgspec.Struct) -> None:
+        """Write what is asked; the folder may be there already."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        text = msgspec.json.format(msgspec.json.encode(spec), indent=1)
+        atomic_file.write_atomically(self.path / "recipe.json", text)
 
     @property
     def resume_command(self) -> str:

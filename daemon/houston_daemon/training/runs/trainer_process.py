@@ -32,6 +32,19 @@ _IGNORED_WARNINGS = ("`gradient_checkpointing` is dep", "`is_gradient_checkpoint
 Folder = TypeVar("Folder", bound=TrainingRunFolder)
 
 
+def explain_memory(problem: Exception, advice: str) -> Exception:
+    """Where memory ran out, an error that says what helps; else the problem. advice: settings."""
+    from houston_daemon.training.sft.training_memory import is_out_of_memory
+
+    if not is_out_of_memory(problem):
+        return problem
+    return HoustonError(
+        "Memory ran out in the trainer.",
+        "Training ended there; its checkpoints stay.",
+        f"Next: a new run with {advice}",
+    )
+
+
 def run_trainer(
     folder: Folder,
     train: Callable[[Folder, ProgressWriter], int],

@@ -106,12 +106,6 @@ class RunFolder(TrainingRunFolder):
                 "houston train sft R…",
             ) from None
 
-    def write_spec(self, spec: RunSpec) -> None:
-        """Write what is asked; the folder may be there already."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        text = msgspec.json.format(msgspec.json.encode(spec), indent=1)
-        atomic_file.write_atomically(self.path / "recipe.json", text)
-
     @property
     def manifest(self) -> dict[str, Any]:
         """The manifest of the data; empty where there is none."""

@@ -7,7 +7,6 @@ it is TRL's own), and a checkpoint that is whole or not there.
 
 import contextlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -135,13 +134,8 @@ class WeightedTrainer(SFTTrainer):  # type: ignore[misc]
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """transformers' own checkpoint, written beside and renamed when it is whole."""
-        folder = Path(self.args.output_dir)
-        with run_checkpoints.unfinished_checkpoint(folder) as unfinished:
-            self.args.output_dir = str(unfinished)
-            try:
-                super()._save_checkpoint(model, trial)
-            finally:
-                self.args.output_dir = str(folder)
+        with run_checkpoints.written_beside(self.args) as folder:
+            super()._save_checkpoint(model, trial)
         self.accelerator.wait_for_everyone()
         if self.is_world_process_zero():
             run_checkpoints.finish_checkpoint(folder, self.state.global_step, self._keep, self.kind)
