@@ -78,6 +78,7 @@ COMMANDS = _build_commands(
     ("verdict", "console.annotation_commands", "keep or mask steps; what was said of them"),
     ("judge", "daemon.judge_commands", "judge steps by rules or a model; report agreement"),
     ("label", "daemon.label_commands", "what each decision was worth, for houston train prm"),
+    ("critique", "daemon.critique_commands", "what a critic would have an agent do otherwise"),
     ("bookmark", "console.annotation_commands", "mark a step for everybody, with a note"),
     ("claim", "console.rollout_control_commands", "look after a rollout; leave a note"),
     ("steps", "console.step_commands", "the steps of a rollout"),

@@ -62,6 +62,8 @@ class EvaluationSettings(Settings, frozen=True):
     """Shell command in the task folder that runs before `command`, shut in like it and within
     `seconds`, too. When it exits with another code than 0 nothing is scored and no submission is
     used; what it prints is shown to the agent, so it must say nothing of solutions."""
+    criteria: str = ""
+    """How it is scored, in words, for a critic (`houston critique`); the agent is not shown it."""
     baseline: FiniteFloat | None = None
     """`raw_score` of the baseline: 0 points."""
     reference: FiniteFloat | None = None

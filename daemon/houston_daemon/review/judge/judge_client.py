@@ -133,11 +133,24 @@ class JudgeClient:
         room = self.window - (REASONING_TOKENS if self.reasoning else 0)
         return room if isinstance(self.tokens, PromptTokenizer) else room * 2 // 3
 
+    @property
+    def stop_token_ids(self) -> tuple[int, ...]:
+        """Ids that end an answer; none for an engine without ids."""
+        if self.dialect is None or not isinstance(self.tokens, PromptTokenizer):
+            return ()
+        ids = map(self.tokens.id_of, self.dialect.stop_tokens)
+        return tuple(stop for stop in ids if stop is not None)
+
     def encode_question(self, system: str, message: str) -> tuple[int, ...] | None:
         """The prompt as ids; None for an engine without ids."""
         if self.dialect is None or not isinstance(self.tokens, PromptTokenizer):
             return None
         return tuple(self.tokens.encode(self.dialect.question(system, message)))
+
+
+def question_messages(system: str, message: str) -> tuple[Message, ...]:
+    """A question as a chat endpoint is sent it."""
+    return (Message(role="system", content=system), Message(role="user", content=message))
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,23 +279,14 @@ class QuestionAsker:
         self, question: JudgeQuestion[Any], message: str, ids: tuple[int, ...] | None, room: int
     ) -> SampleRequest:
         client = self.client
-        stops = client.dialect.stop_tokens if client.dialect else ()
-        stop_ids = [
-            client.tokens.id_of(stop)
-            for stop in stops
-            if isinstance(client.tokens, PromptTokenizer)
-        ]
         extra = REASONING_TOKENS if client.reasoning else 0
         wanted = judge_answers.ANSWER_ROOM_FACTOR * question.answer_tokens + extra
         return SampleRequest(
             prompt_ids=ids,
-            messages=(
-                Message(role="system", content=question.system),
-                Message(role="user", content=message),
-            ),
+            messages=question_messages(question.system, message),
             tools=(dict(question.tool),) if ids is None else (),
             max_tokens=min(wanted, room),
-            stop_token_ids=tuple(stop_id for stop_id in stop_ids if stop_id is not None),
+            stop_token_ids=client.stop_token_ids,
             grammar=question.tool["parameters"] if ids is not None else None,
             temperature=self._settings.temperature,
             policy=client.policy,

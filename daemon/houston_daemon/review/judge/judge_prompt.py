@@ -180,7 +180,7 @@ class WindowSurroundings:
         )
         self._guidance = _guidance_part(trace, tokens, int(window * GUIDANCE_SHARE))
         self._limits = _limits_part(trace)
-        self._lines = {observed.step: _outline_line(observed) for observed in trace.observed_steps}
+        self._lines = {observed.step: outline_line(observed) for observed in trace.observed_steps}
 
     @property
     def outline_room(self) -> int:
@@ -234,7 +234,8 @@ def _interleave_steps(before: Sequence[int], after: Sequence[int]) -> Iterator[i
         yield from after[place : place + 1]
 
 
-def _outline_line(observed: ObservedStep) -> str:
+def outline_line(observed: ObservedStep) -> str:
+    """A step in one line: its calls, and what failed."""
     calls = [
         call.summary + (f" (failed: {call.error})" if call.error else "") for call in observed.calls
     ]

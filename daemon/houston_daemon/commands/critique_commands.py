@@ -1,0 +1,192 @@
+"""`houston critique`: what a critic would have an agent do otherwise, by a rollout and its score.
+
+It asks an engine and prints. Nothing is sent to any agent. Prompts and answers are the room
+`review.critic`.
+"""
+
+import argparse
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from houston_daemon.engines.engine_protocol import EngineSample, SampleRequest
+from houston_daemon.review.critic.critique_prompt import (
+    CRITIQUE_FORM,
+    DETAIL_LEVELS,
+    FULL_SCORE,
+    NOTHING_CRITICISED,
+    Attempt,
+    Critique,
+    CritiquePrompt,
+    CritiqueTemplate,
+    answer_tokens,
+    critique_prompt,
+    load_critique_template,
+    parse_critique,
+    read_attempt,
+)
+from houston_daemon.review.judge.judge_client import JudgeClient, question_messages
+from houston_daemon.review.judge.judge_engine import JudgeEnginePlace, open_judge_client
+from houston_shared import command_output, secret_redaction
+from houston_shared.command_arguments import whole_number
+from houston_shared.config import LoadedConfiguration
+from houston_shared.errors import ConfigurationError, DaemonNotRunning, ExitCode, HoustonError
+from houston_shared.store import rollout_queries, store_reader
+from houston_shared.store.store_reader import Reader
+from houston_shared.times_and_counts import pluralize
+
+
+def add_critique_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, which critic, how many critiques, its words."""
+    parser.add_argument("rollout", nargs="?", metavar="R", help="rollout, or the start of its id")
+    parser.add_argument(
+        "-n", dest="count", type=whole_number(1), default=1, metavar="N",
+        help="independent critiques (1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--engine", default="", help="engine of the critic; default: [judge] engine"
+    )
+    parser.add_argument("--template", type=Path, metavar="FILE", help="the critic's words")
+    parser.add_argument(
+        "--print-template", action="store_true", help="write out the packaged words, to edit"
+    )
+    parser.add_argument(
+        "--print-prompt", action="store_true", help="write out what the critic would be shown"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run_critique(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Ask and print; exit code 1 where no answer could be used."""
+    secret_redaction.install_secrets(loaded.config)
+    if arguments.print_template:
+        command_output.print_line(CRITIQUE_FORM.read(None).rstrip("\n"))
+        return int(ExitCode.DONE)
+    attempt = _read(arguments, loaded)
+    if (attempt.score or 0.0) >= FULL_SCORE and not arguments.print_prompt:
+        return _print_full_score(arguments, attempt)
+    name = arguments.engine or loaded.config.judge.engine or loaded.config.default_engine
+    try:
+        with JudgeEnginePlace(loaded, name, command_output.print_note) as place:
+            return asyncio.run(_ask(arguments, loaded, place, attempt))
+    except ConfigurationError as problem:
+        raise ConfigurationError(problem.cause, NOTHING_CRITICISED, problem.next) from None
+
+
+def _read(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> Attempt:
+    if not arguments.rollout:
+        raise HoustonError(
+            "No rollout is named.",
+            NOTHING_CRITICISED,
+            "houston rollout list; houston critique R",
+            ExitCode.USAGE,
+        )
+    if not store_reader.has_database(loaded.home):
+        raise DaemonNotRunning(f"No daemon runs on {loaded.home.path}, and none ever did.")
+    with contextlib.closing(Reader(loaded.home)) as reader:
+        attempt = read_attempt(
+            reader, reader.run(rollout_queries.resolve_rollout_id(arguments.rollout))
+        )
+    if not attempt.trace.steps:
+        raise HoustonError(
+            f"No step of {attempt.trace.rollout} has closed yet.",
+            NOTHING_CRITICISED,
+            f"houston tail {attempt.trace.rollout} -f",
+        )
+    return attempt
+
+
+def _print_full_score(arguments: argparse.Namespace, attempt: Attempt) -> int:
+    rollout = attempt.trace.rollout
+    if arguments.json:
+        command_output.print_json_line(_as_json(attempt, None, [], []))
+    else:
+        command_output.print_line(f"{rollout} has the full score: there is nothing to criticise.")
+    return int(ExitCode.DONE)
+
+
+async def _ask(
+    arguments: argparse.Namespace,
+    loaded: LoadedConfiguration,
+    place: JudgeEnginePlace,
+    attempt: Attempt,
+) -> int:
+    ask = not arguments.print_prompt
+    async with open_judge_client(place, "", loaded.config.judge.window, ask) as client:
+        dialect = client.dialect.name if client.dialect else ""
+        template = load_critique_template(arguments.template, dialect)
+        prompt = critique_prompt(attempt, template, client.tokens, client.token_budget)
+        if arguments.print_prompt:
+            command_output.print_line(f"{prompt.system}\n\n{prompt.message}")
+            return int(ExitCode.DONE)
+        if prompt.level:
+            level = DETAIL_LEVELS[prompt.level]
+            shown = "all steps" if level.last is None else f"the last {level.last} steps"
+            command_output.print_note(
+                f"the attempt is long: {shown} shown, each with at most {level.step_tokens} tokens"
+            )
+        request = _request(client, prompt)
+        answers = await asyncio.gather(
+            *(client.engine.sample(request, asyncio.Event()) for _ in range(arguments.count))
+        )
+    return _print(arguments, attempt, template, answers)
+
+
+def _request(client: JudgeClient, prompt: CritiquePrompt) -> SampleRequest:
+    """Drawn as the model says, so that several critiques differ."""
+    ids = client.encode_question(prompt.system, prompt.message)
+    return SampleRequest(
+        prompt_ids=ids,
+        messages=question_messages(prompt.system, prompt.message),
+        tools=(),
+        max_tokens=answer_tokens(client.window),
+        stop_token_ids=client.stop_token_ids,
+        temperature=1.0,
+        reasoning=client.reasoning,
+        role="critic",
+        step=1,
+    )
+
+
+def _print(
+    arguments: argparse.Namespace,
+    attempt: Attempt,
+    template: CritiqueTemplate,
+    answers: list[EngineSample],
+) -> int:
+    critiques = [parse_critique(answer.text, template.answer) for answer in answers]
+    usable = [critique for critique in critiques if not critique.problem]
+    if arguments.json:
+        command_output.print_json_line(_as_json(attempt, template, answers, critiques))
+        return int(ExitCode.DONE if usable else ExitCode.FAILED)
+    score = "nothing was scored" if attempt.score is None else f"score {attempt.score:g}"
+    command_output.print_line(f"{attempt.trace.rollout}, {score}")
+    for critique in usable:
+        command_output.print_line(f"- {critique.text or 'none: nothing to change'}")
+        if critique.reason:
+            command_output.print_note(f"  why: {critique.reason}")
+    if unusable := [critique.problem for critique in critiques if critique.problem]:
+        command_output.print_note(
+            f"{pluralize(len(unusable), 'answer')} of no use: {'; '.join(dict.fromkeys(unusable))}"
+        )
+    command_output.print_note(f"next: houston guide {attempt.trace.rollout} TEXT")
+    return int(ExitCode.DONE if usable else ExitCode.FAILED)
+
+
+def _as_json(
+    attempt: Attempt,
+    template: CritiqueTemplate | None,
+    answers: list[EngineSample],
+    critiques: list[Critique],
+) -> dict[str, Any]:
+    return {
+        "rollout": attempt.trace.rollout,
+        "score": attempt.score,
+        "template": template.digest if template else None,
+        "critiques": [
+            critique._asdict() | {"answer": answer.text}
+            for critique, answer in zip(critiques, answers, strict=True)
+        ],
+        "unusable": sum(bool(critique.problem) for critique in critiques),
+    }

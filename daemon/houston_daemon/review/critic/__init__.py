@@ -1,0 +1,1 @@
+"""A critic: reads one attempt with its official score, and says what to do otherwise (ECHO)."""

@@ -1,0 +1,104 @@
+"""`houston critique` on a real rollout, with a critic at a real chat endpoint."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engines.chat_server import ChatServer, delta
+from tests.support.station import Station
+
+STEPS = [{"thought": "look", "calls": [{"name": "list_files", "arguments": {"path": "."}}]}]
+SOUND = "<reason>Nothing was written.</reason><critic>You should write answer.json.</critic>"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ChatServer]:
+    made = ChatServer()
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def station(server: ChatServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
+    made = Station(tmp_path_factory.mktemp("critique"))
+    made.home.mkdir()
+    (made.home / "houston.toml").write_text(
+        f'[engines.critic]\nkind = "chat"\nurl = "{server.url}"\nmodel = "m"\nwindow = 40000\n'
+        '[judge]\nengine = "critic"\n'
+    )
+    made.start()
+    yield made
+    made.clear()
+
+
+@pytest.fixture(scope="module")
+def rollout(station: Station) -> str:
+    (made,) = station.rollout(station.task(budget="minimum_steps = 1"), station.script(STEPS))
+    assert station.ended(made)["state"] == "finished"
+    return made
+
+
+def answer(text: str) -> list[dict[str, Any]]:
+    return [delta(content=text), delta("stop")]
+
+
+def test_critiques_are_printed_and_those_of_no_use_are_counted(
+    station: Station, server: ChatServer, rollout: str
+) -> None:
+    server.answers += [answer(SOUND), answer("<critic>Well done!</critic>"), answer(SOUND)]
+    report = json.loads(station.run("critique", rollout, "-n", "3", "--json").stdout)
+    assert report["rollout"] == rollout and report["unusable"] == 1
+    texts = sorted(critique["text"] for critique in report["critiques"])
+    assert texts == ["", *["You should write answer.json."] * 2]
+    asked = server.asked[-1]
+    system, message = asked["messages"]
+    assert "official score" in system["content"] and "list_files" in message["content"]
+    assert asked["temperature"] == 1.0 and not asked.get("tools")
+    assert station.run("guidance", rollout, "--json").stdout == "", "nothing is sent to the agent"
+
+    server.answers += [answer(SOUND)]
+    said = station.run("critique", rollout[:-1])
+    assert "- You should write answer.json." in said.stdout
+    assert "why: Nothing was written." in said.stderr and "next: houston guide" in said.stderr
+
+
+def test_what_would_be_asked_is_printed_without_asking(
+    station: Station, server: ChatServer, rollout: str, tmp_path: Path
+) -> None:
+    before = len(server.asked)
+    prompt = station.run("critique", rollout, "--print-prompt").stdout
+    assert "# Official score" in prompt and len(server.asked) == before
+    words = tmp_path / "own.md"
+    words.write_text(station.run("critique", "--print-template").stdout)
+    assert station.run("critique", rollout, "--template", str(words), "--print-prompt").stdout == (
+        prompt
+    )
+
+
+REFUSED = {
+    "no rollout": ([], 2, "No rollout is named"),
+    "unknown rollout": (["nobody"], 1, "There is no rollout 'nobody'"),
+    "unknown engine": (["R", "--engine", "none"], 78, "Nothing was criticised."),
+    "an engine that plays a file": (["R", "--engine", "script:x.jsonl"], 78, "Nothing was"),
+    "no count": (["R", "-n", "0"], 2, "0"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_asked_is_one_sentence(station: Station, rollout: str, name: str) -> None:
+    words, code, sentence = REFUSED[name]
+    refused = station.run("critique", *(rollout if word == "R" else word for word in words),
+                          code=code)  # fmt: skip
+    assert sentence in refused.stderr and "Traceback" not in refused.stderr
+
+
+def test_answers_of_no_use_alone_fail_and_say_why(
+    station: Station, server: ChatServer, rollout: str
+) -> None:
+    server.answers += [answer("Great work.")]
+    failed = station.run("critique", rollout, code=1)
+    assert "1 answer of no use: it has no <reason> … </reason>" in failed.stderr
