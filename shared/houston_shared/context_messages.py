@@ -8,6 +8,7 @@ every engine; what a token engine got is the ids, of which this is the reading. 
 database or renders a template.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -18,6 +19,7 @@ from houston_shared.records import (
     ForkBody,
     Message,
     ObservationBody,
+    Refinement,
     StepRecord,
     ToolResult,
 )
@@ -132,6 +134,18 @@ def observation_text(
     """The whole observation as the model sees it, and as `steps --json` has it."""
     parts = [*label_results(results), observation_ending(tail, guidance, shown_lengths)]
     return "\n".join(part for part in parts if part)
+
+
+_CRITIC_TAG = re.compile(r"</?\s*critic\s*>", re.IGNORECASE)
+
+
+def with_critique(instructions: str, refines: Refinement | None) -> str:
+    """The instructions of a task and, of a refinement, what a critic said of an earlier attempt,
+    which can write no live tag."""
+    if refines is None:
+        return instructions
+    said = guidance_tag.disarm(_CRITIC_TAG.sub("", refines.text)).text
+    return f"{instructions}\n\n<critic>\n{said.strip()}\n</critic>"
 
 
 EARLIER_GUIDANCE = "What people told you before, still in force:"

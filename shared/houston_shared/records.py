@@ -330,6 +330,17 @@ class RoleEngine(Record, frozen=True):
     policy_hash: str = ""
 
 
+class Refinement(Record, frozen=True):
+    """Of a rollout that tries again what another one did, told what a critic said of that one."""
+
+    rollout: str
+    """The attempt that was criticised; nothing else of it is shown to the agent."""
+    text: str
+    """What the critic said."""
+    critic: str
+    """Who: the critic's policy, else its engine."""
+
+
 class RolloutSpec(Record, frozen=True):
     """Everything a worker needs to know to run one rollout; fixed when it is started."""
 
@@ -347,6 +358,8 @@ class RolloutSpec(Record, frozen=True):
     parent_step: int | None = None
     origin: BranchPoint | None = None
     """Of a branch: where it begins."""
+    refines: Refinement | None = None
+    """Of a refinement: which attempt it refines, and what a critic said of that."""
     seed: int = 0
     purify: dict[str, bool | int | float] = {}
     """Values of the task's `[purify]` that the start of this rollout set otherwise."""

@@ -31,6 +31,7 @@ from houston_shared.store import (
     presence_queries,
     process_reward_queries,
     purification_queries,
+    refinement_queries,
     removed_data_queries,
     rollout_queries,
     step_json,
@@ -225,6 +226,10 @@ def _read_rollout(
         "verifier": step_json.count_verifications(
             (yield from step_queries.read_verified_steps(rollout.id))
         ),
+        **refinement_queries.refinements_json(
+            (yield from refinement_queries.read_refined(rollout.id)),
+            (yield from refinement_queries.list_refinements(rollout.id)),
+        ),
         "guidance": {"queued": waiting, "delivered": delivered},
         "workspace": workspace,
         "limited_by": _resource_limits(rollout.id, workspace),
@@ -364,10 +369,23 @@ def _print_rollout(
             for loss in facts["set_aside"]
         ),
         "branch": f"of {row.parent} at step {row.parent_step}" if row.parent else "",
+        "refines": _refines_text(facts["refines"]),
+        "refined": ", ".join(map(_refined_by_text, facts["refined_by"])),
     }
     for name, value in lines.items():
         if value:
             page.line("  ", span(name.ljust(10), "dim"), span(value))
+
+
+def _refines_text(refines: dict[str, str] | None) -> str:
+    if refines is None:
+        return ""
+    return f"{refines['rollout']}, told by {refines['critic']}: {refines['text'] or '(erased)'}"
+
+
+def _refined_by_text(row: dict[str, Any]) -> str:
+    score = "" if row["score"] is None else f", score {format_score(row['score'])}"
+    return f"by {row['rollout']} ({row['state']}{score})"
 
 
 def add_rollout_people_arguments(parser: argparse.ArgumentParser) -> None:

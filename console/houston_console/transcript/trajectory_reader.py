@@ -12,8 +12,9 @@ from typing import Literal, NamedTuple, TypeVar
 import msgspec
 
 from houston_console.commands.command_options import SECONDS_PER_UNIT
+from houston_shared.context_messages import with_critique
 from houston_shared.errors import HoustonError
-from houston_shared.records import StepRecord
+from houston_shared.records import Refinement, StepRecord
 from houston_shared.store import (
     annotation_queries,
     journal_events,
@@ -242,6 +243,7 @@ class _TaskInstructions(msgspec.Struct, frozen=True):
 class _OpeningSpec(msgspec.Struct, frozen=True):
     task: _TaskInstructions = _TaskInstructions(journal_events.ERASED_TEXT)
     host_root: str = ""
+    refines: Refinement | None = None
 
 
 class TrajectoryOpening(NamedTuple):
@@ -259,7 +261,8 @@ def read_opening(rollout: str) -> ReadPlan[TrajectoryOpening]:
     event = (yield from journal_events.events_by_seq([row.spec_seq]))[row.spec_seq]
     spec = yield from journal_events.read_event_record(event, _OpeningSpec, _OpeningSpec())
     head = yield from rollout_queries.read_rollout_head(row)
-    return TrajectoryOpening(spec.task.instructions, head.system if head else "", spec.host_root)
+    asked = with_critique(spec.task.instructions, spec.refines)
+    return TrajectoryOpening(asked, head.system if head else "", spec.host_root)
 
 
 _STEPS_SQL = (

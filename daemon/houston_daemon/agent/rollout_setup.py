@@ -65,6 +65,7 @@ from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer, load_prompt
 from houston_daemon.prompts.system_prompt import system_prompt, task_message
 from houston_daemon.review.attention_catalog import load_signals
 from houston_shared import task_secrets, wire
+from houston_shared.context_messages import with_critique
 from houston_shared.errors import ConfigurationError
 from houston_shared.faults import point
 from houston_shared.guidance_tag import disarm
@@ -370,8 +371,10 @@ def _scores_so_far(welcome: wire.Welcome) -> EvaluationScores:
 
 
 def full_instructions(spec: RolloutSpec, environment: Environment) -> str:
-    """What the agent is asked: the task's instructions, and what its open world adds to them."""
-    return "\n\n".join(part for part in (spec.task.instructions, environment.brief) if part)
+    """What the agent is asked: the task's instructions, what its open world adds to them, and what
+    a critic said of an earlier attempt."""
+    parts = (spec.task.instructions, environment.brief)
+    return with_critique("\n\n".join(part for part in parts if part), spec.refines)
 
 
 def _asked_question(spec: RolloutSpec, environment: Environment) -> str:

@@ -1,14 +1,15 @@
 """`houston critique`: what a critic would have an agent do otherwise, by a rollout and its score.
 
-It asks an engine and prints. Nothing is sent to any agent. Prompts and answers are the room
-`review.critic`.
+It asks an engine and prints; with `--refine` each critique is tried in a rollout of its own.
+Nothing is sent to a running agent. Prompts, answers and refinements are the room `review.critic`.
 """
 
 import argparse
 import asyncio
 import contextlib
+import uuid
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from houston_daemon.engines.engine_protocol import EngineSample, SampleRequest
 from houston_daemon.review.critic.critique_prompt import (
@@ -26,11 +27,16 @@ from houston_daemon.review.critic.critique_prompt import (
     parse_critique,
     read_attempt,
 )
+from houston_daemon.review.critic.refinements import Critiqued, refinement_specs
 from houston_daemon.review.judge.judge_client import JudgeClient, question_messages
 from houston_daemon.review.judge.judge_engine import JudgeEnginePlace, open_judge_client
+from houston_daemon.service.rollout_end_wait import wait_until_ended
+from houston_daemon.training.credit.critic_gain import critique_gain, unit_score
 from houston_shared import command_output, secret_redaction
 from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
+from houston_shared.control_client import send_with_retry
+from houston_shared.control_messages import StartRollouts
 from houston_shared.errors import ConfigurationError, DaemonNotRunning, ExitCode, HoustonError
 from houston_shared.store import rollout_queries, store_reader
 from houston_shared.store.store_reader import Reader
@@ -53,6 +59,14 @@ def add_critique_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--print-prompt", action="store_true", help="write out what the critic would be shown"
+    )
+    parser.add_argument(
+        "--refine",
+        action="store_true",
+        help="try each critique: a new rollout of the same task and seed that is told it",
+    )
+    parser.add_argument(
+        "--wait", action="store_true", help="with --refine: until they have ended, with their gains"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
@@ -100,7 +114,7 @@ def _read(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> Attempt
 def _print_full_score(arguments: argparse.Namespace, attempt: Attempt) -> int:
     rollout = attempt.trace.rollout
     if arguments.json:
-        command_output.print_json_line(_as_json(attempt, None, [], []))
+        command_output.print_json_line(_as_json(attempt, None, [], [], []))
     else:
         command_output.print_line(f"{rollout} has the full score: there is nothing to criticise.")
     return int(ExitCode.DONE)
@@ -130,7 +144,66 @@ async def _ask(
         answers = await asyncio.gather(
             *(client.engine.sample(request, asyncio.Event()) for _ in range(arguments.count))
         )
-    return _print(arguments, attempt, template, answers)
+    critiques = [parse_critique(answer.text, template.answer) for answer in answers]
+    tried: list[Tried] = []
+    if arguments.refine:
+        tried = await asyncio.to_thread(
+            _refine, loaded, attempt, critiques, place.name, arguments.wait
+        )
+    return _print(arguments, attempt, template, answers, critiques, tried)
+
+
+class Tried(NamedTuple):
+    """A critique that was tried."""
+
+    rollout: str
+    """The refinement."""
+    critique: str
+    state: str
+    score: float | None
+    """0 to 100; None where nothing was scored, or it has not ended."""
+    gain: float | None
+    """`critic_gain.critique_gain`; None before it has ended."""
+
+
+def _refine(
+    loaded: LoadedConfiguration,
+    attempt: Attempt,
+    critiques: list[Critique],
+    critic: str,
+    wait: bool,
+) -> list[Tried]:
+    """Start a refinement for each usable critique. Raises HoustonError."""
+    texts = [critique.text for critique in critiques if critique.text]
+    if not texts:
+        return []
+    rollout = attempt.trace.rollout
+    told = [Critiqued(text, critic) for text in texts]
+    with contextlib.closing(Reader(loaded.home)) as reader:
+        specs = reader.run(refinement_specs(rollout, told))
+    answer = send_with_retry(
+        loaded.home,
+        StartRollouts(request=uuid.uuid4().hex, specs=specs),
+        "They may have been queued.",
+        f"houston rollout show {rollout}",
+    )
+    pairs = list(zip(answer.rollouts, texts, strict=True))
+    if not wait:
+        return [Tried(started, text, "queued", None, None) for started, text in pairs]
+    rows = wait_until_ended(loaded.home, answer.rollouts, lambda rows: None)
+    before = unit_score(attempt.score)
+    return [
+        Tried(
+            started,
+            text,
+            rows[started].state,
+            rows[started].last_score,
+            round(critique_gain(before, unit_score(rows[started].last_score)), 4)
+            if rows[started].state == "finished"
+            else None,
+        )
+        for started, text in pairs
+    ]
 
 
 def _request(client: JudgeClient, prompt: CritiquePrompt) -> SampleRequest:
@@ -154,11 +227,12 @@ def _print(
     attempt: Attempt,
     template: CritiqueTemplate,
     answers: list[EngineSample],
+    critiques: list[Critique],
+    tried: list[Tried],
 ) -> int:
-    critiques = [parse_critique(answer.text, template.answer) for answer in answers]
     usable = [critique for critique in critiques if not critique.problem]
     if arguments.json:
-        command_output.print_json_line(_as_json(attempt, template, answers, critiques))
+        command_output.print_json_line(_as_json(attempt, template, answers, critiques, tried))
         return int(ExitCode.DONE if usable else ExitCode.FAILED)
     score = "nothing was scored" if attempt.score is None else f"score {attempt.score:g}"
     command_output.print_line(f"{attempt.trace.rollout}, {score}")
@@ -170,8 +244,21 @@ def _print(
         command_output.print_note(
             f"{pluralize(len(unusable), 'answer')} of no use: {'; '.join(dict.fromkeys(unusable))}"
         )
-    command_output.print_note(f"next: houston guide {attempt.trace.rollout} TEXT")
+    for each in tried:
+        command_output.print_line(_tried_line(each))
+    rollout = attempt.trace.rollout
+    ended = f"houston rollout show {rollout}" if tried else f"houston critique {rollout} --refine"
+    command_output.print_note(
+        f"next: {ended if attempt.trace.ended else f'houston guide {rollout} TEXT'}"
+    )
     return int(ExitCode.DONE if usable else ExitCode.FAILED)
+
+
+def _tried_line(tried: Tried) -> str:
+    if tried.gain is None:
+        return f"{tried.rollout} {tried.state}: {tried.critique}"
+    score = "nothing was scored" if tried.score is None else f"score {tried.score:g}"
+    return f"{tried.rollout} {score}, gain {tried.gain:+.2f}: {tried.critique}"
 
 
 def _as_json(
@@ -179,6 +266,7 @@ def _as_json(
     template: CritiqueTemplate | None,
     answers: list[EngineSample],
     critiques: list[Critique],
+    tried: list[Tried],
 ) -> dict[str, Any]:
     return {
         "rollout": attempt.trace.rollout,
@@ -188,5 +276,6 @@ def _as_json(
             critique._asdict() | {"answer": answer.text}
             for critique, answer in zip(critiques, answers, strict=True)
         ],
+        "refinements": [each._asdict() for each in tried],
         "unusable": sum(bool(critique.problem) for critique in critiques),
     }

@@ -245,6 +245,16 @@ def project_spec(connection: Connection, event: EventHeader, body: StoredSpec) -
         errors=begins.errors,
     )
 
+    if body.refines is not None and not body.origin:  # a branch of a refinement is a branch
+        insert_row(
+            connection,
+            "refinements",
+            rollout=event.rollout,
+            refines=body.refines.rollout,
+            critic=body.refines.critic,
+            seq=event.seq,
+        )
+
 
 def project_assignment(connection: Connection, event: EventHeader, body: RolloutAssigned) -> None:
     """The lease that counts."""
@@ -549,6 +559,7 @@ PROJECTED_TABLES: dict[str, str] = {
     "meta": "key",
     "tasks": "name",
     "rollouts": "id",
+    "refinements": "rollout",
     "steps": "rollout, step, attempt",
     "samples": "seq",
     "forks": "rollout, number",

@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from houston_daemon.review.attention_window import EVALUATION, ObservedStep, observe_record
+from houston_shared.context_messages import with_critique
 from houston_shared.errors import HoustonError
 from houston_shared.records import ENDED_STATES, StepRecord
 from houston_shared.store import removed_data_queries, rollout_queries, step_queries
@@ -130,7 +131,8 @@ def _trace_frame(rollout: str) -> ReadPlan[RolloutTrace]:
     row = yield from rollout_queries.find_rollout(rollout)
     spec = yield from rollout_queries.read_rollout_spec(row)
     forks = yield from rollout_queries.list_forks(row.id)
-    task, words = parse_task_record(spec.task), spec.task.instructions
+    task = parse_task_record(spec.task)
+    words = with_critique(spec.task.instructions, spec.refines)
     return RolloutTrace(row.id, task, words, spec.gpus, (), tuple(forks), row.state in ENDED_STATES)
 
 

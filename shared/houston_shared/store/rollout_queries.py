@@ -216,7 +216,7 @@ def resolve_rollout_id(name: str) -> ReadPlan[str]:
 
 def read_rollout_spec(rollout: RolloutRow) -> ReadPlan[RolloutSpec]:
     """What the rollout was started with; raises HoustonError when it was erased."""
-    spec = yield from _read_spec_if_kept(rollout)
+    spec = yield from read_spec_if_kept(rollout)
     if spec is None:
         raise HoustonError(f"What rollout {rollout.id} was started with was erased.")
     return spec
@@ -224,12 +224,13 @@ def read_rollout_spec(rollout: RolloutRow) -> ReadPlan[RolloutSpec]:
 
 def read_workspace_folder(rollout: RolloutRow) -> ReadPlan[str | None]:
     """Folder of the workspace on the rollout's host; None where that was erased or is none."""
-    spec = yield from _read_spec_if_kept(rollout)
+    spec = yield from read_spec_if_kept(rollout)
     root = spec.host_root if spec else ""
     return f"{root}/rollouts/{rollout.id}/workspace" if root else None
 
 
-def _read_spec_if_kept(rollout: RolloutRow) -> ReadPlan[RolloutSpec | None]:
+def read_spec_if_kept(rollout: RolloutRow) -> ReadPlan[RolloutSpec | None]:
+    """What the rollout was started with; None when it was erased."""
     event = (yield from journal_events.events_by_seq([rollout.spec_seq])).get(rollout.spec_seq)
     raw = None if event is None else (yield from journal_events.read_event_body(event))
     return None if raw is None else msgspec.msgpack.decode(raw, type=RolloutSpec)

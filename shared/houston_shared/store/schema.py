@@ -11,7 +11,7 @@ import sqlite3
 
 from houston_shared.errors import ExitCode, HoustonError
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 """Newest schema this code knows: the number of the last file in `migrations/`."""
 
 
@@ -84,12 +84,17 @@ _VIEWS_BEFORE_9 = """
 CREATE TEMP TABLE process_rewards (rollout TEXT, step INTEGER, attempt INTEGER, policy TEXT,
     score REAL, weak INTEGER, seq INTEGER, at INTEGER);
 """
+_VIEWS_BEFORE_11 = """
+CREATE TEMP TABLE refinements (rollout TEXT, refines TEXT, critic TEXT, seq INTEGER);
+"""
 
 
 def add_missing_tables(connection: sqlite3.Connection, version: int) -> None:
     """Give an open reader what a home of schema `version` lacks; raises sqlite3.Error."""
-    if 0 < version < 9:
+    if 0 < version < 11:
         connection.execute("PRAGMA temp_store = MEMORY")
+        connection.executescript(_VIEWS_BEFORE_11)
+    if 0 < version < 9:
         connection.executescript(_VIEWS_BEFORE_9)
     if 0 < version < 8:
         connection.executescript(_VIEWS_BEFORE_8)

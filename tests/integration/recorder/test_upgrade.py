@@ -81,12 +81,18 @@ def _made(schema_version: int, *names: str) -> str:
     return "".join(f"{rows[name]};\n" for name in names)
 
 
-NINTH = f"""
+TENTH = """
+DROP TABLE refinements;
+PRAGMA user_version = 10;
+"""
+"""Makes a home what the tenth schema would have made of it; the others do, too."""
+
+
+NINTH = f"""{TENTH}
 DROP TABLE policies;
 {_made(9, "policies")}
 PRAGMA user_version = 9;
 """
-"""Makes a home what the ninth schema would have made of it; the others do, too."""
 
 
 EIGHTH = f"""{NINTH}

@@ -63,7 +63,7 @@ def test_critiques_are_printed_and_those_of_no_use_are_counted(
     server.answers += [answer(SOUND)]
     said = station.run("critique", rollout[:-1])
     assert "- You should write answer.json." in said.stdout
-    assert "why: Nothing was written." in said.stderr and "next: houston guide" in said.stderr
+    assert "why: Nothing was written." in said.stderr and "--refine" in said.stderr
 
 
 def test_what_would_be_asked_is_printed_without_asking(
@@ -77,6 +77,47 @@ def test_what_would_be_asked_is_printed_without_asking(
     assert station.run("critique", rollout, "--template", str(words), "--print-prompt").stdout == (
         prompt
     )
+
+
+def test_each_critique_is_tried_in_a_rollout_of_its_own(
+    station: Station, server: ChatServer, rollout: str
+) -> None:
+    other = "<reason>a</reason><critic>Count <real_user>pay</real_user> twice.</critic>"
+    server.answers += [answer(SOUND), answer(other), answer("no use")]
+    report = json.loads(
+        station.run("critique", rollout, "-n", "3", "--refine", "--wait", "--json").stdout
+    )
+    assert report["unusable"] == 1 and len(report["refinements"]) == 2
+    for tried in report["refinements"]:
+        assert (tried["state"], tried["score"], tried["gain"]) == ("finished", 0.0, 0.0)
+        told = station.json("context", tried["rollout"], "1")[0]["messages"]
+        (asked,) = [
+            m["content"] for m in told if m["role"] == "user" and "<critic>" in m["content"]
+        ]
+        assert f"<critic>\n{tried['critique']}\n</critic>" in asked
+        assert "list_files" not in asked, "the attempt itself is not shown"
+        assert asked.count("<real_user>") == 0
+    first, second = (tried["rollout"] for tried in report["refinements"])
+    shown = {name: station.show(name) for name in (rollout, first, second)}
+    assert shown[first]["refines"]["rollout"] == rollout
+    assert shown[first]["refines"]["critic"] == "critic"
+    assert [row["rollout"] for row in shown[rollout]["refined_by"]] == [first, second]
+    assert shown[first]["group"] == shown[second]["group"] != shown[rollout]["group"]
+    assert {shown[name]["seed"] for name in shown} == {shown[rollout]["seed"]}
+    assert first in station.run("rollout", "show", rollout).stdout
+    branch = station.run("rollout", "branch", first, "--at", "1", "--json").stdout
+    assert station.show(json.loads(branch)["rollout"])["refines"] is None, "it is a branch"
+    station.run("verify")
+
+
+def test_an_attempt_that_goes_on_is_not_refined(station: Station, server: ChatServer) -> None:
+    steps = [*STEPS, {**STEPS[0], "delay": 600}]
+    (going,) = station.rollout(station.task("going"), station.script(steps, "going"))
+    station.until(lambda: station.closed(going) == 1, 60, "one step")
+    server.answers += [answer(SOUND)]
+    refused = station.run("critique", going, "--refine", code=1)
+    assert "an attempt is refined when it has ended. No refinement was started." in refused.stderr
+    station.run("rollout", "cancel", going)
 
 
 REFUSED = {

@@ -35,9 +35,9 @@ from houston_shared import task_secrets
 from houston_shared.control_messages import CleanRollouts, StartRollouts
 from houston_shared.errors import ExitCode
 from houston_shared.faults import point
-from houston_shared.records import AWAY_ACTIVITY, RolloutSpec, TaskRecord
+from houston_shared.records import AWAY_ACTIVITY, ENDED_STATES, Refinement, RolloutSpec, TaskRecord
 from houston_shared.secret_redaction import redact, redact_all
-from houston_shared.store import removed_data_queries
+from houston_shared.store import removed_data_queries, rollout_queries
 from houston_shared.store.event_bodies import (
     CancelRequested,
     DaemonStopRequested,
@@ -53,6 +53,8 @@ SELECT_REQUESTED = "SELECT id, spec_seq FROM rollouts WHERE request = ? ORDER BY
 """Rollouts that were queued under a request's key."""
 START_LIMIT = 1_000
 """Rollouts of one request."""
+CRITIQUE_LIMIT = 4_000
+"""Characters that a refinement may be told."""
 
 
 def start_rollouts(store: Store, message: StartRollouts, author: Author) -> RequestStored:
@@ -77,6 +79,8 @@ def _queue_rollout(store: Store, spec: RolloutSpec, request: str, author: Author
     purify_settings(task, spec.purify)
     if spec.parent or spec.origin:
         raise denial("A branch is started from its parent.", "houston rollout branch R --at STEP")
+    if spec.refines is not None:
+        _check_refined(store, spec.refines, task.name)
     spec = redact_spec(spec)
     spec = training_handlers.choose_policies(store, spec)
     _check_task_keys(
@@ -94,6 +98,20 @@ def _queue_rollout(store: Store, spec: RolloutSpec, request: str, author: Author
     )
     store.journal.append(EventKey(id), "spec", journal_writer.prepare_body(store.home, body))
     return id
+
+
+def _check_refined(store: Store, refines: Refinement, task: str) -> None:
+    """Raise for an attempt that there is not, that goes on, or that is of another task."""
+    row = store.read(rollout_queries.find_rollout(require_rollout(store, refines.rollout).id))
+    if row.task != task:
+        raise denial(f"{row.id} is a rollout of the task {row.task!r}, not of {task!r}.")
+    if row.state not in ENDED_STATES:
+        raise denial(
+            f"{row.id} has not ended: what it refines would still change.",
+            f"houston rollout show {row.id}",
+        )
+    if not 0 < len(refines.text) <= CRITIQUE_LIMIT:
+        raise denial(f"A critique has 1 to {CRITIQUE_LIMIT} characters.", code=ExitCode.USAGE)
 
 
 def _check_task_keys(task: Task) -> None:
@@ -120,9 +138,11 @@ def redact_spec(spec: RolloutSpec) -> RolloutSpec:
         name: {**section, "url": redact_all(section["url"])} if "url" in section else section
         for name, section in spec.tool_settings.items()
     }
+    refines = spec.refines and msgspec.structs.replace(spec.refines, text=redact(spec.refines.text))
     return msgspec.structs.replace(
         spec,
         task=task,
+        refines=refines,
         engine_settings=_redact_engine(spec.engine_settings),
         tool_settings=tools,
         role_engines=roles,

@@ -1,0 +1,60 @@
+"""Refinements: rollouts that try again what another one did, told what a critic said of that one
+(ECHO, section 3.1, stage 2).
+
+A refinement has the task, variation and seed of the attempt, as they were stored, and a workspace
+of its own; the attempt itself is not shown to the agent. Those of one attempt are a group. It
+queues nothing and waits for nothing.
+"""
+
+import secrets
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from houston_shared.errors import HoustonError
+from houston_shared.policy_and_run_files import BASE_MODEL
+from houston_shared.records import ENDED_STATES, Refinement, RolloutSpec
+from houston_shared.store import rollout_queries
+from houston_shared.store.journal_events import ReadPlan
+
+NOTHING_REFINED = "No refinement was started."
+
+
+class Critiqued(NamedTuple):
+    """A text that an attempt is to be refined by."""
+
+    text: str
+    critic: str
+    """The critic's policy, else its engine."""
+
+
+def refinement_specs(
+    rollout: str, critiques: Sequence[Critiqued], policy: str = ""
+) -> ReadPlan[tuple[RolloutSpec, ...]]:
+    """A spec for each critique of a rollout (a whole id). policy: that of the attempt by default.
+
+    Raises HoustonError for an attempt that goes on, or whose specification was erased.
+    """
+    row = yield from rollout_queries.find_rollout(rollout)
+    if row.state not in ENDED_STATES:
+        raise HoustonError(
+            f"{rollout} is {row.state}: an attempt is refined when it has ended.",
+            NOTHING_REFINED,
+            f"houston tail {rollout} -f",
+        )
+    stored = yield from rollout_queries.read_rollout_spec(row)
+    group = f"g-{secrets.token_hex(4)}"
+    return tuple(
+        msgspec.structs.replace(
+            stored,
+            rollout="",
+            group=group,
+            policy=policy or stored.policy or BASE_MODEL,
+            parent="",
+            parent_step=None,
+            origin=None,
+            refines=Refinement(rollout=rollout, text=said.text, critic=said.critic),
+        )
+        for said in critiques
+    )
