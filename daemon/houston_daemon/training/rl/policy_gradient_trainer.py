@@ -57,14 +57,22 @@ class PolicyGradientTrainer(GRPOTrainer):  # type: ignore[misc]
         self.remove_callback(PrinterCallback)
         self._source = source
         self._keep = keep
+        self.current_gradient_accumulation_steps = 1  # what the loss asks for, also before the loop
+        adapters = self.model.peft_config if isinstance(self.model, PeftModel) else {}
+        self.reference = "ref" if "ref" in adapters else None
+        """Adapter that the divergence is from, where the model has adapters; None: its base."""
 
     def training_step(
         self, model: Any, inputs: Any, num_items_in_batch: Any = None
     ) -> torch.Tensor:
         """Forward and backward of all passes of the step."""
+        return self.backward(self._source(self.state.global_step))
+
+    def backward(self, passes: Sequence[Pass]) -> torch.Tensor:
+        """Add the gradients of scored passes; the sum of their losses, without a graph."""
         losses = [
-            super(PolicyGradientTrainer, self).training_step(model, one_pass, None)
-            for one_pass in self._source(self.state.global_step)
+            super(PolicyGradientTrainer, self).training_step(self.model, one_pass, None)
+            for one_pass in passes
         ]
         if not losses:  # no group of this update had anything to teach
             return torch.zeros((), device=self.accelerator.device)
@@ -124,7 +132,7 @@ class PolicyGradientTrainer(GRPOTrainer):  # type: ignore[misc]
                 scored["ref_per_token_logps"] = self._logps_under(self.ref_model, one_pass)
             else:
                 assert isinstance(self.model, PeftModel)
-                with use_adapter(self.model, "ref" if "ref" in self.model.peft_config else None):
+                with use_adapter(self.model, self.reference):
                     scored["ref_per_token_logps"] = self._logps_under(self.model, one_pass)
         return scored
 

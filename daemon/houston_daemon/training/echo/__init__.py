@@ -1,0 +1,1 @@
+"""A policy and its critic, trained together on the same batches (ECHO)."""
