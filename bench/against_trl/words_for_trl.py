@@ -88,7 +88,7 @@ class WordWorldTools:
 
     def reset(self, right: str, codes: str, **_: Any) -> None:
         """A new world. codes: by box, as JSON."""
-        self._world = WordWorld(right, json.loads(codes))
+        self._world = WordWorld({"": right}, json.loads(codes))
 
     def get_reward(self) -> float:
         """+1 for the right code, else -1, as the recipe's `binary`."""

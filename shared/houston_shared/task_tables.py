@@ -248,6 +248,8 @@ class WordWorldSettings(Settings, frozen=True):
 
     right: str = ""
     """Box that holds what the instructions ask for; nothing in the world says so."""
+    wanted: dict[WorldWord, WorldWord] = {}
+    """`ITEM = "BOX"`, in place of `right`: several items, each a part of the score."""
     codes: dict[WorldWord, Annotated[str, msgspec.Meta(pattern=r"^[0-9]{3}$")]] = {}
     """`BOX = "123"`, for each box the code on the paper in it."""
 

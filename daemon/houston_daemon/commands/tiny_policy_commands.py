@@ -54,7 +54,9 @@ def add_policy_tiny_arguments(parser: argparse.ArgumentParser) -> None:
         "--level", choices=tuple(LEVELS), default="medium", help="of the worlds in them (medium)"
     )
     parser.add_argument(
-        "--wrong", type=parse_share, default=0.8, help="share of traces for a wrong box (0.8)"
+        "--wrong",
+        type=parse_share,
+        help="how often a trace goes for a wrong box (0.8; in errands 0.4)",
     )
     parser.add_argument("--seed", type=whole_number(), default=0, help="of all that is random (0)")
     parser.add_argument("--json", action="store_true", help="one JSON object")

@@ -1,4 +1,5 @@
-"""A world of a few words: open the right box, read the code in it, enter that code.
+"""A world of a few words: open the right box, read the code in it, enter that code; or do so for
+several items, each of which is a part of the score.
 
 Which box is right is known by experience only: nothing in the world says it, and a wrong box has a
 paper with a code of its own. So a policy of a million parameters learns here in minutes what larger
@@ -7,7 +8,7 @@ by which rule a box is right, is a suite's to say.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -50,7 +51,7 @@ class Read(WordAction, frozen=True, kw_only=True):
 
 
 class Enter(WordAction, frozen=True, kw_only=True):
-    """Enter a code, which ends the task."""
+    """Enter a code; as many as there are items end the task."""
 
     name: ClassVar[str] = "enter"
     code: Annotated[str, Meta(max_length=40, description="Three digits.")]
@@ -81,8 +82,22 @@ class PaperRead(Observation, frozen=True, kw_only=True):
     code: str
 
 
+class CodeEntered(Observation, frozen=True, kw_only=True):
+    """A code was entered, and further items are asked for."""
+
+    kind: ClassVar[str] = "enter"
+    right: bool
+
+
 class CodeScored(WorldScored, frozen=True, kw_only=True):
-    """100 for the right box's code."""
+    """100 for the right box's code; of several items the share of those whose code was entered."""
+
+    right: bool | None = None
+    """Whether the last code was right, where there are several items."""
+    found: tuple[str, ...] = ()
+    """Of several items, those whose code was entered."""
+    missed: tuple[str, ...] = ()
+    """The others."""
 
 
 @render.register
@@ -101,24 +116,55 @@ def _(result: PaperRead) -> Text:
 
 
 @render.register
+def _(result: CodeEntered) -> Text:
+    return Text("right" if result.right else "wrong")
+
+
+@render.register
 def _(result: CodeScored) -> Text:
-    return Text("right" if result.overall_score else "wrong")
+    right = result.overall_score > 0 if result.right is None else result.right
+    return Text("right" if right else "wrong")
 
 
 @dataclass(slots=True)
 class WordWorld:
     """The world itself: what stands, and what an action does to it."""
 
-    right: str
+    wanted: Mapping[str, str]
+    """Item → the box that is right for it; of an only item the name is empty."""
     codes: Mapping[str, str]
     opened: str = ""
     """The open box."""
-    score: float | None = None
-    """Known once a code was entered."""
+    entered: int = 0
+    """Codes so far."""
+    found: set[str] = field(default_factory=set)
+    """Items whose code was entered."""
+
+    @property
+    def score(self) -> float:
+        """The share of items that were found, 0 to 100."""
+        return 100.0 * len(self.found) / len(self.wanted)
+
+    @property
+    def over(self) -> bool:
+        """Whether as many codes were entered as there are items."""
+        return self.entered >= len(self.wanted)
+
+    def scored(self, right: bool | None = None) -> CodeScored:
+        """The score as it stands. right: whether the last code was."""
+        if len(self.wanted) == 1:
+            return CodeScored(overall_score=self.score, finished=self.over)
+        return CodeScored(
+            overall_score=self.score,
+            finished=self.over,
+            right=right,
+            found=tuple(item for item in self.wanted if item in self.found),
+            missed=tuple(item for item in self.wanted if item not in self.found),
+        )
 
     def do(self, action: Arguments) -> Observation:
         """What an action gives. One that cannot be done changes nothing."""
-        if self.score is not None:
+        if self.over:
             return Failed(error="the world is over")
         match action:
             case Look():
@@ -133,9 +179,17 @@ class WordWorld:
             case Read():
                 return Failed(error="nothing open")
             case Enter(code=code) if _is_code(code):
-                self.score = 100.0 * ("".join(code.split()) == self.codes[self.right])
-                return CodeScored(overall_score=self.score, finished=True)
+                return self._enter("".join(code.split()))
         return Failed(error=UNKNOWN_WORDS)
+
+    def _enter(self, code: str) -> Observation:
+        self.entered += 1
+        left = (item for item in self.wanted if item not in self.found)
+        item = next((item for item in left if self.codes[self.wanted[item]] == code), None)
+        if item is not None:
+            self.found.add(item)
+        right = item is not None
+        return self.scored(right) if self.over else CodeEntered(right=right)
 
 
 def _is_code(text: str) -> bool:
@@ -148,13 +202,13 @@ class WordWorldEnvironment(JournalWorld[WordWorld]):
 
     def _new_world(self) -> WordWorld:
         settings = self._task.word_world
-        return WordWorld(settings.right, settings.codes)
+        return WordWorld(settings.wanted or {"": settings.right}, settings.codes)
 
     def _do_action(self, action: Arguments, standing: Standing) -> Observation:
         return self.world.do(action)
 
     def _score_spent(self) -> WorldScored:
-        return CodeScored(overall_score=self.world.score or 0.0, finished=False)
+        return self.world.scored(right=False)
 
     def _say_error(self, error: str) -> str:
         return UNKNOWN_WORDS
@@ -169,7 +223,12 @@ def check_task(task: LoadedTask) -> None:
     """Raise ConfigurationError for a task without a world."""
     catalog(task.task)
     world = task.task.word_world
-    if world.right not in world.codes:
+    if world.wanted and (world.right or not set(world.wanted.values()) <= world.codes.keys()):
+        raise ConfigurationError(
+            f"{task.file}: `word_world.wanted` names an item's box that is none of its boxes, or"
+            " stands beside `right`."
+        )
+    if not world.wanted and world.right not in world.codes:
         boxes = ", ".join(world.codes) or "none"
         raise ConfigurationError(
             f"{task.file}: `word_world.right` is {world.right!r}, none of its boxes ({boxes})."

@@ -91,33 +91,40 @@ def _table(name: str, pairs: Mapping[str, str]) -> str:
 def _write_word_world(level: WordLevel, split: str, index: int, folder: Path) -> str:
     world = word_world(level, split, index)
     head = _task_text(_words_name(level), split, index, "word_world", world.instructions, 48)
-    own = _table("word_world", {"right": world.right}) + _table("word_world.codes", world.codes)
-    return head + own
+    own = _table("word_world", {"right": world.right} if world.right else {})
+    wanted = _table("word_world.wanted", world.wanted) if world.wanted else ""
+    return head + own + _table("word_world.codes", world.codes) + wanted
 
 
 def _solve_word_world(level: WordLevel, split: str, index: int) -> list[dict[str, object]]:
     world = word_world(level, split, index)
-    return [
-        {"name": "open", "arguments": {"box": world.right}},
-        {"name": "read", "arguments": {}},
-        {"name": "enter", "arguments": {"code": " ".join(world.codes[world.right])}},
-    ]
+    calls: list[dict[str, object]] = []
+    for box in world.right_boxes:
+        calls += [
+            {"name": "open", "arguments": {"box": box}},
+            {"name": "read", "arguments": {}},
+            {"name": "enter", "arguments": {"code": " ".join(world.codes[box])}},
+        ]
+    return calls
 
 
 def _words_name(level: WordLevel) -> str:
+    if level.items > 1:
+        return f"word-{level.name}"
     return "word-worlds" if level.name == "medium" else f"word-worlds-{level.name}"
 
 
 def _word_suite(level: WordLevel) -> Suite:
     rules = "one rule" if level.places == 1 else f"{level.places} rules"
+    items = "" if level.items == 1 else f"{level.items} items, each a part of the score; "
     return Suite(
         name=_words_name(level),
         version=1,
-        about=f"{level.boxes} boxes, {rules} known by experience only, for tiny policies",
+        about=f"{items}{level.boxes} boxes, {rules} known by experience only, for tiny policies",
         write=partial(_write_word_world, level),
         solve=partial(_solve_word_world, level),
-        steps=8,
-        context_tokens=120,
+        steps=level.steps,
+        context_tokens=15 * level.steps,
         dialect="words",
     )
 

@@ -42,8 +42,8 @@ class TinyRecipe:
     traces: int = 1_200
     seed: int = 0
     """Of weights, traces and their order."""
-    wrong: float = 0.8
-    """How often a trace goes for a wrong box."""
+    wrong: float | None = None
+    """How often a trace goes for a wrong box; None: as often as the level says."""
     errors: float = 0.25
     """How often a step of a trace is one that fails."""
     ordered: float = 0.2
@@ -128,10 +128,10 @@ def scripted_traces(
             speaker,
             word_world(level, "train", index),
             source,
-            wrong=recipe.wrong,
+            wrong=level.wrong if recipe.wrong is None else recipe.wrong,
             errors=recipe.errors,
             ordered=recipe.ordered,
-            steps=8,
+            steps=level.steps,
         )
         for index in range(recipe.traces)
     ]
@@ -194,11 +194,14 @@ def solved_share(
 ) -> float:
     """The share of a split's first worlds that the policy solves, at temperature 1."""
     torch.manual_seed(seed)
-    episodes = [WordEpisode(speaker, word_world(level, split, index), 8) for index in range(worlds)]
+    episodes = [
+        WordEpisode(speaker, word_world(level, split, index), level.steps)
+        for index in range(worlds)
+    ]
     while going := [episode for episode in episodes if not episode.done]:
         for episode, answer in zip(going, sampled_answers(net, speaker, going), strict=True):
             episode.step(answer)
-    return sum(episode.score > 0 for episode in episodes) / worlds
+    return sum(episode.score >= 100.0 for episode in episodes) / worlds
 
 
 def sampled_answers(

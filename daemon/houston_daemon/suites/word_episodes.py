@@ -91,7 +91,9 @@ class WordEpisode:
     _environment: WordWorldEnvironment = field(init=False)
 
     def __post_init__(self) -> None:
-        settings = WordWorldSettings(right=self.world.right, codes=self.world.codes)
+        settings = WordWorldSettings(
+            right=self.world.right, codes=self.world.codes, wanted=self.world.wanted
+        )
         task = Task(name="episode", environment="word_world", word_world=settings)
         setup = EnvironmentSetup(_SPEC, task, _CHARACTERS)
         self._environment = WordWorldEnvironment(setup, self.speaker.catalog)
@@ -132,16 +134,23 @@ def scripted_episode(
 ) -> WordEpisode:
     """An episode of the imperfect scripted agent (`word_worlds.scripted_answers`).
 
-    ordered: how often a person names a box, any one, before the code is read, and is obeyed: so a
-    policy learns that words of people are followed, and nothing about which box is right.
+    ordered: how often a person names a box for the first item, any one, before its code is read,
+    and is obeyed: so a policy learns that words of people are followed, and nothing about which box
+    is right.
     """
     episode = WordEpisode(speaker, world, steps)
     order = source.choice(list(world.codes)) if source.random() < ordered else ""
+    obeyed = False
     for answer in scripted_answers(world, source, wrong, errors, steps - 3 * bool(order)):
+        if obeyed and answer.removeprefix("open ") not in world.codes:
+            continue  # what it had meant to do for that item
+        obeyed = False
         said = f"open {order}" if order and answer.startswith("open") else ""
         episode.step(speaker.answer_ids(answer), said)
         if said and not episode.done:
-            for obeyed in (said, "read", f"enter {' '.join(world.codes[order])}"):
-                episode.step(speaker.answer_ids(obeyed))
-            break
+            for done in (said, "read", f"enter {' '.join(world.codes[order])}"):
+                episode.step(speaker.answer_ids(done))
+            if len(world.right_boxes) == 1:
+                break
+            order, obeyed = "", True
     return episode

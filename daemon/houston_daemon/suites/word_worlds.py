@@ -1,14 +1,15 @@
-"""The suite `word-worlds`: which worlds there are, by which rule a box is right, who acts in them.
+"""The suites of words: which worlds there are, by which rule a box is right, who acts in them.
 
-A world asks for an item, perhaps of a place; the rule of its level says which box holds it, and is
-the same in every split, since it is what is to be learned. What differs is the codes: each of the
-1,000 belongs to one split, so that no paper of a split is in another. Also the scripted agent whose
-traces a tiny policy begins with: it opens wrong boxes and says what nobody understands.
+A world asks for an item or for several, perhaps of a place; the rule of its level says which box
+holds it, and is the same in every split, since it is what is to be learned. What differs is the
+codes: each of the 1,000 belongs to one split, so that no paper of a split is in another. Also the
+scripted agent whose traces a tiny policy begins with: it opens wrong boxes and says what nobody
+understands.
 """
 
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cache
 
 from houston_daemon.environments.word_world import UNKNOWN_WORDS
@@ -39,11 +40,22 @@ class WordLevel:
     boxes: int
     places: int
     """Rules to learn; 1 names no place."""
+    items: int = 1
+    """Asked for in a world; with several the score is the share of those that were found."""
+    steps: int = 8
+    """Most steps of an agent."""
+    wrong: float = 0.8
+    """How often scripted traces go for a wrong box, so that they solve about a fifth."""
 
 
 LEVELS = {
     level.name: level
-    for level in (WordLevel("easy", 4, 1), WordLevel("medium", 8, 1), WordLevel("hard", 8, 4))
+    for level in (
+        WordLevel("easy", 4, 1),
+        WordLevel("medium", 8, 1),
+        WordLevel("hard", 8, 4),
+        WordLevel("errands", 8, 1, items=2, steps=10, wrong=0.4),
+    )
 }
 
 
@@ -53,21 +65,35 @@ class WordWorldTask:
 
     instructions: str
     right: str
+    """The right box of an only item; empty where there are several."""
     codes: dict[str, str]
+    wanted: dict[str, str] = field(default_factory=dict)
+    """Of several items, the right box of each, in the order in which they are asked for."""
+
+    @property
+    def right_boxes(self) -> tuple[str, ...]:
+        """The right box of each item, in order."""
+        return tuple(self.wanted.values()) or (self.right,)
 
 
 def word_world(level: WordLevel, split: str, index: int) -> WordWorldTask:
     """World number `index` of a split; the same at every call."""
     source = random.Random(f"word-worlds/1/{level.name}/{split}/{index}")
-    item, place = source.randrange(level.boxes), source.randrange(level.places)
+    if level.items == 1:  # as the first version drew: its worlds stay the same
+        items = [source.randrange(level.boxes)]
+    else:
+        items = source.sample(range(level.boxes), level.items)
+    place = source.randrange(level.places)
     factor, offset = _RULES[place]
     boxes = BOXES[: level.boxes]
     codes = source.sample(split_codes(split), level.boxes)
     where = f" in {PLACES[place]}" if level.places > 1 else ""
+    right = {ITEMS[item]: boxes[(factor * item + offset) % level.boxes] for item in items}
     return WordWorldTask(
-        instructions=f"find {ITEMS[item]}{where}",
-        right=boxes[(factor * item + offset) % level.boxes],
+        instructions=f"find {' '.join(right)}{where}",
+        right=next(iter(right.values())) if level.items == 1 else "",
         codes=dict(zip(boxes, codes, strict=True)),
+        wanted=right if level.items > 1 else {},
     )
 
 
@@ -90,14 +116,16 @@ def wrong_actions(world: WordWorldTask, source: random.Random) -> str:
 def scripted_answers(
     world: WordWorldTask, source: random.Random, wrong: float, errors: float, steps: int
 ) -> Iterator[str]:
-    """The answers of an imperfect agent, in order, until it has entered a code.
+    """The answers of an imperfect agent, in order, until it has entered a code for each item.
 
-    wrong: how often it goes for a wrong box. errors: how often a step is one that fails; not in the
-    last three of `steps`.
+    wrong: how often it goes for a wrong box. errors: how often a step is one that fails; not where
+    the steps that are left of `steps` are needed.
     """
-    others = [box for box in world.codes if box != world.right]
-    box = source.choice(others) if source.random() < wrong else world.right
-    plan: Sequence[str] = (f"open {box}", "read", f"enter {' '.join(world.codes[box])}")
+    plan: list[str] = []
+    for right in world.right_boxes:
+        others = [box for box in world.codes if box != right]
+        box = source.choice(others) if source.random() < wrong else right
+        plan += (f"open {box}", "read", f"enter {' '.join(world.codes[box])}")
     spare = steps - len(plan)
     for action in plan:
         while spare > 0 and source.random() < errors:

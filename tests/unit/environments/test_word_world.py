@@ -52,6 +52,27 @@ async def test_the_way_through(world: Environment) -> None:
     assert over.fields["overall_score"] == 100.0 and over.fields["finished"]
 
 
+async def test_of_several_items_each_is_a_part_of_the_score() -> None:
+    codes = {"red": "123", "blue": "456", "pink": "789"}
+    wanted = {"coin": "red", "map": "pink"}
+    world = make_environment(
+        SPEC,
+        Task(
+            name="t",
+            environment="word_world",
+            word_world=WordWorldSettings(codes=codes, wanted=wanted),
+        ),
+    )
+    first = await act(world, "enter", code="789")
+    assert (first.text, first.kind, first.success) == ("right", "enter", True)
+    assert "overall_score" not in first.fields, "no submission is used yet"
+    last = await act(world, "enter", code="7 8 9")
+    assert (last.text, last.kind) == ("wrong", "eval"), "it was found already"
+    assert last.fields["overall_score"] == 50.0 and last.fields["finished"]
+    assert list(last.fields["found"]) == ["map"] and list(last.fields["missed"]) == ["coin"]
+    assert not (await act(world, "look")).success, "the world is over"
+
+
 async def test_a_wrong_box_has_a_paper_of_its_own_and_nothing_says_so(world: Environment) -> None:
     assert (await act(world, "open", box="blue")).success
     assert (await act(world, "read")).text == "paper says 4 5 6"
@@ -167,6 +188,15 @@ async def test_a_call_under_way_at_a_restart_is_made(world: Environment) -> None
         ("", "`word_world.right`"),
         ('[word_world]\nright = "red"\n[word_world.codes]\nblue = "123"', "none of its boxes"),
         ('[word_world]\nright = "red"\n[word_world.codes]\nred = "12"', "codes"),
+        (
+            '[word_world.wanted]\ncoin = "red"\n[word_world.codes]\nblue = "123"',
+            "`word_world.wanted` names an item's box that is none",
+        ),
+        (
+            '[word_world]\nright = "red"\n[word_world.wanted]\ncoin = "red"\n'
+            '[word_world.codes]\nred = "123"',
+            "stands beside `right`",
+        ),
     ],
 )
 def test_a_task_without_a_world_is_refused(tmp_path: Path, world: str, says: str) -> None:

@@ -36,7 +36,10 @@ def test_one_rule_holds_in_every_split(level: WordLevel) -> None:
     for split in SPLITS:
         for index in range(400):
             world = word_world(level, split, index)
-            right.setdefault(world.instructions, set()).add(world.right)
+            words = world.instructions.split()
+            where = words[words.index("in") :] if "in" in words else []
+            for item, box in zip(words[1 : level.items + 1], world.right_boxes, strict=True):
+                right.setdefault(" ".join([item, *where]), set()).add(box)
     assert len(right) == level.boxes * level.places
     assert all(len(boxes) == 1 for boxes in right.values())
     boxes = [box for world in right.values() for box in world]
@@ -78,16 +81,16 @@ def test_scripted_agents_err_and_no_context_is_long(speaker: WordSpeaker, level:
             speaker,
             word_world(level, "train", index),
             source,
-            wrong=0.8,
+            wrong=level.wrong,
             errors=0.25,
             ordered=0.2,
-            steps=8,
+            steps=level.steps,
         )
         for index in range(300)
     ]
     solved = sum(episode.score == 100.0 for episode in episodes)
     assert 30 <= solved <= 90, "about a fifth"
-    assert all(episode.done and len(episode.answers) <= 8 for episode in episodes)
+    assert all(episode.done and len(episode.answers) <= level.steps for episode in episodes)
     assert 0.5 < sum(episode.failures for episode in episodes) / 300 < 2.0
     assert max(len(episode.ids) for episode in episodes) <= 120
     unknown = speaker.tokens.id_of("<unk>")
