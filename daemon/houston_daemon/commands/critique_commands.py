@@ -27,7 +27,7 @@ from houston_daemon.review.critic.critique_prompt import (
     parse_critique,
     read_attempt,
 )
-from houston_daemon.review.critic.refinements import Critiqued, refinement_specs
+from houston_daemon.review.critic.refinements import Critiqued, refinement_specs, require_ended
 from houston_daemon.review.judge.judge_client import JudgeClient, question_messages
 from houston_daemon.review.judge.judge_engine import JudgeEnginePlace, open_judge_client
 from houston_daemon.service.rollout_end_wait import wait_until_ended
@@ -99,9 +99,10 @@ def _read(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> Attempt
     if not store_reader.has_database(loaded.home):
         raise DaemonNotRunning(f"No daemon runs on {loaded.home.path}, and none ever did.")
     with contextlib.closing(Reader(loaded.home)) as reader:
-        attempt = read_attempt(
-            reader, reader.run(rollout_queries.resolve_rollout_id(arguments.rollout))
-        )
+        rollout = reader.run(rollout_queries.resolve_rollout_id(arguments.rollout))
+        if arguments.refine:  # before a critic is asked for nothing
+            reader.run(require_ended(rollout))
+        attempt = read_attempt(reader, rollout)
     if not attempt.trace.steps:
         raise HoustonError(
             f"No step of {attempt.trace.rollout} has closed yet.",

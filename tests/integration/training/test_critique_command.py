@@ -15,14 +15,6 @@ SOUND = "<reason>Nothing was written.</reason><critic>You should write answer.js
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ChatServer]:
-    made = ChatServer()
-    made.start()
-    yield made
-    made.stop()
-
-
-@pytest.fixture(scope="module")
 def station(server: ChatServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
     made = Station(tmp_path_factory.mktemp("critique"))
     made.home.mkdir()
@@ -114,8 +106,9 @@ def test_an_attempt_that_goes_on_is_not_refined(station: Station, server: ChatSe
     steps = [*STEPS, {**STEPS[0], "delay": 600}]
     (going,) = station.rollout(station.task("going"), station.script(steps, "going"))
     station.until(lambda: station.closed(going) == 1, 60, "one step")
-    server.answers += [answer(SOUND)]
+    before = len(server.asked)
     refused = station.run("critique", going, "--refine", code=1)
+    assert len(server.asked) == before, "no critic is asked for nothing"
     assert "an attempt is refined when it has ended. No refinement was started." in refused.stderr
     station.run("rollout", "cancel", going)
 

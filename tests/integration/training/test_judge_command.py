@@ -42,14 +42,6 @@ def stumbles(trace, settings):
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ChatServer]:
-    made = ChatServer()
-    made.start()
-    yield made
-    made.stop()
-
-
-@pytest.fixture(scope="module")
 def station(server: ChatServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
     made = Station(tmp_path_factory.mktemp("judge"))
     made.home.mkdir()

@@ -17,6 +17,7 @@ from houston_shared.policy_and_run_files import BASE_MODEL
 from houston_shared.records import ENDED_STATES, Refinement, RolloutSpec
 from houston_shared.store import rollout_queries
 from houston_shared.store.journal_events import ReadPlan
+from houston_shared.store.rollout_queries import RolloutRow
 
 NOTHING_REFINED = "No refinement was started."
 
@@ -29,13 +30,8 @@ class Critiqued(NamedTuple):
     """The critic's policy, else its engine."""
 
 
-def refinement_specs(
-    rollout: str, critiques: Sequence[Critiqued], policy: str = ""
-) -> ReadPlan[tuple[RolloutSpec, ...]]:
-    """A spec for each critique of a rollout (a whole id). policy: that of the attempt by default.
-
-    Raises HoustonError for an attempt that goes on, or whose specification was erased.
-    """
+def require_ended(rollout: str) -> ReadPlan[RolloutRow]:
+    """The row of an attempt (a whole id). Raises HoustonError for one that goes on."""
     row = yield from rollout_queries.find_rollout(rollout)
     if row.state not in ENDED_STATES:
         raise HoustonError(
@@ -43,6 +39,17 @@ def refinement_specs(
             NOTHING_REFINED,
             f"houston tail {rollout} -f",
         )
+    return row
+
+
+def refinement_specs(
+    rollout: str, critiques: Sequence[Critiqued], policy: str = ""
+) -> ReadPlan[tuple[RolloutSpec, ...]]:
+    """A spec for each critique of a rollout (a whole id). policy: that of the attempt by default.
+
+    Raises HoustonError for an attempt that goes on, or whose specification was erased.
+    """
+    row = yield from require_ended(rollout)
     stored = yield from rollout_queries.read_rollout_spec(row)
     group = f"g-{secrets.token_hex(4)}"
     return tuple(
