@@ -227,7 +227,7 @@ def _read_rollout(
             (yield from step_queries.read_verified_steps(rollout.id))
         ),
         **refinement_queries.refinements_json(
-            (yield from refinement_queries.read_refined(rollout.id)),
+            (yield from refinement_queries.read_refined(rollout)),
             (yield from refinement_queries.list_refinements(rollout.id)),
         ),
         "guidance": {"queued": waiting, "delivered": delivered},

@@ -7,6 +7,7 @@ import argparse
 import os
 from pathlib import Path
 
+from houston_daemon.suites.suite_catalog import words_suite_name
 from houston_daemon.suites.word_worlds import LEVELS
 from houston_shared import command_output
 from houston_shared.command_arguments import whole_number
@@ -95,7 +96,8 @@ def run_policy_tiny(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     )
     command_output.print_note(
         f'next: in houston.toml [engines.tiny] kind = "embedded", model = "{folder}", '
-        'dialect = "words"; then houston suite run word-worlds --engine tiny'
+        'dialect = "words"; then houston suite run '
+        f"{words_suite_name(LEVELS[arguments.level])} --engine tiny"
     )
     return int(ExitCode.DONE)
 

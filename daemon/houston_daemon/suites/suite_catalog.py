@@ -90,7 +90,7 @@ def _table(name: str, pairs: Mapping[str, str]) -> str:
 
 def _write_word_world(level: WordLevel, split: str, index: int, folder: Path) -> str:
     world = word_world(level, split, index)
-    head = _task_text(_words_name(level), split, index, "word_world", world.instructions, 48)
+    head = _task_text(words_suite_name(level), split, index, "word_world", world.instructions, 48)
     own = _table("word_world", {"right": world.right} if world.right else {})
     wanted = _table("word_world.wanted", world.wanted) if world.wanted else ""
     return head + own + _table("word_world.codes", world.codes) + wanted
@@ -108,7 +108,8 @@ def _solve_word_world(level: WordLevel, split: str, index: int) -> list[dict[str
     return calls
 
 
-def _words_name(level: WordLevel) -> str:
+def words_suite_name(level: WordLevel) -> str:
+    """The suite whose worlds are of a level."""
     if level.items > 1:
         return f"word-{level.name}"
     return "word-worlds" if level.name == "medium" else f"word-worlds-{level.name}"
@@ -118,7 +119,7 @@ def _word_suite(level: WordLevel) -> Suite:
     rules = "one rule" if level.places == 1 else f"{level.places} rules"
     items = "" if level.items == 1 else f"{level.items} items, each a part of the score; "
     return Suite(
-        name=_words_name(level),
+        name=words_suite_name(level),
         version=1,
         about=f"{items}{level.boxes} boxes, {rules} known by experience only, for tiny policies",
         write=partial(_write_word_world, level),

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 from houston_shared.records import Refinement
 from houston_shared.store import rollout_queries
 from houston_shared.store.journal_events import ReadPlan, RunSql
+from houston_shared.store.rollout_queries import RolloutRow
 
 
 class RefinementRow(NamedTuple):
@@ -28,15 +29,14 @@ def list_refinements(rollout: str) -> ReadPlan[list[RefinementRow]]:
     return [RefinementRow(*row) for row in rows]
 
 
-def read_refined(rollout: str) -> ReadPlan[Refinement | None]:
-    """What a rollout (a whole id) refines; None where it refines nothing.
+def read_refined(rollout: RolloutRow) -> ReadPlan[Refinement | None]:
+    """What a rollout refines; None where it refines nothing.
 
     The text is empty where the event that has it was erased.
     """
-    rows = yield RunSql("SELECT refines, critic FROM refinements WHERE rollout = ?", (rollout,))
+    rows = yield RunSql("SELECT refines, critic FROM refinements WHERE rollout = ?", (rollout.id,))
     for refines, critic in rows:
-        row = yield from rollout_queries.find_rollout(rollout)
-        spec = yield from rollout_queries.read_spec_if_kept(row)
+        spec = yield from rollout_queries.read_spec_if_kept(rollout)
         text = spec.refines.text if spec and spec.refines else ""
         return Refinement(rollout=refines, text=text, critic=critic)
     return None

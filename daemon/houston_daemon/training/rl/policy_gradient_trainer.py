@@ -71,7 +71,7 @@ class PolicyGradientTrainer(GRPOTrainer):  # type: ignore[misc]
     def backward(self, passes: Sequence[Pass]) -> torch.Tensor:
         """Add the gradients of scored passes; the sum of their losses, without a graph."""
         losses = [
-            super(PolicyGradientTrainer, self).training_step(self.model, one_pass, None)
+            super(PolicyGradientTrainer, self).training_step(self.model_wrapped, one_pass, None)
             for one_pass in passes
         ]
         if not losses:  # no group of this update had anything to teach
