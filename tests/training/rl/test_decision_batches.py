@@ -9,18 +9,18 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from houston_daemon.engines.engine_protocol import EngineSample
 from houston_daemon.suites.suite_run import suites_folder
 from houston_daemon.suites.tiny_policy import TinyRecipe, make_tiny_policy
 from houston_daemon.training.rl.decision_batches import (
     DecisionBatches,
     DecisionGroup,
-    DecisionSampler,
     SampledDecision,
-    SampledPolicy,
     decision_rows,
 )
+from houston_daemon.training.rl.engine_sampler import EngineSampler
 from houston_daemon.training.rl.policy_gradient_trainer import NO_GAP, EngineGap, Pass
-from houston_daemon.training.rl.recorded_states import RecordedState, draw_states, list_states
+from houston_daemon.training.rl.recorded_states import draw_states, list_states
 from houston_daemon.training.rl.rl_recipe import RlRecipe, load_rl_recipe
 from houston_shared.config import LoadedConfiguration, load_configuration
 from houston_shared.errors import ConfigurationError, HoustonError
@@ -95,13 +95,11 @@ class CountingScorer:
         raise AssertionError("nothing was purified")
 
 
-class NoSampler(DecisionSampler):
+class NoSampler(EngineSampler):
     def __init__(self) -> None:
         pass
 
-    def sample(
-        self, states: Sequence[RecordedState], count: int, policy: SampledPolicy
-    ) -> list[list[object]]:  # type: ignore[override]
+    def sample(self, *asked: object) -> list[EngineSample]:
         raise AssertionError("these decisions were sampled before")
 
 
@@ -139,7 +137,7 @@ def test_decisions_are_sampled_at_recorded_prompts_and_kept(
         draw_states(states, 1, 0, 6) == draw_states(states, 1, 0, 6) != draw_states(states, 1, 1, 6)
     )
     judge, scorer = WordJudge(), CountingScorer()
-    sampler = DecisionSampler(loaded, "tiny", lambda: False, lambda line: None)
+    sampler = EngineSampler(loaded, "tiny", lambda: False, lambda line: None)
     kept = tmp_path / "decisions"
     batch = DecisionBatches(loaded, RECIPE, states, sampler, judge, scorer, 0, kept).make(0, "base")
 

@@ -6,29 +6,26 @@ rewards are all alike is dropped and replaced up to the same cap. What was sampl
 run's folder with its scores, so that a run that goes on after a kill trains on the same decisions.
 """
 
-import asyncio
 import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import msgspec
 
-from houston_daemon.engines.engine_protocol import Engine, EngineSample, EngineUnavailable
-from houston_daemon.engines.engine_registry import choose_engine
-from houston_daemon.engines.logprob_kind import true_logprob_kind
-from houston_daemon.review.judge.judge_engine import JudgeEnginePlace
+from houston_daemon.engines.engine_protocol import EngineSample
 from houston_daemon.training.credit.group_advantages import group_advantages, has_reward_spread
-from houston_daemon.training.credit.policy_gradient_rows import (
-    RATIO_LOGPROB_KIND,
-    PolicyGradientRow,
-)
+from houston_daemon.training.credit.policy_gradient_rows import PolicyGradientRow
 from houston_daemon.training.prm.recorded_decisions import (
     DecisionScorer,
     RecordedDecision,
     score_decisions,
+)
+from houston_daemon.training.rl.engine_sampler import (
+    EngineSampler,
+    drawn_logprobs,
+    read_sampled_policy,
 )
 from houston_daemon.training.rl.recorded_states import (
     RecordedState,
@@ -37,20 +34,12 @@ from houston_daemon.training.rl.recorded_states import (
     read_state,
 )
 from houston_daemon.training.rl.rl_recipe import RlRecipe
-from houston_daemon.training.rl.rollout_groups import RolloutGroup, StopRequested
+from houston_daemon.training.rl.rollout_groups import RolloutGroup
 from houston_daemon.training.rl.update_batches import RowScorer, UpdateBatch, make_update_batch
 from houston_daemon.training.rl.update_figures import GateFigures, SamplingFigures
 from houston_shared import atomic_file
-from houston_shared.backoff import RetryPolicy
 from houston_shared.config import LoadedConfiguration
-from houston_shared.policy_and_run_files import policies_folder
-from houston_shared.store import policy_queries
 from houston_shared.store.store_reader import Reader
-
-REQUESTS_AT_ONCE = 64
-_RETRIES = RetryPolicy(first_wait=1.0, max_wait=30.0)
-_STARTING_POLL_SECONDS = 0.2
-_DAEMON_TELLS_SECONDS = 10.0
 
 
 class SampledDecision(msgspec.Struct, frozen=True):
@@ -81,101 +70,6 @@ class DecisionGroup(msgspec.Struct, frozen=True):
         return [decision.score for decision in self.decisions]
 
 
-class SampledPolicy(NamedTuple):
-    """With which policy an engine is asked."""
-
-    name: str
-    """Empty for the engine's own model."""
-    hash: str
-    settings: dict[str, Any]
-    """Of the engine's client, so that it can load an adapter again."""
-
-
-def read_sampled_policy(reader: Reader, name: str) -> SampledPolicy:
-    """A policy that is active on the engine; `base` for the engine's own model."""
-    policy = reader.run(policy_queries.find_policy(name))
-    if policy is None or policy.kind == "base":
-        return SampledPolicy("", "", {})
-    folder = str(policies_folder(reader.home) / policy.folder)
-    settings = {"adapters": {name: folder}, "adapter_hashes": {name: policy.hash}}
-    return SampledPolicy(name, policy.hash, settings)
-
-
-class DecisionSampler:
-    """Asks the engine that is trained for decisions. Blocks."""
-
-    def __init__(
-        self,
-        loaded: LoadedConfiguration,
-        engine: str,
-        stop: Callable[[], bool],
-        tell: Callable[[str], None],
-    ) -> None:
-        """stop: asked while the engine is away. tell: takes a line about that."""
-        self._place = JudgeEnginePlace(loaded, engine, tell)
-        self._stop = stop
-        self._tell = tell
-
-    def sample(
-        self, states: Sequence[RecordedState], count: int, policy: SampledPolicy
-    ) -> list[list[EngineSample]]:
-        """`count` answers at each state. Raises StopRequested, and HoustonError where the engine
-        refuses."""
-        return asyncio.run(self._sample_all(states, count, policy))
-
-    async def _sample_all(
-        self, states: Sequence[RecordedState], count: int, policy: SampledPolicy
-    ) -> list[list[EngineSample]]:
-        url = await asyncio.to_thread(self._child_url) if self._place.child else ""
-        settings = {**self._place.settings, **({"url": url} if url else {}), **policy.settings}
-        engine = choose_engine(settings, None, self._place.name)
-        turns = asyncio.Semaphore(REQUESTS_AT_ONCE)
-        try:
-            answers = await asyncio.gather(
-                *(
-                    self._sample_one(engine, turns, state, policy)
-                    for state in states
-                    for _ in range(count)
-                )
-            )
-        finally:
-            await engine.close()
-        return [answers[start : start + count] for start in range(0, len(answers), count)]
-
-    def _child_url(self) -> str:
-        """Where the engine answers. The daemon brings it up when it is given a policy or its own
-        model; what it tells of that may be a moment old, so silence is waited for, too."""
-        patience = time.monotonic() + _DAEMON_TELLS_SECONDS
-        while (state := self._place.daemon_state()) != "ready":
-            if not state and time.monotonic() > patience:
-                break  # a daemon that was started since does not watch it, but it may run
-            if self._stop():
-                raise StopRequested
-            self._tell(f"engine {self._place.name}: {state or 'is being brought up'}")
-            time.sleep(_STARTING_POLL_SECONDS)
-        self._tell("")
-        return self._place.url()
-
-    async def _sample_one(
-        self,
-        engine: Engine,
-        turns: asyncio.Semaphore,
-        state: RecordedState,
-        policy: SampledPolicy,
-    ) -> EngineSample:
-        request = state.request(policy.name, policy.hash, state.asked.role)
-        async with turns:
-            for tries in itertools.count(1):
-                if self._stop():
-                    raise StopRequested
-                try:
-                    return await engine.sample(request, asyncio.Event())
-                except EngineUnavailable as problem:
-                    self._tell(problem.cause)
-                    await asyncio.sleep(_RETRIES.wait(tries))
-        raise AssertionError("it is asked until it answers")
-
-
 class DecisionBatches:
     """Makes the batch of each update. See `UpdateBatches`."""
 
@@ -184,7 +78,7 @@ class DecisionBatches:
         loaded: LoadedConfiguration,
         recipe: RlRecipe,
         states: Sequence[StateKey],
-        sampler: DecisionSampler,
+        sampler: EngineSampler,
         judge: DecisionScorer,
         scorer: RowScorer,
         pad: int,
@@ -248,8 +142,14 @@ class DecisionBatches:
         with Reader(self._loaded.home) as reader:
             states = [read_state(reader, key) for key in keys]
             sampled_by = read_sampled_policy(reader, policy)
-        sampled = self._sampler.sample(states, self._recipe.group_size, sampled_by)
-        groups = self._scored(states, sampled)
+        each = range(self._recipe.group_size)
+        requests = [
+            state.request(sampled_by.name, sampled_by.hash, state.asked.role)
+            for state in states
+            for _ in each
+        ]
+        sampled = iter(self._sampler.sample(sampled_by, lambda client: requests))
+        groups = self._scored(states, [[next(sampled) for _ in each] for _ in states])
         self._folder.mkdir(exist_ok=True)
         atomic_file.write_atomically(file, msgspec.json.encode(groups))
         return groups
@@ -277,11 +177,9 @@ class DecisionBatches:
 def _sampled_decision(
     answer: EngineSample, decision: RecordedDecision, score: float
 ) -> SampledDecision:
-    kind = true_logprob_kind(answer.logprob_kind, answer.parameters)
-    drawn = kind == RATIO_LOGPROB_KIND and answer.logprobs is not None
     return SampledDecision(
         token_ids=list(answer.token_ids or ()),
-        logprobs=list(answer.logprobs or ()) if drawn else None,
+        logprobs=drawn_logprobs(answer),
         finished=answer.finish_reason == "stop",
         sound=decision.sound,
         score=score,

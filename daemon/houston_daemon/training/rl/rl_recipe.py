@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from houston_daemon.training.credit.critic_gain import GAIN_SMOOTHING, GainKind
 from houston_daemon.training.credit.group_advantages import (
     MIN_REWARD_STD,
     AdvantageScale,
@@ -87,6 +88,18 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A group whose rewards have a smaller standard deviation is dropped. A process reward differs
     by its model's noise where nothing else does, and advantages divided by that noise teach it: set
     this above it."""
+    critic: Literal["none", "trained", "frozen"] = "none"
+    """ECHO: each task is attempted once, a critic says `group_size` times what was wrong, and as many
+    refinements that are told it are what the policy is trained on. `trained`: the critic is, too, on
+    what its critiques gained; `frozen`: it stays as it began."""
+    critic_policy: str = ""
+    """Adapter of the same base model that the critic begins as; empty: the base model."""
+    critic_template: str = ""
+    """File with the critic's words (`houston critique --print-template`); empty: the packaged one."""
+    gain: GainKind = "saturation"
+    """What a critique is worth, by the scores before and after it (`saturation`, `linear`)."""
+    gain_smoothing: PositiveFloat = GAIN_SMOOTHING
+    """η of the gain `saturation`."""
     scale: AdvantageScale = "group"
     """Divide advantages by the standard deviation of their group, or not at all (`none`)."""
     normalization: Literal["token", "rollout"] = "token"
@@ -183,7 +196,7 @@ def load_rl_recipe(name: str, settings: list[str]) -> RlRecipe:
     lay_settings(tables, settings)
     recipe = toml_file.convert_toml(tables, RlRecipe, str(file))
     parse_row_roles(recipe.roles, NOTHING_TRAINED_MESSAGE)
-    _check_process_rewards(recipe)
+    _check_clashes(recipe)
     for tracker in recipe.report_to:
         if importlib.util.find_spec(tracker) is None:
             raise ConfigurationError(
@@ -194,7 +207,7 @@ def load_rl_recipe(name: str, settings: list[str]) -> RlRecipe:
     return recipe
 
 
-def _check_process_rewards(recipe: RlRecipe) -> None:
+def _check_clashes(recipe: RlRecipe) -> None:
     """Raise ConfigurationError for settings that exclude each other."""
     clashes = {
         "states needs process_reward: nothing else rewards a decision": recipe.states
@@ -203,6 +216,10 @@ def _check_process_rewards(recipe: RlRecipe) -> None:
         " begin ahead": recipe.states and (recipe.purify or recipe.ahead),
         "purify_gate decides by weights which step is trained, and process_reward scores the one"
         " that counts": recipe.process_reward and recipe.purify_gate,
+        "critic rewards rollouts by their scores: there is no process_reward with it, and nothing to"
+        " begin ahead": recipe.critic != "none" and (recipe.process_reward or recipe.ahead),
+        "critic_policy needs a critic: critic = trained or frozen": recipe.critic_policy
+        and recipe.critic == "none",
     }
     for clash, found in clashes.items():
         if found:

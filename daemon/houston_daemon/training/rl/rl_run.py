@@ -22,7 +22,8 @@ from houston_daemon.suites.suite_run import suites_folder
 from houston_daemon.training.policies.policy_registration import register_policy
 from houston_daemon.training.prm.prm_scorer import load_scorer
 from houston_daemon.training.prm.reward_policy import find_reward_policy
-from houston_daemon.training.rl.decision_batches import DecisionBatches, DecisionSampler
+from houston_daemon.training.rl.decision_batches import DecisionBatches
+from houston_daemon.training.rl.engine_sampler import EngineSampler
 from houston_daemon.training.rl.policy_gradient_trainer import (
     LOSS_TYPE,
     Pass,
@@ -239,7 +240,7 @@ class RlRun:
                     loaded, recipe, self._coordinator, self._trainer, self._pad(), rewards
                 )
             states = list_states(reader, recipe.states, suites_folder(loaded.home))
-        sampler = DecisionSampler(
+        sampler = EngineSampler(
             loaded, recipe.engine, self._watch.stop_requested, self._tell_waiting
         )
         return DecisionBatches(

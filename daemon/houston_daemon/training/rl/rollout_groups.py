@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from houston_daemon.review.critic.refinements import Critiqued, refinement_specs
 from houston_daemon.service.rollout_end_wait import Rows, wait_until_ended
 from houston_daemon.service.rollout_start_checks import build_rollout_specs
 from houston_daemon.suites.suite_catalog import write_suite_task
@@ -67,12 +68,16 @@ class RolloutGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Number of the task in its split."""
     policy: str
     """With which its rollouts sample; `base` for the engine's own model."""
-    rollouts: tuple[str, ...]
+    rollouts: tuple[str, ...] = ()
+    """None before they are started."""
+    refines: str = ""
+    """The attempt that they refine; empty for attempts."""
 
     @property
     def name(self) -> str:
         """Unlike every other group's of its run."""
-        return f"{self.update}.{self.batch}-{self.split}-{self.index}"
+        name = f"{self.update}.{self.batch}-{self.split}-{self.index}"
+        return f"{name}-refined" if self.refines else name
 
 
 class GroupOutcome(NamedTuple):
@@ -96,10 +101,10 @@ class GroupFolder:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def find(self, update: int, batch: int, split: str, index: int) -> RolloutGroup | None:
-        """The group that was started; None where none was noted."""
+    def find(self, group: RolloutGroup) -> RolloutGroup | None:
+        """The group of that name as it was started; None where none was noted."""
         try:
-            raw = self._file(update, batch, split, index).read_bytes()
+            raw = self._file(group).read_bytes()
         except FileNotFoundError:
             return None
         return msgspec.json.decode(raw, type=RolloutGroup)
@@ -107,10 +112,7 @@ class GroupFolder:
     def keep(self, group: RolloutGroup) -> None:
         """Note a group, durably."""
         self._folder.mkdir(exist_ok=True)
-        atomic_file.write_atomically(
-            self._file(group.update, group.batch, group.split, group.index),
-            msgspec.json.encode(group),
-        )
+        atomic_file.write_atomically(self._file(group), msgspec.json.encode(group))
 
     def all(self) -> list[RolloutGroup]:
         """Every group that was started, in the order of updates, batches and tasks."""
@@ -120,8 +122,8 @@ class GroupFolder:
         ]
         return sorted(groups, key=lambda group: (group.update, group.batch, group.index))
 
-    def _file(self, update: int, batch: int, split: str, index: int) -> Path:
-        return self._folder / f"{update}.{batch}-{split}-{index}.json"
+    def _file(self, group: RolloutGroup) -> Path:
+        return self._folder / f"{group.name}.json"
 
 
 class GroupCoordinator:
@@ -155,11 +157,13 @@ class GroupCoordinator:
         return random.Random(f"{self._recipe.seed} {update}").sample(range(size), min(count, size))
 
     def begin(
-        self, update: int, batch: int, indices: Iterable[int], policy: str
+        self, update: int, batch: int, indices: Iterable[int], policy: str, size: int = 0
     ) -> list[RolloutGroup]:
-        """Groups of the recipe's size for tasks of the training split; those that were begun
-        before are found again."""
-        size = self._recipe.group_size
+        """Groups for tasks of the training split; those that were begun before are found again.
+
+        size: rollouts of each; 0: as the recipe says.
+        """
+        size = size or self._recipe.group_size
         return [self._begin(update, batch, TRAIN_SPLIT, index, policy, size) for index in indices]
 
     def begin_validation(self, update: int, policy: str) -> list[RolloutGroup]:
@@ -168,6 +172,17 @@ class GroupCoordinator:
             self._begin(update, 0, VALIDATION_SPLIT, index, policy, 1)
             for index in range(self._recipe.evaluate_tasks)
         ]
+
+    def refine(self, attempt: RolloutGroup, critiques: Sequence[Critiqued]) -> RolloutGroup:
+        """A refinement for each critique of a group's only rollout, with the same policy; those
+        that were begun before are found again. Raises HoustonError for an attempt that goes on."""
+        (rollout,) = attempt.rollouts
+        wanted = msgspec.structs.replace(attempt, rollouts=(), refines=rollout)
+        if begun := self._groups.find(wanted):
+            return begun
+        with Reader(self._loaded.home) as reader:
+            specs = reader.run(refinement_specs(rollout, critiques, attempt.policy))
+        return self._start(wanted, specs)
 
     def wait(self, groups: Sequence[RolloutGroup]) -> list[GroupOutcome]:
         """All of them, in order, once every rollout has ended. Raises StopRequested."""
@@ -184,7 +199,8 @@ class GroupCoordinator:
     def _begin(
         self, update: int, batch: int, split: str, index: int, policy: str, size: int
     ) -> RolloutGroup:
-        if begun := self._groups.find(update, batch, split, index):
+        wanted = RolloutGroup(update=update, batch=batch, split=split, index=index, policy=policy)
+        if begun := self._groups.find(wanted):
             return begun
         recipe = self._recipe
         specs = build_rollout_specs(
@@ -198,22 +214,19 @@ class GroupCoordinator:
             without_memory=True,
         )
         refuse_other_engines(specs[0], recipe)
+        return self._start(wanted, specs)
+
+    def _start(self, group: RolloutGroup, specs: Sequence[RolloutSpec]) -> RolloutGroup:
+        """Start a group's rollouts, and note which they are."""
         answer = send_with_retry(
             self._loaded.home,
-            StartRollouts(request=f"{self._run}/{update}.{batch}/{split}/{index}", specs=specs),
+            StartRollouts(request=f"{self._run}/{group.name}", specs=tuple(specs)),
             "They may have been queued; the run finds them when it goes on.",
             f"houston train show {self._run}",
         )
-        group = RolloutGroup(
-            update=update,
-            batch=batch,
-            split=split,
-            index=index,
-            policy=policy,
-            rollouts=tuple(answer.rollouts),
-        )
-        self._groups.keep(group)
-        return group
+        started = msgspec.structs.replace(group, rollouts=tuple(answer.rollouts))
+        self._groups.keep(started)
+        return started
 
     def _purify(self, split: str) -> dict[str, Any]:
         """Settings over the task's `[purify]`."""

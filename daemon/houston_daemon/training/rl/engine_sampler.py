@@ -1,0 +1,137 @@
+"""Answers that a trainer has its engine sample itself, outside of rollouts: decisions at recorded
+states, critiques of attempts.
+
+It waits where the engine is away, and asks again. What is asked is its caller's to say.
+"""
+
+import asyncio
+import itertools
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from houston_daemon.engines.engine_protocol import (
+    Engine,
+    EngineSample,
+    EngineUnavailable,
+    SampleRequest,
+)
+from houston_daemon.engines.engine_registry import choose_engine
+from houston_daemon.engines.logprob_kind import true_logprob_kind
+from houston_daemon.review.judge.judge_client import JudgeClient
+from houston_daemon.review.judge.judge_engine import JudgeEnginePlace, make_judge_client
+from houston_daemon.training.credit.policy_gradient_rows import RATIO_LOGPROB_KIND
+from houston_daemon.training.rl.rollout_groups import StopRequested
+from houston_shared.backoff import RetryPolicy
+from houston_shared.config import LoadedConfiguration
+from houston_shared.policy_and_run_files import policies_folder
+from houston_shared.store import policy_queries
+from houston_shared.store.store_reader import Reader
+
+REQUESTS_AT_ONCE = 64
+_RETRIES = RetryPolicy(first_wait=1.0, max_wait=30.0)
+_STARTING_POLL_SECONDS = 0.2
+_DAEMON_TELLS_SECONDS = 10.0
+Answer = TypeVar("Answer")
+
+
+class SampledPolicy(NamedTuple):
+    """With which policy an engine is asked."""
+
+    name: str
+    """Empty for the engine's own model."""
+    hash: str
+    settings: dict[str, Any]
+    """Of the engine's client, so that it can load an adapter again."""
+
+
+def read_sampled_policy(reader: Reader, name: str) -> SampledPolicy:
+    """An adapter of the engine's model; `base` or nothing for that model itself."""
+    policy = reader.run(policy_queries.find_policy(name)) if name else None
+    if policy is None or policy.kind == "base":
+        return SampledPolicy("", "", {})
+    folder = str(policies_folder(reader.home) / policy.folder)
+    settings = {"adapters": {name: folder}, "adapter_hashes": {name: policy.hash}}
+    return SampledPolicy(name, policy.hash, settings)
+
+
+def drawn_logprobs(answer: EngineSample) -> list[float] | None:
+    """Log-probabilities of an answer's tokens as they were drawn; None where the engine's are of
+    something else."""
+    kind = true_logprob_kind(answer.logprob_kind, answer.parameters)
+    drawn = kind == RATIO_LOGPROB_KIND and answer.logprobs is not None
+    return list(answer.logprobs or ()) if drawn else None
+
+
+class EngineSampler:
+    """Asks the engine that is trained. Blocks."""
+
+    def __init__(
+        self,
+        loaded: LoadedConfiguration,
+        engine: str,
+        stop: Callable[[], bool],
+        tell: Callable[[str], None],
+    ) -> None:
+        """stop: asked while the engine is away. tell: takes a line about that."""
+        self._place = JudgeEnginePlace(loaded, engine, tell)
+        self._stop = stop
+        self._tell = tell
+
+    def sample(
+        self,
+        policy: SampledPolicy,
+        requests: Callable[[JudgeClient], Sequence[SampleRequest]],
+    ) -> list[EngineSample]:
+        """An answer to each request, in order. requests: made once the engine answers, for its
+        window and tokenizer. Raises StopRequested, and HoustonError where the engine refuses."""
+        return asyncio.run(self._sample_all(policy, requests))
+
+    async def _sample_all(
+        self,
+        policy: SampledPolicy,
+        requests: Callable[[JudgeClient], Sequence[SampleRequest]],
+    ) -> list[EngineSample]:
+        url = await asyncio.to_thread(self._child_url) if self._place.child else ""
+        settings = {**self._place.settings, **({"url": url} if url else {}), **policy.settings}
+        engine = choose_engine(settings, None, self._place.name)
+        turns = asyncio.Semaphore(REQUESTS_AT_ONCE)
+        try:
+            await self._until_it_answers(engine.ready)
+            client = make_judge_client(self._place.name, engine, settings, policy.name)
+            return await asyncio.gather(
+                *(self._sample_one(engine, turns, request) for request in requests(client))
+            )
+        finally:
+            await engine.close()
+
+    def _child_url(self) -> str:
+        """Where the engine answers. The daemon brings it up when it is given a policy or its own
+        model; what it tells of that may be a moment old, so silence is waited for, too."""
+        patience = time.monotonic() + _DAEMON_TELLS_SECONDS
+        while (state := self._place.daemon_state()) != "ready":
+            if not state and time.monotonic() > patience:
+                break  # a daemon that was started since does not watch it, but it may run
+            if self._stop():
+                raise StopRequested
+            self._tell(f"engine {self._place.name}: {state or 'is being brought up'}")
+            time.sleep(_STARTING_POLL_SECONDS)
+        self._tell("")
+        return self._place.url()
+
+    async def _sample_one(
+        self, engine: Engine, turns: asyncio.Semaphore, request: SampleRequest
+    ) -> EngineSample:
+        async with turns:
+            return await self._until_it_answers(lambda: engine.sample(request, asyncio.Event()))
+
+    async def _until_it_answers(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        for tries in itertools.count(1):
+            if self._stop():
+                raise StopRequested
+            try:
+                return await ask()
+            except EngineUnavailable as problem:
+                self._tell(problem.cause)
+                await asyncio.sleep(_RETRIES.wait(tries))
+        raise AssertionError("it is asked until it answers")
