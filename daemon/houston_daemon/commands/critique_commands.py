@@ -11,7 +11,7 @@ import uuid
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from houston_daemon.engines.engine_protocol import EngineSample, SampleRequest
+from houston_daemon.engines.engine_protocol import EngineSample
 from houston_daemon.review.critic.critique_prompt import (
     CRITIQUE_FORM,
     DETAIL_LEVELS,
@@ -19,16 +19,14 @@ from houston_daemon.review.critic.critique_prompt import (
     NOTHING_CRITICISED,
     Attempt,
     Critique,
-    CritiquePrompt,
     CritiqueTemplate,
-    answer_tokens,
     critique_prompt,
+    critique_request,
     load_critique_template,
     parse_critique,
     read_attempt,
 )
 from houston_daemon.review.critic.refinements import Critiqued, refinement_specs, require_ended
-from houston_daemon.review.judge.judge_client import JudgeClient, question_messages
 from houston_daemon.review.judge.judge_engine import JudgeEnginePlace, open_judge_client
 from houston_daemon.service.rollout_end_wait import wait_until_ended
 from houston_daemon.training.credit.critic_gain import critique_gain, unit_score
@@ -141,7 +139,7 @@ async def _ask(
             command_output.print_note(
                 f"the attempt is long: {shown} shown, each with at most {level.step_tokens} tokens"
             )
-        request = _request(client, prompt)
+        request = critique_request(client, prompt)
         answers = await asyncio.gather(
             *(client.engine.sample(request, asyncio.Event()) for _ in range(arguments.count))
         )
@@ -205,22 +203,6 @@ def _refine(
         )
         for started, text in pairs
     ]
-
-
-def _request(client: JudgeClient, prompt: CritiquePrompt) -> SampleRequest:
-    """Drawn as the model says, so that several critiques differ."""
-    ids = client.encode_question(prompt.system, prompt.message)
-    return SampleRequest(
-        prompt_ids=ids,
-        messages=question_messages(prompt.system, prompt.message),
-        tools=(),
-        max_tokens=answer_tokens(client.window),
-        stop_token_ids=client.stop_token_ids,
-        temperature=1.0,
-        reasoning=client.reasoning,
-        role="critic",
-        step=1,
-    )
 
 
 def _print(

@@ -1,7 +1,7 @@
-"""`houston train dapo` and `houston train grpo`: train a policy on rollouts of a suite, as a child
-of the daemon.
+"""`houston train dapo`, `grpo` and `echo`: train a policy on rollouts of a suite, as a child of the
+daemon.
 
-Both are the same trainer with another recipe. The daemon samples, so it has to run. Ctrl-C stops
+All are the same trainer with another recipe. The daemon samples, so it has to run. Ctrl-C stops
 following; the run goes on. Training itself is `training.rl` and is not imported here.
 """
 
@@ -41,6 +41,11 @@ def add_train_grpo_arguments(parser: argparse.ArgumentParser) -> None:
     _add_arguments(parser, "grpo")
 
 
+def add_train_echo_arguments(parser: argparse.ArgumentParser) -> None:
+    """The same, with the recipe `echo`: a critic that is trained with the policy."""
+    _add_arguments(parser, "echo")
+
+
 def run_train_dapo(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Make or find the run, start it, follow it. Raises HoustonError."""
     return _run(arguments, loaded, "dapo")
@@ -49,6 +54,11 @@ def run_train_dapo(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
 def run_train_grpo(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """The same, with the recipe `grpo`."""
     return _run(arguments, loaded, "grpo")
+
+
+def run_train_echo(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """The same, with the recipe `echo`."""
+    return _run(arguments, loaded, "echo")
 
 
 def _add_arguments(parser: argparse.ArgumentParser, algorithm: str) -> None:

@@ -98,3 +98,19 @@ def longest_contexts(rollouts: Sequence[str]) -> ReadPlan[dict[str, int]]:
         )
         longest |= {rollout: int(tokens) for rollout, tokens in rows if tokens is not None}
     return longest
+
+
+def cached_share(rollouts: Sequence[str]) -> ReadPlan[float]:
+    """Share of the prompt tokens of these rollouts that engines had in their caches; 0 for none.
+
+    Samples of which an engine did not say it are left out."""
+    cached = prompts = 0
+    for marks, part in split_for_in(rollouts):
+        rows = yield RunSql(
+            "SELECT total(sa.cached_tokens), total(sa.prompt_tokens) FROM samples sa JOIN events e"
+            f" ON e.seq = sa.seq WHERE sa.cached_tokens IS NOT NULL AND e.rollout IN ({marks})",
+            part,
+        )
+        for some, whole in rows:
+            cached, prompts = cached + some, prompts + whole
+    return cached / prompts if prompts else 0.0

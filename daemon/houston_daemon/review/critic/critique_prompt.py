@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
+from houston_daemon.engines.engine_protocol import SampleRequest
 from houston_daemon.prompts.decision_text import decision_of
 from houston_daemon.review.attention_window import EVALUATION
 from houston_daemon.review.judge import judge_prompt
+from houston_daemon.review.judge.judge_client import JudgeClient, question_messages
 from houston_daemon.review.judge.judge_prompt import StepText, TokenCounter
 from houston_daemon.review.judge.judge_template import TemplateForm, fill_gaps, template_digest
 from houston_daemon.review.rollout_trace import RolloutTrace, read_trace
@@ -182,6 +184,27 @@ def critique_prompt(
 def answer_tokens(window: int) -> int:
     """Most tokens of an answer in a window of so many."""
     return min(ANSWER_TOKENS, window // 4)
+
+
+def critique_request(
+    client: JudgeClient, prompt: CritiquePrompt, policy: str = "", policy_hash: str = ""
+) -> SampleRequest:
+    """One critique, drawn as the model says, so that several differ. policy: adapter of the critic;
+    empty: what the engine serves itself."""
+    return SampleRequest(
+        prompt_ids=client.encode_question(prompt.system, prompt.message),
+        messages=question_messages(prompt.system, prompt.message),
+        tools=(),
+        max_tokens=answer_tokens(client.window),
+        stop_token_ids=client.stop_token_ids,
+        temperature=1.0,
+        policy=policy,
+        policy_hash=policy_hash,
+        cache_salt=policy,
+        reasoning=client.reasoning,
+        role="critic",
+        step=1,
+    )
 
 
 def criteria_text(attempt: Attempt) -> str:

@@ -88,6 +88,14 @@ class AdapterTrack:
         }
         return figures | {"loss": loss, "grad_norm": norm}
 
+    def write_adapter(self, folder: str) -> None:
+        """Write the adapter alone, as PEFT writes an only one."""
+        self._trainer.model.save_pretrained(folder, selected_adapters=[self._name])
+        inner = Path(folder) / self._name
+        for file in inner.iterdir():
+            file.replace(Path(folder) / file.name)
+        inner.rmdir()
+
     def save(self, folder: Path) -> None:
         """Write the adapter (`adapter_model.safetensors`) and what `load` goes on from."""
         self._trainer.model.save_pretrained(str(folder), selected_adapters=[self._name])

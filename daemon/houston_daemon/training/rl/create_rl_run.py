@@ -18,7 +18,7 @@ from houston_daemon.suites.suite_catalog import find_suite
 from houston_daemon.training.policies import policy_constraints, policy_files
 from houston_daemon.training.prm.reward_policy import find_reward_policy
 from houston_daemon.training.rl.rl_recipe import RlRecipe, load_rl_recipe
-from houston_daemon.training.rl.rl_run_folder import RlRunFolder, RlRunSpec
+from houston_daemon.training.rl.rl_run_folder import RlRunFolder, RlRunSpec, critic_family
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import EngineSettings
@@ -71,6 +71,7 @@ def create_rl_run(loaded: LoadedConfiguration, request: RlRequest) -> RlRunFolde
         engine=engine,
         suite=suite.name,
         process_reward=_full_reward_name(loaded, recipe.process_reward),
+        critic_policy=_critic_name(loaded, recipe),
     )
     family = request.name or (parse_policy_name(parent).family if parent else DEFAULT_FAMILY)
     check_family_name(family)
@@ -81,6 +82,16 @@ def create_rl_run(loaded: LoadedConfiguration, request: RlRequest) -> RlRunFolde
     policy_constraints.check_family_lineage(
         known, family, recipe.base, base_hash, parent, NOTHING_TRAINED_MESSAGE
     )
+    if recipe.critic == "trained":
+        check_family_name(critic_family(family))
+        policy_constraints.check_family_lineage(
+            known,
+            critic_family(family),
+            recipe.base,
+            base_hash,
+            recipe.critic_policy,
+            NOTHING_TRAINED_MESSAGE,
+        )
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_us() / 1e6))
     run = f"{request.algorithm}-{stamp}-{secrets.token_hex(2)}"
     spec = RlRunSpec(
@@ -106,6 +117,25 @@ def _full_reward_name(loaded: LoadedConfiguration, name: str) -> str:
         return ""
     with Reader(loaded.home) as reader:
         return find_reward_policy(loaded.home, reader, name, "process_reward").name
+
+
+def _critic_name(loaded: LoadedConfiguration, recipe: RlRecipe) -> str:
+    """The policy that the critic begins as; empty for the base model. Raises HoustonError for one
+    that is no adapter of the base model."""
+    if not recipe.critic_policy:
+        return ""
+    begun = policy_files.named_policy(loaded.home, recipe.critic_policy)
+    if begun.policy.kind == "base" and begun.base == Path(recipe.base):
+        return ""
+    if begun.policy.kind != "lora" or begun.base != Path(recipe.base):
+        raise HoustonError(
+            f"{recipe.critic_policy} is no adapter of {recipe.base}: policy and critic share one"
+            " base model.",
+            NOTHING_TRAINED_MESSAGE,
+            "houston policy list",
+            ExitCode.USAGE,
+        )
+    return begun.policy.name
 
 
 def _check_engine(name: str, settings: EngineSettings) -> None:

@@ -7,7 +7,9 @@ there (`training.runs`).
 """
 
 import math
+import shutil
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -61,6 +63,8 @@ class PolicyGradientTrainer(GRPOTrainer):  # type: ignore[misc]
         adapters = self.model.peft_config if isinstance(self.model, PeftModel) else {}
         self.reference = "ref" if "ref" in adapters else None
         """Adapter that the divergence is from, where the model has adapters; None: its base."""
+        self.also_saved: list[Callable[[Path], None]] = []
+        """Each writes into the folder of a checkpoint what else goes on from there."""
 
     def training_step(
         self, model: Any, inputs: Any, num_items_in_batch: Any = None
@@ -165,10 +169,20 @@ class PolicyGradientTrainer(GRPOTrainer):  # type: ignore[misc]
             is_training=True,
         )
 
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        """Its own adapter: references are made again, and another track saves itself."""
+        super()._save(output_dir, state_dict)
+        if isinstance(self.model, PeftModel):
+            for other in set(self.model.peft_config) - {self.model.active_adapter}:
+                shutil.rmtree(Path(output_dir or self.args.output_dir) / other, ignore_errors=True)
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """transformers' own checkpoint, written beside and renamed when it is whole."""
         with run_checkpoints.written_beside(self.args) as folder:
             super()._save_checkpoint(model, trial)
+            place = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
+            for save in self.also_saved:
+                save(place)
         run_checkpoints.finish_checkpoint(folder, self.state.global_step, self._keep)
 
 

@@ -59,7 +59,13 @@ class PolicyVersions:
         """Register an adapter and have the engine sample with it; its name, and the seconds that
         it took. Raises HoustonError."""
         began = time.monotonic()
-        registered = register_policy(
+        name = self.register(adapter, update)
+        self.activate(name, f"{self._run}/{update}")
+        return name, time.monotonic() - began
+
+    def register(self, adapter: Path, update: int) -> str:
+        """Register the version that an update begins with; its name. Raises HoustonError."""
+        return register_policy(
             self._loaded,
             adapter,
             self._base,
@@ -67,9 +73,7 @@ class PolicyVersions:
             base_hash=self._base_hash,
             parent=self._parent,
             note=f"{self._run}, update {update}",
-        )
-        self.activate(registered.name, f"{self._run}/{update}")
-        return registered.name, time.monotonic() - began
+        ).name
 
     def activate(self, policy: str, key: str) -> None:
         """Have new rollouts of the engine sample with a policy; empty: with its own model.

@@ -89,13 +89,13 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     by its model's noise where nothing else does, and advantages divided by that noise teach it: set
     this above it."""
     critic: Literal["none", "trained", "frozen"] = "none"
-    """ECHO: each task is attempted once, a critic says `group_size` times what was wrong, and as many
-    refinements that are told it are what the policy is trained on. `trained`: the critic is, too, on
-    what its critiques gained; `frozen`: it stays as it began."""
+    """ECHO: each task is attempted once, a critic says `group_size` times what was wrong, and as
+    many refinements that are told it are what the policy is trained on. `trained`: the critic is,
+    too, on what its critiques gained; `frozen`: it stays as it began."""
     critic_policy: str = ""
     """Adapter of the same base model that the critic begins as; empty: the base model."""
     critic_template: str = ""
-    """File with the critic's words (`houston critique --print-template`); empty: the packaged one."""
+    """File with the critic's words (`houston critique --print-template`); empty: the packaged."""
     gain: GainKind = "saturation"
     """What a critique is worth, by the scores before and after it (`saturation`, `linear`)."""
     gain_smoothing: PositiveFloat = GAIN_SMOOTHING
@@ -216,8 +216,8 @@ def _check_clashes(recipe: RlRecipe) -> None:
         " begin ahead": recipe.states and (recipe.purify or recipe.ahead),
         "purify_gate decides by weights which step is trained, and process_reward scores the one"
         " that counts": recipe.process_reward and recipe.purify_gate,
-        "critic rewards rollouts by their scores: there is no process_reward with it, and nothing to"
-        " begin ahead": recipe.critic != "none" and (recipe.process_reward or recipe.ahead),
+        "critic rewards rollouts by their scores: there is no process_reward with it, and nothing"
+        " to begin ahead": recipe.critic != "none" and (recipe.process_reward or recipe.ahead),
         "critic_policy needs a critic: critic = trained or frozen": recipe.critic_policy
         and recipe.critic == "none",
     }

@@ -19,6 +19,10 @@ from transformers import TrainerCallback, set_seed
 from trl import GRPOConfig
 
 from houston_daemon.suites.suite_run import suites_folder
+from houston_daemon.training.echo.echo_batches import EchoBatches
+from houston_daemon.training.echo.run_critic import RunCritic
+from houston_daemon.training.echo.stale_critic import stale_critic
+from houston_daemon.training.policies import policy_files
 from houston_daemon.training.policies.policy_registration import register_policy
 from houston_daemon.training.prm.prm_scorer import load_scorer
 from houston_daemon.training.prm.reward_policy import find_reward_policy
@@ -33,7 +37,7 @@ from houston_daemon.training.rl.policy_versions import PolicyVersions, save_adap
 from houston_daemon.training.rl.process_rewards import ProcessRewards
 from houston_daemon.training.rl.recorded_states import list_states
 from houston_daemon.training.rl.rl_recipe import RlRecipe
-from houston_daemon.training.rl.rl_run_folder import RlRunFolder
+from houston_daemon.training.rl.rl_run_folder import RlRunFolder, critic_family
 from houston_daemon.training.rl.rollout_groups import (
     GroupCoordinator,
     GroupOutcome,
@@ -42,6 +46,7 @@ from houston_daemon.training.rl.rollout_groups import (
 )
 from houston_daemon.training.rl.update_batches import UpdateBatch, UpdateBatches
 from houston_daemon.training.rl.update_figures import (
+    CriticFigures,
     LossFigures,
     UpdateFigures,
     ValidationFigures,
@@ -93,6 +98,7 @@ class RlRun:
             self._tell_waiting,
         )
         self._trainer = self._make_trainer()
+        self._critic = None if recipe.critic == "none" else self._make_critic(loaded)
         self._batches = self._make_batches(loaded)
         self._update = -1
         self._policy = ""
@@ -108,6 +114,8 @@ class RlRun:
         newest = run_checkpoints.newest_checkpoint(self._folder.checkpoints)
         if newest:
             self._writer.log(f"going on from {newest.name}")
+            if self._critic:
+                self._critic.resume(newest)
         try:
             self._trainer.train(resume_from_checkpoint=str(newest) if newest else None)
         except StopRequested:
@@ -117,12 +125,15 @@ class RlRun:
         self._writer.set_state("running", "saving")
         training_run.save_output(self._trainer, self._folder, None)
         self._versions.activate(self._spec.active_before, f"{self._spec.run}/end")
+        if self._critic:
+            self._critic.begin(self._recipe.updates)
         updates = self._folder.updates
         self._folder.write_rl_result(
             {
                 "updates": len(updates),
                 "first": updates[0] if updates else None,
                 "last": updates[-1] if updates else None,
+                "critic": self._critic.name if self._critic else "",
             }
         )
         return True
@@ -133,7 +144,10 @@ class RlRun:
         if update != self._update:
             self._begin_update(update)
         assert self._batch is not None
-        return self._batch.parts[part % self._recipe.minibatches]
+        minibatch = part % self._recipe.minibatches
+        if self._critic and self._batch.critic:
+            self._critic.step(self._batch.critic.parts[minibatch])
+        return self._batch.parts[minibatch]
 
     def _update_done(self, logged: list[dict[str, float]]) -> None:
         """Keep and show the figures of an update whose last optimizer step is done."""
@@ -157,8 +171,11 @@ class RlRun:
             },
             validation=self._validation,
             gate=batch.gate,
+            critic=self._critic_figures(batch),
         )
         self._folder.keep_update(figures)
+        if self._critic and (stale := stale_critic(self._folder.updates)):
+            self._writer.log(stale)
         if figures.gap_mean > WIDE_GAP and not figures.sampling.stale:
             self._writer.log(
                 f"engine and trainer are {figures.gap_mean:.3f} nats a token apart on what the"
@@ -167,9 +184,17 @@ class RlRun:
         self._writer.update_done(figures_line(figures), self._update + 1, self._recipe.updates)
         self._batch = None
 
+    def _critic_figures(self, batch: UpdateBatch) -> CriticFigures | None:
+        if self._critic is None or batch.critic is None:
+            return None
+        loss = _mean_losses(self._critic.logged)
+        return msgspec.structs.replace(batch.critic.figures, loss=loss)
+
     def _begin_update(self, update: int) -> None:
         """Give the engine the policy as it is now, and have its rollouts."""
         self._policy = self._publish(update)
+        if self._critic:
+            self._critic.begin(update)
         self._validation = self._validate(update)
         self._writer.set_state("running", f"sampling for update {update + 1}")
         self._batches.begin(update, self._policy)
@@ -226,9 +251,41 @@ class RlRun:
             callbacks=[self._watch],
         )
 
+    def _make_critic(self, loaded: LoadedConfiguration) -> RunCritic:
+        spec, recipe = self._spec, self._recipe
+        versions = PolicyVersions(
+            loaded,
+            recipe.engine,
+            spec.run,
+            critic_family(spec.name),
+            recipe.critic_policy,
+            Path(recipe.base),
+            spec.base_hash,
+            self._tell_waiting,
+        )
+        begun = None
+        if recipe.critic_policy:
+            begun = policy_files.named_policy(loaded.home, recipe.critic_policy).folder
+        return RunCritic(self._trainer, self._folder, versions, begun)
+
     def _make_batches(self, loaded: LoadedConfiguration) -> UpdateBatches | DecisionBatches:
-        """What makes the batch of each update: of rollouts, or of decisions at recorded states."""
+        """What makes the batch of each update: of rollouts, with a critic of refinements, or of
+        decisions at recorded states."""
         recipe, folder = self._recipe, self._folder
+        sampler = EngineSampler(
+            loaded, recipe.engine, self._watch.stop_requested, self._tell_waiting
+        )
+        if self._critic:
+            return EchoBatches(
+                loaded,
+                recipe,
+                self._coordinator,
+                self._trainer,
+                self._pad(),
+                self._critic,
+                sampler,
+                folder.critiques,
+            )
         if not recipe.process_reward:
             return UpdateBatches(loaded, recipe, self._coordinator, self._trainer, self._pad())
         with Reader(loaded.home) as reader:
@@ -240,9 +297,6 @@ class RlRun:
                     loaded, recipe, self._coordinator, self._trainer, self._pad(), rewards
                 )
             states = list_states(reader, recipe.states, suites_folder(loaded.home))
-        sampler = EngineSampler(
-            loaded, recipe.engine, self._watch.stop_requested, self._tell_waiting
-        )
         return DecisionBatches(
             loaded, recipe, states, sampler, judge, self._trainer, self._pad(), folder.decisions
         )
@@ -343,6 +397,7 @@ def _trainer_arguments(
         epsilon=recipe.clip_low,
         epsilon_high=recipe.clip_high,
         beta=recipe.kl,
+        use_bias_correction_kl=False,  # the published estimate (arXiv 2402.03300, eq. 4)
         temperature=1.0,
         learning_rate=recipe.learning_rate,
         lr_scheduler_type=_SCHEDULES[recipe.schedule],
@@ -385,6 +440,14 @@ def _tracked_figures(batch: UpdateBatch, syncing: float) -> dict[str, float]:
         "seconds/sampling": batch.sampling_seconds,
         "seconds/scoring": batch.scoring_seconds,
         "seconds/syncing": syncing,
+        **(_tracked_critic(batch.critic.figures) if batch.critic else {}),
+    }
+
+
+def _tracked_critic(figures: CriticFigures) -> dict[str, float]:
+    return {
+        f"critic/{name}": float(getattr(figures, name))
+        for name in ("before", "after", "gain", "improved", "worsened", "malformed", "gap_mean")
     }
 
 
@@ -431,6 +494,12 @@ def figures_line(figures: UpdateFigures) -> str:
         f"entropy {loss.entropy:.2f}",
         f"clipped {loss.clip_low + loss.clip_high:.1%}",
     ]
+    if critic := figures.critic:
+        parts[:2] = [
+            f"score {critic.before:.2f}",
+            f"with the critic {critic.before_refined:.2f} to {critic.after:.2f}",
+            f"gain {critic.gain:+.2f}",
+        ]
     if sampling.process_reward:
         parts.insert(2, f"process reward {sampling.process_reward:.2f} a decision")
     if figures.validation is not None:

@@ -17,6 +17,11 @@ from houston_shared import atomic_file
 from houston_shared.errors import HoustonError
 
 
+def critic_family(name: str) -> str:
+    """Family of the critic's versions beside those of a policy's family."""
+    return f"{name}-critic"
+
+
 class RlRunSpec(msgspec.Struct, frozen=True, kw_only=True):
     """`recipe.json`: all that the trainer needs to know."""
 
@@ -65,6 +70,11 @@ class RlRunFolder(TrainingRunFolder):
     def decisions(self) -> Path:
         """Decisions that were sampled at recorded states, with their scores."""
         return self.path / "decisions"
+
+    @property
+    def critiques(self) -> Path:
+        """Critiques that were sampled of attempts."""
+        return self.path / "critiques"
 
     @property
     def updates(self) -> list[UpdateFigures]:

@@ -42,17 +42,25 @@ from houston_daemon.training.rl.rollout_groups import (
     GroupOutcome,
     RolloutGroup,
 )
-from houston_daemon.training.rl.update_figures import GateFigures, SamplingFigures
+from houston_daemon.training.rl.update_figures import (
+    CriticFigures,
+    GateFigures,
+    SamplingFigures,
+)
 from houston_daemon.training.rows.row_builder import build_token_rows
 from houston_shared.config import LoadedConfiguration
 from houston_shared.store.store_reader import Reader
 
 
-class RowScorer(Protocol):
-    """The policy as it is, which says how likely tokens are (`PolicyGradientTrainer`)."""
+class PassScorer(Protocol):
+    """An adapter as it is, which says how likely tokens are."""
 
     def score(self, passes: Sequence[Pass], cap: float) -> EngineGap:
         """Add the log-probabilities that the loss needs."""
+
+
+class RowScorer(PassScorer, Protocol):
+    """The policy as it is (`PolicyGradientTrainer`)."""
 
     def logprobs(self, one_pass: Pass) -> torch.Tensor:
         """Those of one pass, (rows, completion tokens)."""
@@ -71,6 +79,16 @@ class UpdateBatch(NamedTuple):
     gate: GateFigures
     sampling_seconds: float
     scoring_seconds: float
+    critic: "CriticBatch | None" = None
+    """What the critic is trained on in the same optimizer steps, where there is one."""
+
+
+class CriticBatch(NamedTuple):
+    """The critic's share of an update, and how its critiques went."""
+
+    parts: list[list[Pass]]
+    """As many as the policy's; empty for one that is not trained."""
+    figures: CriticFigures
 
 
 def make_update_batch(
@@ -87,11 +105,7 @@ def make_update_batch(
 
     pad: the id that fills rows up. times: when sampling began and ended, monotonic.
     """
-    parts = [
-        _passes(part, recipe, pad) for part in split_by_rollout(rows, recipe.minibatches, update)
-    ]
-    gap = scorer.score([each for part in parts for each in part], recipe.importance_cap)
-    parts += [[] for _ in range(recipe.minibatches - len(parts))]
+    parts, gap = scored_parts(rows, recipe, scorer, pad, update)
     began, sampled = times
     return UpdateBatch(
         parts=parts,
@@ -102,6 +116,21 @@ def make_update_batch(
         sampling_seconds=sampled - began,
         scoring_seconds=time.monotonic() - sampled,
     )
+
+
+def scored_parts(
+    rows: Sequence[PolicyGradientRow],
+    recipe: RlRecipe,
+    scorer: PassScorer,
+    pad: int,
+    update: int,
+) -> tuple[list[list[Pass]], EngineGap]:
+    """The scored passes of each optimizer step, and how far the engine is from the scorer."""
+    parts = [
+        _passes(part, recipe, pad) for part in split_by_rollout(rows, recipe.minibatches, update)
+    ]
+    gap = scorer.score([each for part in parts for each in part], recipe.importance_cap)
+    return parts + [[] for _ in range(recipe.minibatches - len(parts))], gap
 
 
 def _passes(rows: Sequence[PolicyGradientRow], recipe: RlRecipe, pad: int) -> list[Pass]:
@@ -146,7 +175,17 @@ class UpdateBatches:
         """Wait for the rollouts of an update and make its batch. Raises StopRequested."""
         began = time.monotonic()
         every, kept = self._sample(update, policy)
-        sampled = time.monotonic()
+        return self._batch_of(every, kept, update, policy, (began, time.monotonic()))
+
+    def _batch_of(
+        self,
+        every: Sequence[GroupOutcome],
+        kept: Sequence[GroupOutcome],
+        update: int,
+        policy: str,
+        times: tuple[float, float],
+    ) -> UpdateBatch:
+        """Of the groups of an update, those that are kept; times: as in `make_update_batch`."""
         gate = PurificationGate(self._recipe.purify_gate, self._logprobs)
         rows = [row for outcome in kept for row in self._rows(outcome, gate)]
         return make_update_batch(
@@ -157,7 +196,7 @@ class UpdateBatches:
             update,
             figures=self._figures(every, kept, policy),
             gate=gate.figures,
-            times=(began, sampled),
+            times=times,
         )
 
     def _sample(self, update: int, policy: str) -> tuple[list[GroupOutcome], list[GroupOutcome]]:

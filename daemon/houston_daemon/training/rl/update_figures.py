@@ -73,6 +73,48 @@ class ValidationFigures(msgspec.Struct, frozen=True, kw_only=True):
     steps: float
 
 
+class CriticFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """How the critiques of one update went (ECHO). Scores are shares of the full one."""
+
+    policy: str
+    """That the critic sampled with; `base` for the engine's own model."""
+    attempts: int
+    full: int
+    """Attempts with the full score, which are not criticised."""
+    failed: int
+    """Attempts that failed, or whose refinements did, through no fault of a policy."""
+    critiques: int
+    malformed: int
+    """Answers that are no critique."""
+    silent: int
+    """Critiques that had nothing to change in an attempt without the full score."""
+    before: float
+    """Mean score of all attempts."""
+    before_refined: float
+    """Mean score of the attempts that were refined."""
+    after: float
+    """Mean score of their refinements."""
+    gain: float
+    """Mean gain of the critiques that were tried."""
+    improved: float
+    """Share of them after which the score was higher."""
+    worsened: float
+    """Share after which it was lower."""
+    shortened: int
+    """Attempts of which the critic was shown a part."""
+    trained_tokens: int
+    gap_mean: float
+    """As of the policy: engine and trainer at a trained token, nats."""
+    gap_largest: float
+    cached_critiques: float
+    """Share of the critic's prompt tokens that the engine had in its cache."""
+    cached_refinements: float
+    """The same of the refinements' prompts."""
+    seconds: dict[str, float]
+    """Of `attempts`, `critiques`, `refinements`, `scoring`."""
+    loss: LossFigures = LossFigures()
+
+
 class UpdateFigures(msgspec.Struct, frozen=True, kw_only=True):
     """A line of `updates.jsonl`."""
 
@@ -95,3 +137,5 @@ class UpdateFigures(msgspec.Struct, frozen=True, kw_only=True):
     validation: ValidationFigures | None = None
     """Of the version that the update began from."""
     gate: GateFigures = GateFigures()
+    critic: CriticFigures | None = None
+    """Where a critic takes part."""

@@ -1,0 +1,245 @@
+"""What one update of ECHO trains on: each task attempted, criticised, and attempted again by as
+many refinements (sections 3.1 to 3.3).
+
+The policy's group are the refinements of an attempt, rewarded by their scores; the critic's group
+are its critiques, rewarded by what they gained. An attempt with the full score is not criticised.
+Both tracks train in the same optimizer steps, each on its own rows.
+"""
+
+import itertools
+import math
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from houston_daemon.review.critic.critique_prompt import FULL_SCORE
+from houston_daemon.review.critic.refinements import Critiqued
+from houston_daemon.training.credit.critic_gain import critique_gain, unit_score
+from houston_daemon.training.credit.group_advantages import group_advantages, has_reward_spread
+from houston_daemon.training.credit.policy_gradient_rows import PolicyGradientRow
+from houston_daemon.training.echo.sampled_critiques import CriticisedAttempt, CritiqueSampler
+from houston_daemon.training.rl.engine_sampler import EngineSampler
+from houston_daemon.training.rl.group_credit import teaches
+from houston_daemon.training.rl.policy_gradient_trainer import NO_GAP, EngineGap, Pass
+from houston_daemon.training.rl.rl_recipe import RlRecipe
+from houston_daemon.training.rl.rollout_groups import (
+    GroupCoordinator,
+    GroupOutcome,
+    RolloutGroup,
+)
+from houston_daemon.training.rl.update_batches import (
+    CriticBatch,
+    PassScorer,
+    RowScorer,
+    UpdateBatch,
+    UpdateBatches,
+    scored_parts,
+)
+from houston_daemon.training.rl.update_figures import CriticFigures
+from houston_shared.config import LoadedConfiguration
+from houston_shared.store import outcome_queries
+from houston_shared.store.store_reader import Reader
+
+
+class CriticInUse(Protocol):
+    """The critic as a batch needs it."""
+
+    @property
+    def name(self) -> str:
+        """Policy that it samples with; `base` for the engine's own model."""
+
+    @property
+    def scorer(self) -> PassScorer | None:
+        """Its adapter as it is; None where it is not trained."""
+
+
+class RefinedAttempt(NamedTuple):
+    """An attempt with its critiques, and how their refinements came out."""
+
+    criticised: CriticisedAttempt
+    refined: GroupOutcome
+
+    @property
+    def scores(self) -> list[float]:
+        """Of the refinements, shares of the full one."""
+        return [unit_score(member.score) for member in self.refined.members]
+
+    def gains(self, recipe: RlRecipe) -> list[float]:
+        """Of all critiques."""
+        return self.criticised.gains([member.score for member in self.refined.members], recipe)
+
+
+class Sampled(NamedTuple):
+    """All that one update sampled."""
+
+    attempts: list[GroupOutcome]
+    criticised: list[CriticisedAttempt]
+    refined: list[RefinedAttempt]
+    seconds: dict[str, float]
+
+    @property
+    def usable(self) -> list[RefinedAttempt]:
+        """Those of which no refinement failed."""
+        return [each for each in self.refined if each.refined.members]
+
+
+class EchoBatches(UpdateBatches):
+    """Makes the batch of each update. See `UpdateBatches`."""
+
+    def __init__(
+        self,
+        loaded: LoadedConfiguration,
+        recipe: RlRecipe,
+        coordinator: GroupCoordinator,
+        scorer: RowScorer,
+        pad: int,
+        critic: CriticInUse,
+        sampler: EngineSampler,
+        folder: Path,
+    ) -> None:
+        """folder: where critiques are kept."""
+        super().__init__(loaded, recipe, coordinator, scorer, pad)
+        self._critic = critic
+        self._critiques = CritiqueSampler(loaded, recipe, sampler, folder)
+
+    def begin(self, update: int, policy: str) -> list[RolloutGroup]:
+        """Start the first attempts of an update, unless they were."""
+        tasks = self._coordinator.task_order(update)[: self._recipe.groups]
+        return self._coordinator.begin(update, 0, tasks, policy, size=1)
+
+    def make(self, update: int, policy: str) -> UpdateBatch:
+        """Attempt, criticise, refine, and make the batches of both. Raises StopRequested."""
+        began = time.monotonic()
+        sampled = self._attempts(update, policy)
+        times = (began, time.monotonic())
+        every = [each.refined for each in sampled.refined]
+        kept = [outcome for outcome in every if teaches(outcome, self._recipe)]
+        batch = self._batch_of(every, kept, update, policy, times)
+        began = time.monotonic()
+        parts, gap = self._critic_parts(sampled, update)
+        sampled.seconds["scoring"] = time.monotonic() - began
+        trained = sum(int((each["tool_mask"] > 0).sum()) for part in parts for each in part)
+        figures = self._critic_figures(sampled, trained, gap)
+        return batch._replace(critic=CriticBatch(parts, figures))
+
+    def _attempts(self, update: int, policy: str) -> Sampled:
+        """What the update sampled, with replacements where groups teach nothing."""
+        order = iter(self._coordinator.task_order(update))
+        every = Sampled([], [], [], dict.fromkeys(("attempts", "critiques", "refinements"), 0.0))
+        for batch in range(self._recipe.refill + 1):
+            kept = sum(teaches(each.refined, self._recipe) for each in every.refined)
+            tasks = list(itertools.islice(order, self._recipe.groups - kept))
+            if not tasks:
+                break
+            self._add_batch(every, update, batch, tasks, policy)
+        return every
+
+    def _add_batch(
+        self, every: Sampled, update: int, batch: int, tasks: Sequence[int], policy: str
+    ) -> None:
+        """Attempts at some tasks, their critiques and refinements."""
+        began = time.monotonic()
+        groups = self._coordinator.begin(update, batch, tasks, policy, size=1)
+        attempts = self._coordinator.wait(groups)
+        every.attempts.extend(attempts)
+        short = {
+            member.rollout: outcome.group
+            for outcome in attempts
+            for member in outcome.members
+            if (member.score or 0.0) < FULL_SCORE
+        }
+        attempted = time.monotonic()
+        criticised = self._critiques.criticise(f"{update}.{batch}", list(short), self._critic.name)
+        every.criticised.extend(criticised)
+        told = time.monotonic()
+        told_to = [each for each in criticised if each.usable]
+        refined = [self._refine(short[each.rollout], each) for each in told_to]
+        every.refined.extend(map(RefinedAttempt, told_to, self._coordinator.wait(refined)))
+        for stage, seconds in (
+            ("attempts", attempted - began),
+            ("critiques", told - attempted),
+            ("refinements", time.monotonic() - told),
+        ):
+            every.seconds[stage] += seconds
+
+    def _refine(self, attempt: RolloutGroup, criticised: CriticisedAttempt) -> RolloutGroup:
+        said = [Critiqued(critique.text, criticised.critic) for critique in criticised.usable]
+        return self._coordinator.refine(attempt, said)
+
+    def _critic_parts(self, sampled: Sampled, update: int) -> tuple[list[list[Pass]], EngineGap]:
+        """The critic's passes of each optimizer step; none where it is not trained."""
+        if self._critic.scorer is None:
+            return [[] for _ in range(self._recipe.minibatches)], NO_GAP
+        rows = [row for each in sampled.usable for row in critique_rows(each, self._recipe)]
+        return scored_parts(rows, self._recipe, self._critic.scorer, self._pad, update)
+
+    def _critic_figures(self, sampled: Sampled, trained: int, gap: EngineGap) -> CriticFigures:
+        scores = [unit_score(member.score) for each in sampled.attempts for member in each.members]
+        critiques = [said for each in sampled.criticised for said in each.critiques]
+        pairs = [(each.criticised.score, after) for each in sampled.usable for after in each.scores]
+        gains = [
+            critique_gain(*pair, self._recipe.gain, self._recipe.gain_smoothing) for pair in pairs
+        ]
+        groups = [each.refined.group for each in sampled.refined]
+        refinements = [rollout for group in groups for rollout in group.rollouts]
+        with Reader(self._loaded.home) as reader:
+            cached = reader.run(outcome_queries.cached_share(refinements))
+        asked = sum(len(each.prompt) * len(each.critiques) for each in sampled.criticised)
+        return CriticFigures(
+            policy=self._critic.name,
+            attempts=len(sampled.attempts),
+            full=sum(score >= 1.0 for score in scores),
+            failed=sum(not each.members for each in sampled.attempts)
+            + len(sampled.refined)
+            - len(sampled.usable),
+            critiques=len(critiques),
+            malformed=sum(bool(said.problem) for said in critiques),
+            silent=sum(not said.problem and not said.text for said in critiques),
+            before=_mean(scores),
+            before_refined=_mean([before for before, _ in pairs]),
+            after=_mean([after for _, after in pairs]),
+            gain=_mean(gains),
+            improved=_mean([float(after > before) for before, after in pairs]),
+            worsened=_mean([float(after < before) for before, after in pairs]),
+            shortened=sum(each.level > 0 for each in sampled.criticised),
+            trained_tokens=trained,
+            gap_mean=gap.mean,
+            gap_largest=gap.largest,
+            cached_critiques=sum(each.cached_tokens for each in sampled.criticised) / max(asked, 1),
+            cached_refinements=cached,
+            seconds={stage: round(value, 3) for stage, value in sampled.seconds.items()},
+        )
+
+
+def critique_rows(refined: RefinedAttempt, recipe: RlRecipe) -> list[PolicyGradientRow]:
+    """A row for each critique of an attempt, with the advantage of its gain among theirs; none
+    where all gained alike."""
+    gains = refined.gains(recipe)
+    if not has_reward_spread(gains, recipe.least_spread):
+        return []
+    criticised = refined.criticised
+    rows = []
+    for number, (said, advantage) in enumerate(
+        zip(criticised.critiques, group_advantages(gains, recipe.scale), strict=True)
+    ):
+        count = len(said.token_ids)
+        name = f"{criticised.rollout}/critique.{number}"
+        if count:
+            rows.append(
+                PolicyGradientRow(
+                    id=name,
+                    rollout=name,
+                    prompt=criticised.prompt,
+                    completion=said.token_ids,
+                    mask=[1] * count,
+                    advantages=[advantage] * count,
+                    sampled_logprobs=said.logprobs or [math.nan] * count,
+                )
+            )
+    return rows
+
+
+def _mean(values: Sequence[float]) -> float:
+    return statistics.fmean(values) if values else 0.0
