@@ -183,6 +183,7 @@ class TokenEngine:
         self._contents = dict(contents or {})
         self._verified_adapters: set[str] = set()
         """Adapters under whose name the server was seen to have nothing of anybody else's."""
+        self._loading = asyncio.Lock()
         self._own = own_policy
         self._mode = logprobs_mode
         self._retry = retry or RetryPolicy()
@@ -276,23 +277,27 @@ class TokenEngine:
         """Raise EngineUnavailable where the server has another home's adapter under the name: the
         ledger would name the wrong one. What an earlier home has left is replaced.
         """
-        answer = await self._http.get("/v1/models", timeout=10.0)
-        await raise_for_failure(answer)
-        cards = answer.json().get("data") or ()
-        roots = [str(card.get("root") or "") for card in cards if card.get("id") == name]
-        if not roots:
+        root = (await self._served_roots()).get(name)
+        if root is None:
             return
-        weights = self._adapter_location(name).loaded_weights(roots[0])
+        weights = self._adapter_location(name).loaded_weights(root)
         if weights == "these":
             self._verified_adapters.add(name)
         elif weights == "older" and not replacing:
             await self._replace(name)
         else:
             raise EngineUnavailable(
-                f"Engine {self.name} has another {name}, from {roots[0]}.",
+                f"Engine {self.name} has another {name}, from {root}.",
                 "Nothing was sampled.",
                 "Unload it there, or have each home name its policies otherwise: --name.",
             )
+
+    async def _served_roots(self) -> dict[str, str]:
+        """What the server has, by name, with the folder that it says."""
+        answer = await self._http.get("/v1/models", timeout=10.0)
+        await raise_for_failure(answer)
+        cards = answer.json().get("data") or ()
+        return {str(card.get("id")): str(card.get("root") or "") for card in cards}
 
     async def _replace(self, name: str) -> None:
         """Have the adapter loaded anew; another worker may do the same meanwhile."""
@@ -308,14 +313,30 @@ class TokenEngine:
         try:
             await self._stream_once(body, partial)
         except _ModelNotLoaded as problem:
-            folder = self._adapters.get(name)
-            if folder is None:
+            if name not in self._adapters:
                 raise EngineRefused(
                     f"Engine {self.name} does not know {name!r}: {problem}.",
                     next="Load the policy first: houston policy list.",
                 ) from problem
-            await self.load_adapter(name, folder)
+            await self._load_missing(name)
+            await self._stream_loaded(body, partial)
+
+    async def _load_missing(self, name: str) -> None:
+        """Load an adapter once, however many requests miss it: a server may replace what it has,
+        and then it has none for a moment."""
+        async with self._loading:
+            if name not in await self._served_roots():
+                await self._load(name)
+
+    async def _stream_loaded(self, body: dict[str, Any], partial: _PartialSample) -> None:
+        try:
             await self._stream_once(body, partial)
+        except _ModelNotLoaded as problem:  # somebody unloaded or replaced it meanwhile
+            raise EngineUnavailable(
+                f"Engine {self.name} had {body['model']} and has lost it again: {problem}.",
+                "Nothing was sampled.",
+                "See `houston daemon status`.",
+            ) from problem
 
     async def _stream_once(self, body: dict[str, Any], partial: _PartialSample) -> None:
         async with self._http.stream("POST", "/v1/completions", json=body) as response:

@@ -19,7 +19,14 @@ import torch
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from houston_daemon.prompts.words_dialect import BEGIN, END, MARKUP, PADDING
+from houston_daemon.review.critic.critique_prompt import FULL_SCORE
 from houston_daemon.suites.suite_results import check_can_learn
+from houston_daemon.suites.word_critiques import (
+    CritiqueTrace,
+    critique_trace,
+    named_boxes,
+    scripted_critique,
+)
 from houston_daemon.suites.word_episodes import WordEpisode, WordSpeaker, scripted_episode
 from houston_daemon.suites.word_tokenizer import write_word_tokenizer
 from houston_daemon.suites.word_worlds import LEVELS, VOCABULARY, WordLevel, word_world
@@ -48,6 +55,10 @@ class TinyRecipe:
     """How often a step of a trace is one that fails."""
     ordered: float = 0.2
     """How often a person names a box in a trace and is obeyed."""
+    critic_right: float = 0.4
+    """How often the box that a scripted critique names is the right one."""
+    critic_general: float = 0.3
+    """How often it names none."""
     epochs: int = 12
     """Most passes over the traces."""
     rows: int = 32
@@ -120,25 +131,42 @@ def tiny_model(parameters: int, speaker: WordSpeaker) -> LlamaForCausalLM:
 
 def scripted_traces(
     speaker: WordSpeaker, level: WordLevel, recipe: TinyRecipe
-) -> list[WordEpisode]:
-    """Traces of the imperfect agent in worlds of the train split."""
+) -> list[WordEpisode | CritiqueTrace]:
+    """Traces of the imperfect agent in worlds of the train split; of a level with a critic also
+    critiques of some of them."""
     source = random.Random(f"{recipe.seed}/traces")
-    return [
-        scripted_episode(
+    wrong = level.wrong if recipe.wrong is None else recipe.wrong
+    traces: list[WordEpisode | CritiqueTrace] = []
+    for index in range(recipe.traces):
+        world = word_world(level, "train", index)
+        critique = ""
+        if level.criticised and source.random() < level.criticised:
+            # By chance: it learns to obey, and nothing of which box is right.
+            critique = scripted_critique(
+                world, list(world.wanted), source, 1 / level.boxes, recipe.critic_general
+            )
+        episode = scripted_episode(
             speaker,
-            word_world(level, "train", index),
+            world,
             source,
-            wrong=level.wrong if recipe.wrong is None else recipe.wrong,
+            wrong=wrong,
             errors=recipe.errors,
             ordered=recipe.ordered,
             steps=level.steps,
+            critique=critique,
+            told=named_boxes(critique, world),
         )
-        for index in range(recipe.traces)
-    ]
+        traces.append(episode)
+        if episode.score < FULL_SCORE and source.random() < level.criticised:
+            said = scripted_critique(
+                world, episode.missed, source, recipe.critic_right, recipe.critic_general
+            )
+            traces.append(critique_trace(speaker, episode, said, WINDOW))
+    return traces
 
 
 def warm_up(
-    net: LlamaForCausalLM, traces: Sequence[WordEpisode], recipe: TinyRecipe
+    net: LlamaForCausalLM, traces: Sequence[WordEpisode | CritiqueTrace], recipe: TinyRecipe
 ) -> Iterator[int]:
     """Train on every answer of the traces; the number of each pass as it ends."""
     batches = -(-len(traces) // recipe.rows)
@@ -161,8 +189,8 @@ def warm_up(
 
 
 def _batches(
-    traces: Sequence[WordEpisode], rows: int, source: random.Random
-) -> list[list[WordEpisode]]:
+    traces: Sequence[WordEpisode | CritiqueTrace], rows: int, source: random.Random
+) -> list[list[WordEpisode | CritiqueTrace]]:
     """Batches of about the same length, so that little is padding, in random order."""
     some = sorted(traces, key=lambda trace: (len(trace.ids), source.random()))
     batches = [some[start : start + rows] for start in range(0, len(some), rows)]
@@ -170,7 +198,7 @@ def _batches(
     return batches
 
 
-def _padded(batch: Sequence[WordEpisode]) -> dict[str, torch.Tensor]:
+def _padded(batch: Sequence[WordEpisode | CritiqueTrace]) -> dict[str, torch.Tensor]:
     """Ids, mask and labels, shape (traces, longest); answers alone have labels."""
     longest = max(len(trace.ids) for trace in batch)
     ids = torch.zeros(len(batch), longest, dtype=torch.long)

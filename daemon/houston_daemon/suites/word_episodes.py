@@ -7,7 +7,7 @@ rollouts that are learned from by reward are Houston's own.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,12 +21,17 @@ from houston_daemon.environments.word_world import WORD_ACTIONS, WordWorldEnviro
 from houston_daemon.prompts.prompt_renderer import PromptRenderer
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
 from houston_daemon.prompts.words_dialect import END, WordsDialect
+from houston_daemon.review.critic.critique_prompt import Attempt
+from houston_daemon.review.rollout_trace import RolloutTrace
 from houston_daemon.suites.word_worlds import WordWorldTask, scripted_answers
+from houston_shared.context_messages import with_critique
 from houston_shared.records import (
     DeliveredGuidance,
     ObservationBody,
+    Refinement,
     RolloutSpec,
     SampleBody,
+    StepRecord,
     TaskRecord,
 )
 from houston_shared.task import Task
@@ -80,6 +85,8 @@ class WordEpisode:
     speaker: WordSpeaker
     world: WordWorldTask
     most_steps: int
+    critique: str = ""
+    """What it is told of an earlier attempt, as a refinement is."""
     ids: list[int] = field(init=False)
     """The context so far, up to the opening of the next answer."""
     answers: list[tuple[int, int]] = field(default_factory=list)
@@ -88,16 +95,21 @@ class WordEpisode:
     """Calls that failed."""
     done: bool = False
     score: float = 0.0
+    steps: list[StepRecord] = field(default_factory=list)
+    """What was done and came of it, as the journal would have it."""
+    _task: Task = field(init=False)
     _environment: WordWorldEnvironment = field(init=False)
 
     def __post_init__(self) -> None:
         settings = WordWorldSettings(
             right=self.world.right, codes=self.world.codes, wanted=self.world.wanted
         )
-        task = Task(name="episode", environment="word_world", word_world=settings)
-        setup = EnvironmentSetup(_SPEC, task, _CHARACTERS)
+        self._task = Task(name="episode", environment="word_world", word_world=settings)
+        setup = EnvironmentSetup(_SPEC, self._task, _CHARACTERS)
         self._environment = WordWorldEnvironment(setup, self.speaker.catalog)
-        head = self.speaker.renderer.head("", (), self.world.instructions, False)
+        told = Refinement(rollout="", text=self.critique, critic="") if self.critique else None
+        words = with_critique(self.world.instructions, told)
+        head = self.speaker.renderer.head("", (), words, False)
         self.ids = list(head.token_ids or ())
 
     def step(self, sampled: Sequence[int], said: str = "") -> None:
@@ -113,13 +125,37 @@ class WordEpisode:
         self.done = is_finish_accepted(results) or number >= self.most_steps
         # The dialect shows nothing of clock and budgets, which stand in the tail.
         told = (DeliveredGuidance(id="1", author="", text=said),) if said else ()
-        self.ids += speaker.renderer.render_step(
-            number,
-            msgspec.structs.replace(_NO_SAMPLE, token_ids=tuple(sampled)),
-            results,
-            ObservationBody(tail="", finished=self.done),
-            told,
-        ).ids
+        sample = msgspec.structs.replace(
+            _NO_SAMPLE, token_ids=tuple(sampled), calls=action.calls, malformed=action.malformed
+        )
+        observation = ObservationBody(tail="", finished=self.done)
+        self.ids += speaker.renderer.render_step(number, sample, results, observation, told).ids
+        self.steps.append(
+            StepRecord(
+                step=number,
+                attempt=1,
+                sample_seq=number,
+                sample=sample,
+                intents=(),
+                results=tuple(results),
+                observation=observation,
+                guidance=told,
+                at="",
+                active_seconds=0.0,
+            )
+        )
+
+    @property
+    def missed(self) -> list[str]:
+        """Of several items, those that were not found."""
+        world = self._environment.world
+        return [item for item in self.world.wanted if item not in world.found]
+
+    def attempt(self) -> Attempt:
+        """The episode as a critic reads it."""
+        instructions = self.world.instructions
+        trace = RolloutTrace("", self._task, instructions, {}, self.steps, ended=True)
+        return Attempt(trace, self.score)
 
 
 def scripted_episode(
@@ -131,17 +167,21 @@ def scripted_episode(
     errors: float,
     steps: int,
     ordered: float = 0.0,
+    critique: str = "",
+    told: Mapping[str, str] | None = None,
 ) -> WordEpisode:
     """An episode of the imperfect scripted agent (`word_worlds.scripted_answers`).
 
     ordered: how often a person names a box for the first item, any one, before its code is read,
     and is obeyed: so a policy learns that words of people are followed, and nothing about which box
-    is right.
+    is right. critique, told: what a critic says, and by item the box that it names.
     """
-    episode = WordEpisode(speaker, world, steps)
+    episode = WordEpisode(speaker, world, steps, critique)
     order = source.choice(list(world.codes)) if source.random() < ordered else ""
     obeyed = False
-    for answer in scripted_answers(world, source, wrong, errors, steps - 3 * bool(order)):
+    for answer in scripted_answers(
+        world, source, wrong, errors, steps - 3 * bool(order), told or {}
+    ):
         if obeyed and answer.removeprefix("open ") not in world.codes:
             continue  # what it had meant to do for that item
         obeyed = False

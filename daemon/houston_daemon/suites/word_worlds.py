@@ -8,7 +8,7 @@ understands.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -27,7 +27,7 @@ VOCABULARY = (
     "find", "in", "look", "open", "read", "enter", "paper", "says", "nothing", "right", "wrong",
     "error", *UNKNOWN_WORDS.split(), "box", "the", "world", "is", "over", *WRONG_WORDS,
     *BOXES, *ITEMS, *PLACES, *DIGITS, "no", "not", "go", "back", "do", "again", "then", "use",
-    "first", "yes", "stop", "try",
+    "first", "yes", "stop", "try", "critic", "found", "missed", "of",
 )  # fmt: skip
 """Words of a tiny policy: the worlds' own, and some that people say to agents."""
 
@@ -46,6 +46,9 @@ class WordLevel:
     """Most steps of an agent."""
     wrong: float = 0.8
     """How often scripted traces go for a wrong box, so that they solve about a fifth."""
+    criticised: float = 0.0
+    """Share of the scripted traces that are told a critique, and share of them of which there is
+    one to learn to write."""
 
 
 LEVELS = {
@@ -54,7 +57,7 @@ LEVELS = {
         WordLevel("easy", 4, 1),
         WordLevel("medium", 8, 1),
         WordLevel("hard", 8, 4),
-        WordLevel("errands", 8, 1, items=2, steps=10, wrong=0.4),
+        WordLevel("errands", 8, 1, items=2, steps=10, wrong=0.4, criticised=0.4),
     )
 }
 
@@ -114,17 +117,24 @@ def wrong_actions(world: WordWorldTask, source: random.Random) -> str:
 
 
 def scripted_answers(
-    world: WordWorldTask, source: random.Random, wrong: float, errors: float, steps: int
+    world: WordWorldTask,
+    source: random.Random,
+    wrong: float,
+    errors: float,
+    steps: int,
+    told: Mapping[str, str],
 ) -> Iterator[str]:
     """The answers of an imperfect agent, in order, until it has entered a code for each item.
 
     wrong: how often it goes for a wrong box. errors: how often a step is one that fails; not where
-    the steps that are left of `steps` are needed.
+    the steps that are left of `steps` are needed. told: by item the box that a critique names,
+    which is where it goes.
     """
     plan: list[str] = []
-    for right in world.right_boxes:
+    for item, right in zip(world.wanted or ("",), world.right_boxes, strict=True):
         others = [box for box in world.codes if box != right]
         box = source.choice(others) if source.random() < wrong else right
+        box = told.get(item, box)
         plan += (f"open {box}", "read", f"enter {' '.join(world.codes[box])}")
     spare = steps - len(plan)
     for action in plan:
