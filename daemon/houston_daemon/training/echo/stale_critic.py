@@ -3,6 +3,7 @@
 Imports no torch.
 """
 
+import itertools
 import statistics
 from collections.abc import Sequence
 
@@ -16,18 +17,22 @@ LEFT_SHARE = 0.5
 """Of its best mean gain, below which a critic has become stale."""
 
 
-def stale_critic(updates: Sequence[UpdateFigures]) -> str:
-    """A sentence where the critic's mean gain over the last updates has just fallen below half of
-    its best; empty otherwise. Updates in which nothing was criticised say nothing."""
-    gains = [
+def critic_gains(updates: Sequence[UpdateFigures]) -> list[float]:
+    """The mean gain of each update in which something was criticised."""
+    return [
         update.critic.gain
         for update in updates
         if update.critic and update.critic.attempts > update.critic.full
     ]
+
+
+def stale_critic(gains: Sequence[float]) -> str:
+    """A sentence where the critic's mean gain over the last updates has just fallen below half of
+    its best; empty otherwise. gains: of all updates so far."""
     means = [statistics.fmean(gains[end - WINDOW : end]) for end in range(WINDOW, len(gains) + 1)]
     stale = [
-        max(means[: place + 1]) >= LEAST_GAIN and mean < LEFT_SHARE * max(means[: place + 1])
-        for place, mean in enumerate(means)
+        best >= LEAST_GAIN and mean < LEFT_SHARE * best
+        for mean, best in zip(means, itertools.accumulate(means, max), strict=True)
     ]
     if not stale or not stale[-1] or (len(stale) > 1 and stale[-2]):
         return ""

@@ -38,7 +38,7 @@ FAILED = "have a rollout that failed"
 ALIKE = "have rewards that are all alike"
 _RECIPE_KEYS = (
     "reward", "solved", "process_reward", "process_weight", "scale", "overlong_filter",
-    "overlong_limit", "overlong_margin", "normalization", "purify", "roles",
+    "overlong_limit", "overlong_margin", "normalization", "purify", "roles", "critic",
 )  # fmt: skip
 
 
@@ -75,7 +75,9 @@ def read_run_credits(home: Home, run: str) -> RunCredits:
             "Export a run without purify_gate",
         )
     groups = [
-        group for group in GroupFolder(folder.path / "groups").all() if group.split == TRAIN_SPLIT
+        group
+        for group in GroupFolder(folder.path / "groups").all()
+        if group.split == TRAIN_SPLIT and bool(group.refines) == (recipe.critic != "none")
     ]
     scores = ProcessRewards(folder.process_rewards) if process_weight(recipe) else None
     credits, dropped = _credit_groups(home, groups, recipe, scores)

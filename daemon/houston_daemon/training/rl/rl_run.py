@@ -21,7 +21,7 @@ from trl import GRPOConfig
 from houston_daemon.suites.suite_run import suites_folder
 from houston_daemon.training.echo.echo_batches import EchoBatches
 from houston_daemon.training.echo.run_critic import RunCritic
-from houston_daemon.training.echo.stale_critic import stale_critic
+from houston_daemon.training.echo.stale_critic import critic_gains, stale_critic
 from houston_daemon.training.policies import policy_files
 from houston_daemon.training.policies.policy_registration import register_policy
 from houston_daemon.training.prm.prm_scorer import load_scorer
@@ -174,7 +174,7 @@ class RlRun:
             critic=self._critic_figures(batch),
         )
         self._folder.keep_update(figures)
-        if self._critic and (stale := stale_critic(self._folder.updates)):
+        if self._critic and (stale := stale_critic(critic_gains(self._folder.updates))):
             self._writer.log(stale)
         if figures.gap_mean > WIDE_GAP and not figures.sampling.stale:
             self._writer.log(
