@@ -159,7 +159,7 @@ def compare_arms(home: ExperimentHome, asked: argparse.Namespace) -> dict[str, A
             runs.setdefault(name, {})[seed] = measured(home, run["policy"], file, asked)
             curves.setdefault(name, {})[str(seed)] = curve(run)
             models.setdefault(name, []).extend(run["models"][-1:])
-            solved = interval(cells({seed: runs[name][seed]}, False))["value"]
+            solved = interval(cells({seed: runs[name][seed]}, "solved"))["value"]
             print(f"{name}, seed {seed}: {solved:.3f} solved", flush=True)
     return {
         "process reward models": {
@@ -168,11 +168,11 @@ def compare_arms(home: ExperimentHome, asked: argparse.Namespace) -> dict[str, A
         },
         "held out": {
             name: {
-                "solved": interval(cells(seeds, False)),
+                "solved": interval(cells(seeds, "solved")),
                 "by seed": [
-                    interval(cells({seed: run}, False))["value"] for seed, run in seeds.items()
+                    interval(cells({seed: run}, "solved"))["value"] for seed, run in seeds.items()
                 ],
-                "failed calls": interval(cells(seeds, True)),
+                "failed calls": interval(cells(seeds, "failed calls")),
             }
             for name, seeds in runs.items()
         },

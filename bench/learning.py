@@ -17,7 +17,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from bench.durable.machine import machine
 from houston_daemon.experiments.experiment_home import ExperimentHome
 from houston_daemon.experiments.experiment_statistics import bootstrap_mean, score_differences
 from houston_daemon.suites.suite_catalog import SUITES
-from houston_daemon.suites.suite_results import SuiteRun, read_run
+from houston_daemon.suites.suite_results import SuiteAttempt, SuiteRun, read_run
 
 RESULTS = ROOT / "bench" / "results"
 WORDS, ENGINE = "words", "learner"
@@ -44,18 +44,29 @@ ARMS = {
 """Settings over the recipe `small`."""
 BASE = "before"
 
+FIGURES: dict[str, Callable[[SuiteAttempt], float]] = {
+    "solved": lambda attempt: float(attempt.solved),
+    "score": lambda attempt: attempt.score / 100,
+    "failed calls": lambda attempt: float(attempt.failures),
+}
+"""Of one rollout."""
+
 Cells = dict[str, dict[int, float]]
 
 
-def cells(runs: Mapping[int, SuiteRun], failures: bool) -> Cells:
-    """By world, by seed: whether it was solved, or how many calls failed."""
+def cells(runs: Mapping[int, SuiteRun], figure: str) -> Cells:
+    """By world, by seed, one of `FIGURES`."""
     values: Cells = {}
     for seed, run in runs.items():
         for world in run.worlds:
             (attempt,) = world.attempts
-            value = float(attempt.failures if failures else attempt.solved)
-            values.setdefault(str(world.index), {})[seed] = value
+            values.setdefault(str(world.index), {})[seed] = FIGURES[figure](attempt)
     return values
+
+
+def told(runs: Mapping[int, SuiteRun]) -> dict[str, dict[str, float]]:
+    """Every figure with its interval."""
+    return {figure: interval(cells(runs, figure)) for figure in FIGURES}
 
 
 def interval(values: Cells) -> dict[str, float]:
@@ -70,8 +81,8 @@ def compared(runs: Mapping[str, Mapping[int, SuiteRun]], one: str, other: str) -
     base = runs[other]
     paired = {seed: base.get(seed) or next(iter(base.values())) for seed in seeds}
     return {
-        name: interval(score_differences(cells(runs[one], failures), cells(paired, failures)))
-        for name, failures in (("solved", False), ("failed calls", True))
+        figure: interval(score_differences(cells(runs[one], figure), cells(paired, figure)))
+        for figure in FIGURES
     }
 
 
@@ -87,24 +98,28 @@ def measured(home: ExperimentHome, policy: str, name: str, asked: argparse.Names
 
 
 def trained(
-    home: ExperimentHome, arm: str, seed: int, asked: argparse.Namespace
-) -> tuple[str, dict[str, Any]]:
-    """Train one policy; its name and its curve. What was trained before is read."""
+    home: ExperimentHome,
+    arm: str,
+    seed: int,
+    asked: argparse.Namespace,
+    command: tuple[str, ...] = ("dapo", "--recipe", "small"),
+    settings: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Train one policy; what the command told, and its seconds. What was trained before is read."""
     family = f"{arm.replace(' ', '-').replace(',', '')}-{seed}"
     kept = home.folder / f"{family}.json"
     if not kept.is_file():
-        settings = (f"seed={seed}", f"updates={asked.updates}", *ARMS[arm], *asked.set)
+        settings = (f"seed={seed}", f"updates={asked.updates}", *settings, *asked.set)
         words = [word for setting in settings for word in ("--set", setting)]
         began = time.monotonic()
         told = home.run(
-            *("train", "dapo", "--suite", asked.suite, "--engine", ENGINE, "--recipe", "small"),
+            *("train", *command, "--suite", asked.suite, "--engine", ENGINE),
             *("--name", family, "--json", *words),
             seconds=4 * 3600,
         )
         run = json.loads(told.splitlines()[-1])
         kept.write_text(json.dumps({**run, "seconds": round(time.monotonic() - began, 1)}))
-    run = json.loads(kept.read_text())
-    return run["policy"], curve(run)
+    return dict(json.loads(kept.read_text()))
 
 
 def curve(run: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,23 +155,17 @@ def learn(home: ExperimentHome, asked: argparse.Namespace) -> dict[str, Any]:
     curves: dict[str, dict[str, Any]] = {}
     for seed in range(1, asked.seeds + 1):
         for arm in asked.arms:
-            policy, told = trained(home, arm, seed, asked)
-            name = policy.replace("@", "-")
-            runs.setdefault(arm, {})[seed] = measured(home, policy, name, asked)
-            curves.setdefault(arm, {})[str(seed)] = told
-            solved = interval(cells({seed: runs[arm][seed]}, False))
+            run = trained(home, arm, seed, asked, settings=ARMS[arm])
+            policy = run["policy"]
+            runs.setdefault(arm, {})[seed] = measured(home, policy, policy.replace("@", "-"), asked)
+            curves.setdefault(arm, {})[str(seed)] = curve(run)
+            solved = interval(cells({seed: runs[arm][seed]}, "solved"))
             print(
-                f"{arm}, seed {seed}: {solved['value']:.3f} solved, {told['seconds']} s", flush=True
+                f"{arm}, seed {seed}: {solved['value']:.3f} solved, {run['seconds']} s", flush=True
             )
     arms = [arm for arm in runs if arm != BASE]
     return {
-        "held out": {
-            arm: {
-                "solved": interval(cells(seeds, False)),
-                "failed calls": interval(cells(seeds, True)),
-            }
-            for arm, seeds in runs.items()
-        },
+        "held out": {arm: told(seeds) for arm, seeds in runs.items()},
         "minus before": {arm: compared(runs, arm, BASE) for arm in arms},
         "minus dapo": {arm: compared(runs, arm, "dapo") for arm in arms if arm != "dapo"},
         "training": curves,

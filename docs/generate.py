@@ -58,9 +58,9 @@ PAGES = {
     "rl-recipe.md": (
         "../../daemon/houston_daemon/training/rl/rl_recipe.py",
         "The recipe of reinforcement learning",
-        "A TOML file, or the packaged `dapo`, `grpo` and `small`; `--set key=value` changes a key "
-        "for one run of `houston train dapo` or `houston train grpo` "
-        "([reinforcement learning](reinforcement-learning.md)).",
+        "A TOML file, or the packaged `dapo`, `grpo`, `echo`, `echo_small`, `planner` and `small`; "
+        "`--set key=value` changes a key for one run of `houston train dapo`, `grpo` or `echo` "
+        "([reinforcement learning](reinforcement-learning.md), [critic](critic.md)).",
         [("RlRecipe", "Keys")],
     ),
     "prm-recipe.md": (
