@@ -209,6 +209,10 @@ class ReviewSettings(Settings, frozen=True):
     """Threads that it computes with on the CPU."""
     weak_decision: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.3
     """Score below which a decision is weak. Three weak decisions in a row ask for a person."""
+    critic_engine: str = ""
+    """Engine of the critic that drafts guidance (docs/critic.md); empty: `[judge] engine`."""
+    critic: str = ""
+    """Policy that it drafts with, e.g. `word-critic@3`; empty: what the engine serves itself."""
 
 
 class WebSearchSettings(Settings, frozen=True):

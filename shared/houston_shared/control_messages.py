@@ -198,6 +198,28 @@ class StoreVerdicts(FromPerson, frozen=True, kw_only=True):
     """Reasons of rules name them with their versions: `error@1: …; blind_edit@1: …`."""
 
 
+class StoreDraft(FromPerson, frozen=True, kw_only=True):
+    """What a critic would have a person say to a running rollout; nothing is said yet."""
+
+    id: str
+    """Made by the sender, so that sending again does not double it."""
+    rollout: str
+    step: int
+    """The last closed step that the critic read."""
+    critic: str
+    """Its policy, else its engine."""
+    text: str
+    reason: str = ""
+    template: str = ""
+    """SHA-256 of the words that asked it, hex."""
+
+
+class RejectDraft(FromPerson, frozen=True, kw_only=True):
+    """Turn a critic's draft down."""
+
+    id: str
+
+
 MOST_SCORED_STEPS = 1_000
 """Steps that one message scores at most."""
 StepScoreValue = Annotated[float, msgspec.Meta(ge=0, le=1)]

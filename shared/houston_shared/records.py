@@ -262,6 +262,8 @@ class Guidance(Record, frozen=True):
     revision: int = 1
     verified: bool = True
     """Whether the author is the kernel's word; False where a shared login claimed a name."""
+    critic: str = ""
+    """The critic that drafted it, which the author said or edited; empty for their own words."""
 
 
 class DeliveredGuidance(Record, frozen=True):

@@ -19,12 +19,14 @@ from houston_shared.control_messages import FromPerson as FromPerson
 from houston_shared.control_messages import GiveVerdicts as GiveVerdicts
 from houston_shared.control_messages import JudgedSteps as JudgedSteps
 from houston_shared.control_messages import RegisterPolicy as RegisterPolicy
+from houston_shared.control_messages import RejectDraft as RejectDraft
 from houston_shared.control_messages import ReorderGuidance as ReorderGuidance
 from houston_shared.control_messages import ReportTrainingState as ReportTrainingState
 from houston_shared.control_messages import StartRollouts as StartRollouts
 from houston_shared.control_messages import StartTraining as StartTraining
 from houston_shared.control_messages import Status as Status
 from houston_shared.control_messages import StepScore as StepScore
+from houston_shared.control_messages import StoreDraft as StoreDraft
 from houston_shared.control_messages import StoreProcessRewards as StoreProcessRewards
 from houston_shared.control_messages import StoreVerdicts as StoreVerdicts
 from houston_shared.control_messages import WireMessage as WireMessage
@@ -287,6 +289,8 @@ class Guide(FromPerson, frozen=True, kw_only=True):
     rollout: str
     text: str
     mode: GuidanceMode = "next"
+    draft: str = ""
+    """Id of the critic's draft that this is said of, as it stands or in other words."""
 
 
 class EditGuidance(FromPerson, frozen=True, kw_only=True):
@@ -352,6 +356,8 @@ ControlRequest = (
     | GiveVerdicts
     | StoreVerdicts
     | StoreProcessRewards
+    | StoreDraft
+    | RejectDraft
     | ReorderGuidance
     | ClaimRollout
     | BookmarkStep

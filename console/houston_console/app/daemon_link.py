@@ -20,7 +20,7 @@ from houston_console.panes.guidance_messages import (
     UnsentMessage,
 )
 from houston_shared.async_control_client import AsyncControlClient
-from houston_shared.control_messages import ReorderGuidance, Status
+from houston_shared.control_messages import RejectDraft, ReorderGuidance, Status
 from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.home_lock import find_running_daemon
@@ -211,6 +211,7 @@ class DaemonLink:
             rollout=message.rollout,
             text=message.text,
             mode=message.mode,
+            draft=message.critic_draft,
             claimed=self.claimed,
         )
         try:
@@ -273,6 +274,12 @@ async def reorder_guidance(
     """Have what waits heard in another order; returns what to say. Raises HoustonError."""
     await link.ask(ReorderGuidance(rollout=rollout, order=order, seen=before, claimed=link.claimed))
     return "Moved: the agent hears what waits in this order."
+
+
+async def reject_draft(link: DaemonLink, id: str) -> str:
+    """Turn a critic's draft down; words for the person. Raises HoustonError."""
+    await link.ask(RejectDraft(id=id, claimed=link.claimed))
+    return "Turned down: the agent hears nothing of it."
 
 
 async def edit_guidance(link: DaemonLink, draft: GuidanceDraft) -> str:

@@ -12,10 +12,11 @@ from houston_console.commands import command_options, daemon_requests, rollout_s
 from houston_console.commands.output_page import OutputPage
 from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
-from houston_shared.control_messages import ReorderGuidance, new_guidance_id
+from houston_shared.control_messages import RejectDraft, ReorderGuidance, new_guidance_id
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.records import Guidance, GuidanceMode
-from houston_shared.store import annotation_queries, json_views, rollout_queries
+from houston_shared.store import annotation_queries, draft_queries, json_views, rollout_queries
+from houston_shared.store.draft_queries import CriticDraft
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.store.store_reader import Reader
 from houston_shared.wire import EditGuidance, Guide, WithdrawGuidance
@@ -25,7 +26,14 @@ def add_guide_arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `TEXT`, `--wake` or `--interrupt`, `--as`, `--json`."""
     command_options.add_rollout_argument(parser)
     parser.add_argument(
-        "text", nargs="+", metavar="TEXT", help="what to say; - reads it from stdin"
+        "text", nargs="*", metavar="TEXT", help="what to say; - reads it from stdin"
+    )
+    parser.add_argument(
+        "--draft",
+        nargs="+",
+        metavar=("ID", "TEXT"),
+        default=[],
+        help="say what a critic drafted (houston guidance R --drafts), as it is or as TEXT",
     )
     modes = parser.add_argument_group(
         "when it is heard",
@@ -41,18 +49,22 @@ def add_guide_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_guide(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Queue it; prints its id, its state and when it will be heard."""
-    text = _guidance_text(arguments.text)
     with_mode: GuidanceMode = (
         "interrupt" if arguments.interrupt else "wake" if arguments.wake else "next"
     )
     reader = Reader(loaded.home)  # not `with`, which says that there is no database yet
     rollout = daemon_requests.resolve_rollout(reader, arguments.rollout)
+    named, *words = arguments.draft or [""]
+    draft = _named_draft(reader, rollout.id, named) if named else None
     reader.close()
+    words = words or arguments.text
+    said = [draft.text] if draft and not words else words
     message = Guide(
         id=new_guidance_id(),
         rollout=rollout.id,
-        text=text,
+        text=_guidance_text(said),
         mode=with_mode,
+        draft=draft.id if draft else "",
         claimed=daemon_requests.claimed_name(arguments, loaded),
     )
     look = f"houston guidance {rollout.id}"
@@ -67,6 +79,19 @@ def run_guide(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
             f"{guidance.id} {guidance.state}: {_delivery_text(guidance, rollout)}"
         )
     return int(ExitCode.DONE)
+
+
+def _named_draft(reader: Reader, rollout: str, id: str) -> CriticDraft:
+    """A critic's draft by its id or the start of it. Raises HoustonError."""
+    drafts = reader.run(draft_queries.list_drafts(rollout))
+    found = [draft for draft in drafts if draft.id.startswith(id)]
+    if len(found) != 1:
+        raise HoustonError(
+            f"{len(found) or 'No'} drafts for {rollout} begin with {id!r}.",
+            "Nothing was done.",
+            f"houston guidance {rollout} --drafts",
+        )
+    return found[0]
 
 
 def _guidance_text(words: list[str]) -> str:
@@ -116,12 +141,16 @@ def add_guidance_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ID",
         help="deliver what is queued in this order; what is not named comes after it as before",
     )
+    change.add_argument("--reject", metavar="ID", help="turn a critic's draft down")
+    change.add_argument("--drafts", action="store_true", help="what a critic drafted")
     command_options.add_speaker_option(parser)
-    command_options.add_json_option(parser, "one JSON line a piece of guidance")
+    command_options.add_json_option(parser, "one JSON line a piece of guidance, or a draft")
 
 
 def run_guidance(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """List, withdraw, edit or reorder."""
+    """List, withdraw, edit, reorder; list and turn down a critic's drafts."""
+    if arguments.drafts or arguments.reject:
+        return _show_drafts(arguments, loaded)
     if arguments.withdraw or arguments.edit:
         messages = [_change_guidance(arguments, loaded)]
     elif arguments.reorder:
@@ -139,6 +168,31 @@ def run_guidance(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> 
     if not messages:
         command_output.print_note(
             f"Nothing was said to {rollout}.\n  next: houston guide {rollout} TEXT"
+        )
+    return int(ExitCode.DONE)
+
+
+def _show_drafts(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """The drafts of a rollout, one of them turned down first where that is asked."""
+    page = OutputPage()
+    with Reader(loaded.home) as reader:
+        rollout = daemon_requests.resolve_rollout(reader, arguments.rollout).id
+        if arguments.reject:
+            draft = _named_draft(reader, rollout, arguments.reject)
+            message = RejectDraft(
+                id=draft.id, claimed=daemon_requests.claimed_name(arguments, loaded)
+            )
+            look = f"houston guidance {rollout} --drafts"
+            daemon_requests.send_request(loaded, message, "It may have been turned down.", look)
+        drafts = reader.run(draft_queries.list_drafts(rollout))
+    for draft in drafts:
+        if arguments.json:
+            command_output.print_json_line(draft_queries.draft_json(draft))
+        else:
+            rollout_summary.print_draft(page, draft)
+    if not drafts:
+        command_output.print_note(
+            f"No critic drafted anything for {rollout}.\n  next: houston critique {rollout} --draft"
         )
     return int(ExitCode.DONE)
 

@@ -20,6 +20,7 @@ from houston_shared.records import ENDED_STATES, LOW_DISK_BYTES, Guidance
 from houston_shared.safe_text import safe_line
 from houston_shared.store import rollout_queries
 from houston_shared.store.attention_ranking import RolloutNeed, RolloutOverview
+from houston_shared.store.draft_queries import CriticDraft
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.times_and_counts import local_time
 
@@ -89,10 +90,22 @@ def print_guidance(page: OutputPage, guidance: Guidance) -> None:
     )
     author = guidance.author if guidance.verified else f"{guidance.author} (unverified)"
     facts = [format_local_time(guidance.queued_at), author, guidance.mode, state]
+    if guidance.critic:
+        facts.append(f"drafted by {guidance.critic}")
     if guidance.revision > 1:
         facts.append(f"revision {guidance.revision}")
     page.line(span(guidance.id, "name"), span("  " + " · ".join(facts), "dim"))
     page.block(guidance.text, "  ", "person")
+
+
+def print_draft(page: OutputPage, draft: CriticDraft) -> None:
+    """One draft of a critic and what became of it."""
+    state = f"{draft.state} by {draft.by}" if draft.by else draft.state
+    facts = [format_local_time(draft.at), draft.critic, f"after step {draft.step}", state]
+    page.line(span(draft.id, "name"), span("  " + " · ".join(facts), "dim"))
+    page.block(draft.text, "  ", "person")
+    if draft.reason:
+        page.block(f"why: {draft.reason}", "  ", "dim")
 
 
 def apply_full_disk(rollouts: list[RolloutRow], home: Home) -> list[RolloutRow]:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import msgspec
 from rich.text import Text
 from textual import events
 from textual.message import Message
@@ -203,6 +204,11 @@ class Composer(PaneBoundary, TextArea):
             self._is_heard = heard
             self.placeholder = COMPOSER_PLACEHOLDER if heard else ROLLOUT_ENDED_TEXT
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether the agent would hear what is sent."""
+        return self._is_heard
+
     def write(self, draft: GuidanceDraft) -> None:
         """Have another draft in the composer, and store it."""
         self._load(draft)
@@ -225,8 +231,11 @@ class Composer(PaneBoundary, TextArea):
 
     def _store_draft(self, text: str) -> None:
         """Store another text; an emptied draft edits nothing any more."""
-        edits = (self.draft.edits, self.draft.revision) if text else ("", 0)
-        self.draft = GuidanceDraft(self.draft.rollout, text, *edits)
+        self.draft = (
+            msgspec.structs.replace(self.draft, text=text)
+            if text
+            else GuidanceDraft(self.draft.rollout, "")
+        )
         try:
             self._outbox.store_draft(self.draft)
         except OSError as problem:
@@ -260,7 +269,7 @@ class Composer(PaneBoundary, TextArea):
         """Store the draft as a message to be sent, and be free for the next."""
         draft = self.draft
         try:
-            self._outbox.post(draft.rollout, draft.text, mode)
+            self._outbox.post(draft.rollout, draft.text, mode, draft.critic_draft)
         except OSError as problem:
             post_from(self, self.Lost(problem))
             return

@@ -30,10 +30,11 @@ from houston_console.widgets.styled_text import (
 )
 from houston_shared import atomic_file, guidance_tag
 from houston_shared.control_messages import new_guidance_id
+from houston_shared.critic_gain import critique_gain, unit_score
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.records import DeliveredGuidance, Guidance, GuidanceMode
-from houston_shared.store import annotation_queries, attention_ranking
+from houston_shared.store import annotation_queries, attention_ranking, rollout_queries
 from houston_shared.store.attention_ranking import LastAction
 from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.presence_queries import PERSON_NAME_LIMIT
@@ -57,6 +58,8 @@ class GuidanceEntry(NamedTuple):
     queued_at: str = ""
     """UTC, as in JSON; empty for what is not sent."""
     delivered_at: str = ""
+    critic: str = ""
+    """That drafted it; empty for the author's own words."""
 
 
 def merge_guidance_entries(
@@ -79,6 +82,7 @@ def merge_guidance_entries(
             verified=message.verified,
             queued_at=message.queued_at,
             delivered_at=message.delivered_at or "",
+            critic=message.critic,
         )
         for message in stored
     ]
@@ -113,6 +117,8 @@ class GuidanceDraft(msgspec.Struct, frozen=True):
     """Id of the queued guidance that is being edited; empty for a new message."""
     revision: int = 0
     """Its revision as it was seen."""
+    critic_draft: str = ""
+    """Id of the critic's draft that it began as; empty for one's own words."""
 
 
 class UnsentMessage(msgspec.Struct, frozen=True):
@@ -126,6 +132,8 @@ class UnsentMessage(msgspec.Struct, frozen=True):
     """Order of writing, nanoseconds."""
     refused: str = ""
     """The daemon's reason for not taking it; such a message is not sent again by itself."""
+    critic_draft: str = ""
+    """As of the draft."""
 
 
 class GuidanceOutbox:
@@ -166,9 +174,16 @@ class GuidanceOutbox:
         else:
             path.unlink(missing_ok=True)
 
-    def post(self, rollout: str, text: str, mode: GuidanceMode) -> UnsentMessage:
-        """Keep a message until it is acknowledged; its id is made here, once. Raises OSError."""
-        message = UnsentMessage(new_guidance_id(), rollout, text, mode, time.time_ns())
+    def post(
+        self, rollout: str, text: str, mode: GuidanceMode, critic_draft: str = ""
+    ) -> UnsentMessage:
+        """Keep a message until it is acknowledged; its id is made here, once. Raises OSError.
+
+        critic_draft: id of the one that is said with it.
+        """
+        message = UnsentMessage(
+            new_guidance_id(), rollout, text, mode, time.time_ns(), critic_draft=critic_draft
+        )
         _write_record(self._unsent / _file_name(message.id), message)
         return message
 
@@ -232,6 +247,10 @@ class AgentReaction(NamedTuple):
 
     guidance_id: str
     steps: tuple[LastAction, ...]
+    before: float | None = None
+    """Score when it was heard, 0 to 100; None where nothing was scored yet."""
+    after: float | None = None
+    """The newest score since; None where nothing was scored since."""
 
 
 def read_messages_by(author: str) -> ReadPlan[list[str]]:
@@ -251,7 +270,8 @@ def read_agent_reaction(rollout: str, id: str, heard: int) -> ReadPlan[AgentReac
         acted = yield from attention_ranking.read_action_of_step(rollout, step)
         if acted is not None:
             actions.append(acted)
-    return AgentReaction(id, tuple(actions))
+    before, after = yield from rollout_queries.scores_around(rollout, heard)
+    return AgentReaction(id, tuple(actions), before, after)
 
 
 GUIDANCE_STATE_GLYPHS: dict[str, tuple[str, Tone]] = {
@@ -270,6 +290,8 @@ def guidance_entry_line(entry: GuidanceEntry, width: int) -> TextLine:
     glyph, tone = GUIDANCE_STATE_GLYPHS[entry.state]
     state = f"step {entry.step}" if entry.state == "delivered" else entry.state
     author = entry.author if entry.verified else f"{entry.author}?"
+    if entry.critic:
+        author += f" · {entry.critic}"
     left = line(
         span(f" {glyph} ", tone),
         TextSpan(fit_text(state, 11), tone),
@@ -305,7 +327,8 @@ def delivery_lines(
         return text_block(entry.reason, width, "error", span("             "))
     if not entry.queued_at:
         return []
-    text = f"{entry.author} said it {format_local_time(entry.queued_at)}"
+    drafted = f", drafted by {entry.critic}," if entry.critic else ""
+    text = f"{entry.author}{drafted} said it {format_local_time(entry.queued_at)}"
     if entry.state == "delivered":
         text += f"; heard at step {entry.step}, {format_local_time(entry.delivered_at)}"
     parts = [line(span("             "), span(fit_text(text, width - 13), "dim"))]
@@ -317,7 +340,18 @@ def delivery_lines(
         parts.append(line(head, number, span(fit_text(acted.text, width - 19))))
     if entry.state == "delivered" and not followed.steps:
         parts.append(line(span("        then ", "faint"), span("no step yet", "dim")))
+    if followed.after is not None:
+        parts.append(line(span("       score ", "faint"), *_gain_spans(followed)))
     return parts
+
+
+def _gain_spans(followed: AgentReaction) -> TextLine:
+    """Scores before and after a message, and what it gained (`critic_gain`)."""
+    before, after = followed.before, followed.after or 0.0
+    gain = critique_gain(unit_score(before), unit_score(after))
+    begin = "none" if before is None else f"{before:g}"
+    tone: Tone = "success" if gain > 0 else "error" if gain < 0 else "dim"
+    return line(span(f"{begin} → {after:g}   ", "text"), span(f"gain {gain:+.2f}", tone))
 
 
 def format_local_time(at: str) -> str:

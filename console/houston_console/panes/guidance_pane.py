@@ -17,6 +17,7 @@ from houston_console.app import daemon_link
 from houston_console.app.daemon_link import DaemonLink
 from houston_console.app.key_bindings import bindings_for
 from houston_console.panes import guidance_messages
+from houston_console.panes.critic_drafts import ASKING_TEXT, ask_critic, draft_lines
 from houston_console.panes.guidance_composer import (
     ROLLOUT_ENDED_TEXT,
     STRATEGY_HINT,
@@ -47,7 +48,8 @@ from houston_console.widgets.styled_text import LOADING_LINE, TextLine, line, sp
 from houston_shared import atomic_file
 from houston_shared.errors import HoustonError
 from houston_shared.records import ENDED_STATES
-from houston_shared.store import annotation_queries
+from houston_shared.store import annotation_queries, draft_queries
+from houston_shared.store.draft_queries import CriticDraft
 from houston_shared.store.presence_queries import current_person
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.store.workspace_queries import list_changed_files
@@ -184,17 +186,21 @@ class GuidancePane(Pane):
         self.composer = Composer(
             outbox, self._read_own_messages, self._read_completions, id="composer"
         )
-        self.preview, self.queue = (
+        self.drafted, self.preview, self.queue = (
+            FixedLines(focusable=False, id="drafted"),
             FixedLines(focusable=False, id="heard"),
             GuidanceQueue(id="queue"),
         )
+        self.critic_draft: CriticDraft | None = None
+        """The newest of this rollout that nobody has decided."""
         self.source: RolloutSource | None = None
         self._outbox = outbox
         self._link = link
         self._reaction: AgentReaction | None = None
 
     def compose(self) -> ComposeResult:
-        """Composer, what the agent will read, queue."""
+        """What a critic drafted, composer, what the agent will read, queue."""
+        yield self.drafted
         yield self.composer
         yield self.preview
         yield self.queue
@@ -208,6 +214,7 @@ class GuidancePane(Pane):
         self.source = source
         self.composer.open(source.rollout)
         self.queue.show_loading()
+        self._show_critic_draft(None)
         self.update_titles()
 
     def show_rollout_state(self, rollout: RolloutRow | None) -> None:
@@ -221,9 +228,71 @@ class GuidancePane(Pane):
             stored = await source.read(annotation_queries.list_guidance(source.rollout))
             author = current_person(self._link.claimed).name
             unsent = self._outbox.entries(source.rollout, author)
+            drafted = await source.read(draft_queries.find_open_draft(source.rollout))
             if source is self.source:
+                self._show_critic_draft(drafted)
                 self.queue.show_entries(merge_guidance_entries(stored, unsent))
                 self.update_titles()
+
+    # --- what a critic drafts ------------------------------------------------------------------
+
+    def _show_critic_draft(self, draft: CriticDraft | None) -> None:
+        said = {message.critic_draft for message in self._outbox.unsent()}
+        self.critic_draft = draft if draft and draft.id not in said else None
+        shown = self.critic_draft
+        self.drafted.display = shown is not None
+        if shown is not None:
+            lines = draft_lines(shown, max(20, self.content_size.width))
+            self.drafted.styles.height = len(lines)
+            self.drafted.show_lines(lambda width: lines)
+
+    def ask_critic(self) -> None:
+        """Have a critic read the rollout and draft what to say."""
+        if self.source is None or not self.composer.is_heard:
+            self.show_notice(ROLLOUT_ENDED_TEXT)
+            return
+        self.show_notice(ASKING_TEXT, good=True)
+        self.run_reporting(self._ask_critic(self.source), "critic")
+
+    async def _ask_critic(self, source: RolloutSource) -> None:
+        problem = await ask_critic(self._link.home, source.rollout)
+        await self.refresh_queue()
+        if problem:
+            self.show_notice(problem)
+
+    def decide_draft(self, decision: str) -> None:
+        """Say the critic's draft as it is, take it into the composer, or turn it down."""
+        draft = self.critic_draft
+        if draft is None:
+            self.show_notice("No draft of a critic waits here. P: ask for one.")
+        elif decision == "reject":
+            self.run_reporting(self._reject_draft(draft), "critic")
+        elif decision == "edit":
+            self._edit_draft(draft)
+        elif not self.composer.is_heard:
+            self.show_notice(ROLLOUT_ENDED_TEXT)
+        else:
+            self._say_draft(draft)
+
+    def _say_draft(self, draft: CriticDraft) -> None:
+        try:
+            self._outbox.post(draft.rollout, draft.text, "next", draft.id)
+        except OSError as problem:
+            self.show_notice(f"It was not sent: {problem}")
+            return
+        self._show_critic_draft(None)
+        self.run_reporting(self._send_unsent(), "guidance")
+
+    def _edit_draft(self, draft: CriticDraft) -> None:
+        if self.composer.text.strip():
+            self.show_notice("There is a draft in the composer: send it or clear it first.")
+            return
+        self.composer.write(GuidanceDraft(draft.rollout, draft.text, critic_draft=draft.id))
+        post_from(self, self.Compose())
+
+    async def _reject_draft(self, draft: CriticDraft) -> None:
+        self.show_notice(await daemon_link.reject_draft(self._link, draft.id), good=True)
+        await self.refresh_queue()
 
     # --- what the composer may ask ------------------------------------------------------------
 

@@ -258,6 +258,14 @@ class WatchScreen(HoustonScreen):
         """Start siblings from the step at the cursor."""
         self._steering.branch(self.state.selected, self.trajectory.transcript.cursor)
 
+    def action_ask_critic(self) -> None:
+        """Have a critic draft what to say to this agent."""
+        self.guidance.ask_critic()
+
+    def action_decide_draft(self, decision: str) -> None:
+        """Say, edit or turn down what a critic drafted."""
+        self.guidance.decide_draft(decision)
+
     async def _refresh_rollout(self, source: RolloutSource) -> None:
         changes = await source.changes(self._shown_seq)
         if source is not self.source or changes.seq == self._shown_seq:

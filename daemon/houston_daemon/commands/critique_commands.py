@@ -7,6 +7,7 @@ Nothing is sent to a running agent. Prompts, answers and refinements are the roo
 import argparse
 import asyncio
 import contextlib
+import secrets
 import uuid
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,14 +30,17 @@ from houston_daemon.review.critic.critique_prompt import (
 from houston_daemon.review.critic.refinements import Critiqued, refinement_specs, require_ended
 from houston_daemon.review.judge.judge_engine import JudgeEnginePlace, open_judge_client
 from houston_daemon.service.rollout_end_wait import wait_until_ended
-from houston_daemon.training.credit.critic_gain import critique_gain, unit_score
+from houston_daemon.training.rl.engine_sampler import SampledPolicy, read_sampled_policy
 from houston_shared import command_output, secret_redaction
 from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import send_with_retry
-from houston_shared.control_messages import StartRollouts
+from houston_shared.control_messages import StartRollouts, StoreDraft
+from houston_shared.critic_gain import critique_gain, unit_score
 from houston_shared.errors import ConfigurationError, DaemonNotRunning, ExitCode, HoustonError
-from houston_shared.store import rollout_queries, store_reader
+from houston_shared.records import ENDED_STATES
+from houston_shared.store import policy_queries, rollout_queries, store_reader
+from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.store_reader import Reader
 from houston_shared.times_and_counts import pluralize
 
@@ -49,7 +53,12 @@ def add_critique_arguments(parser: argparse.ArgumentParser) -> None:
         help="independent critiques (1)",
     )  # fmt: skip
     parser.add_argument(
-        "--engine", default="", help="engine of the critic; default: [judge] engine"
+        "--engine",
+        default="",
+        help="engine of the critic; default: [review] critic_engine, then [judge] engine",
+    )
+    parser.add_argument(
+        "--policy", default="", metavar="P", help="policy of the critic; default: [review] critic"
     )
     parser.add_argument("--template", type=Path, metavar="FILE", help="the critic's words")
     parser.add_argument(
@@ -58,13 +67,19 @@ def add_critique_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--print-prompt", action="store_true", help="write out what the critic would be shown"
     )
-    parser.add_argument(
+    use = parser.add_mutually_exclusive_group()
+    use.add_argument(
         "--refine",
         action="store_true",
         help="try each critique: a new rollout of the same task and seed that is told it",
     )
     parser.add_argument(
         "--wait", action="store_true", help="with --refine: until they have ended, with their gains"
+    )
+    use.add_argument(
+        "--draft",
+        action="store_true",
+        help="of a rollout that goes on: store it, for somebody to say, edit or turn down",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
@@ -78,12 +93,34 @@ def run_critique(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> 
     attempt = _read(arguments, loaded)
     if (attempt.score or 0.0) >= FULL_SCORE and not arguments.print_prompt:
         return _print_full_score(arguments, attempt)
-    name = arguments.engine or loaded.config.judge.engine or loaded.config.default_engine
+    config = loaded.config
+    name = (
+        arguments.engine
+        or config.review.critic_engine
+        or config.judge.engine
+        or config.default_engine
+    )
+    policy = _critic_policy(loaded, arguments.policy or config.review.critic)
     try:
         with JudgeEnginePlace(loaded, name, command_output.print_note) as place:
-            return asyncio.run(_ask(arguments, loaded, place, attempt))
+            place.settings |= policy.settings
+            return asyncio.run(_ask(arguments, loaded, place, policy, attempt))
     except ConfigurationError as problem:
         raise ConfigurationError(problem.cause, NOTHING_CRITICISED, problem.next) from None
+
+
+def _critic_policy(loaded: LoadedConfiguration, name: str) -> SampledPolicy:
+    """As the engine's client needs it. Raises HoustonError for one that there is not."""
+    if not name or not store_reader.has_database(loaded.home):
+        return SampledPolicy("", "", {})
+    with contextlib.closing(Reader(loaded.home)) as reader:
+        if reader.run(policy_queries.find_policy(name)) is None:
+            raise HoustonError(
+                f"There is no policy {name!r} that could criticise.",
+                NOTHING_CRITICISED,
+                "houston policy list",
+            )
+        return read_sampled_policy(reader, name)
 
 
 def _read(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> Attempt:
@@ -100,6 +137,8 @@ def _read(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> Attempt
         rollout = reader.run(rollout_queries.resolve_rollout_id(arguments.rollout))
         if arguments.refine:  # before a critic is asked for nothing
             reader.run(require_ended(rollout))
+        if arguments.draft:
+            reader.run(_require_going_on(rollout))
         attempt = read_attempt(reader, rollout)
     if not attempt.trace.steps:
         raise HoustonError(
@@ -108,6 +147,17 @@ def _read(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> Attempt
             f"houston tail {attempt.trace.rollout} -f",
         )
     return attempt
+
+
+def _require_going_on(rollout: str) -> ReadPlan[None]:
+    """Raise HoustonError for a rollout whose agent would hear nothing more."""
+    row = yield from rollout_queries.find_rollout(rollout)
+    if row.state in ENDED_STATES:
+        raise HoustonError(
+            f"{rollout} has ended ({row.state}); nobody would hear what a critic drafts.",
+            NOTHING_CRITICISED,
+            f"houston critique {rollout} --refine",
+        )
 
 
 def _print_full_score(arguments: argparse.Namespace, attempt: Attempt) -> int:
@@ -123,10 +173,11 @@ async def _ask(
     arguments: argparse.Namespace,
     loaded: LoadedConfiguration,
     place: JudgeEnginePlace,
+    policy: SampledPolicy,
     attempt: Attempt,
 ) -> int:
     ask = not arguments.print_prompt
-    async with open_judge_client(place, "", loaded.config.judge.window, ask) as client:
+    async with open_judge_client(place, policy.name, loaded.config.judge.window, ask) as client:
         dialect = client.dialect.name if client.dialect else ""
         template = load_critique_template(arguments.template, dialect)
         prompt = critique_prompt(attempt, template, client.tokens, client.token_budget)
@@ -139,17 +190,40 @@ async def _ask(
             command_output.print_note(
                 f"the attempt is long: {shown} shown, each with at most {level.step_tokens} tokens"
             )
-        request = critique_request(client, prompt)
+        request = critique_request(client, prompt, policy.name, policy.hash)
         answers = await asyncio.gather(
             *(client.engine.sample(request, asyncio.Event()) for _ in range(arguments.count))
         )
     critiques = [parse_critique(answer.text, template.answer) for answer in answers]
-    tried: list[Tried] = []
+    critic, tried = policy.name or place.name, list[Tried]()
     if arguments.refine:
-        tried = await asyncio.to_thread(
-            _refine, loaded, attempt, critiques, place.name, arguments.wait
-        )
+        tried = await asyncio.to_thread(_refine, loaded, attempt, critiques, critic, arguments.wait)
+    if arguments.draft:
+        await asyncio.to_thread(_store_drafts, loaded, attempt, critiques, critic, template.digest)
     return _print(arguments, attempt, template, answers, critiques, tried)
+
+
+def _store_drafts(
+    loaded: LoadedConfiguration,
+    attempt: Attempt,
+    critiques: list[Critique],
+    critic: str,
+    template: str,
+) -> None:
+    """Have the daemon keep what is usable, for people. Raises HoustonError."""
+    for said in critiques:
+        if said.text:
+            message = StoreDraft(
+                id=f"d-{secrets.token_hex(6)}",
+                rollout=attempt.trace.rollout,
+                step=attempt.trace.steps[-1].step,
+                critic=critic,
+                text=said.text,
+                reason=said.reason,
+                template=template,
+            )
+            look = f"houston guidance {message.rollout} --drafts"
+            send_with_retry(loaded.home, message, "It may have been stored.", look)
 
 
 class Tried(NamedTuple):
@@ -229,12 +303,17 @@ def _print(
         )
     for each in tried:
         command_output.print_line(_tried_line(each))
-    rollout = attempt.trace.rollout
-    ended = f"houston rollout show {rollout}" if tried else f"houston critique {rollout} --refine"
-    command_output.print_note(
-        f"next: {ended if attempt.trace.ended else f'houston guide {rollout} TEXT'}"
-    )
+    command_output.print_note(f"next: {_next_command(arguments, attempt, bool(tried))}")
     return int(ExitCode.DONE if usable else ExitCode.FAILED)
+
+
+def _next_command(arguments: argparse.Namespace, attempt: Attempt, tried: bool) -> str:
+    rollout = attempt.trace.rollout
+    if arguments.draft:
+        return f"houston guidance {rollout} --drafts"
+    if not attempt.trace.ended:
+        return f"houston guide {rollout} TEXT"
+    return f"houston rollout show {rollout}" if tried else f"houston critique {rollout} --refine"
 
 
 def _tried_line(tried: Tried) -> str:

@@ -14,7 +14,7 @@ from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ExitCode, HoustonError
 
-PARAMETERS, TRACES, PASSES = 1_800_000, 1_200, 12
+PARAMETERS, PASSES = 1_800_000, 12
 
 
 def parse_share(text: str) -> float:
@@ -40,9 +40,8 @@ def add_policy_tiny_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--warm-up",
         type=whole_number(32, 100_000),
-        default=TRACES,
         metavar="N",
-        help=f"scripted traces to begin with ({TRACES:,})",
+        help="scripted traces to begin with (1,200; in errands 2,000)",
     )
     parser.add_argument(
         "--passes",

@@ -35,6 +35,8 @@ from houston_shared.records import (
 from houston_shared.store.event_bodies import (
     CancelRequested,
     DaemonStarted,
+    DraftDecided,
+    DraftWritten,
     GuidanceDelivered,
     GuidanceEdited,
     GuidanceQueued,
@@ -142,6 +144,29 @@ def project_process_reward(
             event.seq,
             event.at,
         ),
+    )
+
+
+def project_draft(connection: Connection, event: EventHeader, body: DraftWritten) -> None:
+    """Open, until somebody decides."""
+    insert_row(
+        connection,
+        "critic_drafts",
+        id=body.id,
+        rollout=event.rollout,
+        step=event.step,
+        critic=body.critic,
+        state="open",
+        seq=event.seq,
+        at=event.at,
+    )
+
+
+def project_draft_decision(connection: Connection, event: EventHeader, body: DraftDecided) -> None:
+    """Who decided, and what was said."""
+    connection.execute(
+        "UPDATE critic_drafts SET state = ?, by = ?, guidance = ? WHERE id = ?",
+        (body.decision, body.by, body.guidance, body.id),
     )
 
 
@@ -540,6 +565,8 @@ PROJECTIONS: dict[str, Projection] = {
     "reorder": project_guidance_order,
     "verdict": project_verdict,
     "process-reward": project_process_reward,
+    "draft": project_draft,
+    "draft-decision": project_draft_decision,
     "claim": project_claim,
     "stop": project_nothing,
     "jumped": project_nothing,
@@ -560,6 +587,7 @@ PROJECTED_TABLES: dict[str, str] = {
     "tasks": "name",
     "rollouts": "id",
     "refinements": "rollout",
+    "critic_drafts": "id",
     "steps": "rollout, step, attempt",
     "samples": "seq",
     "forks": "rollout, number",

@@ -78,13 +78,17 @@ def read_guidance(store: Store, id: str) -> Guidance | None:
     """One message as people see it."""
     row = store.connection.execute(
         "SELECT g.rollout, g.author, e.body, g.mode, g.state, g.delivered_step, g.queued_at,"
-        " g.delivered_at, g.revision, g.verified FROM guidance g"
-        " JOIN events e ON e.seq = g.text_seq WHERE g.id = ?",
+        " g.delivered_at, g.revision, g.verified, coalesce(d.critic, '') FROM guidance g"
+        " JOIN events e ON e.seq = g.text_seq LEFT JOIN critic_drafts d ON d.guidance = g.id"
+        " WHERE g.id = ?",
         (id,),
     ).fetchone()
     if row is None:
         return None
-    rollout, author, body, mode, state, step, queued_at, delivered_at, revision, verified = row
+    (
+        *(rollout, author, body, mode, state, step, queued_at, delivered_at, revision, verified),
+        critic,
+    ) = row
     return Guidance(
         id=id,
         rollout=rollout,
@@ -97,6 +101,7 @@ def read_guidance(store: Store, id: str) -> Guidance | None:
         delivered_at=None if delivered_at is None else iso_time(delivered_at),
         revision=revision,
         verified=bool(verified),
+        critic=critic,
     )
 
 

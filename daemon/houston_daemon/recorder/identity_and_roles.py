@@ -31,6 +31,8 @@ REQUIRED_ROLES: dict[type[wire.FromPerson], tuple[Role, str]] = {
     wire.GiveVerdicts: ("annotator", "judging steps"),
     wire.StoreVerdicts: ("annotator", "storing what rules or a judge say of steps"),
     wire.StoreProcessRewards: ("operator", "storing scores of a process reward model"),
+    wire.StoreDraft: ("annotator", "storing a critic's draft"),
+    wire.RejectDraft: ("annotator", "turning a critic's draft down"),
     wire.ClaimRollout: ("annotator", "claiming a rollout"),
     wire.Steer: ("operator", "pausing, resuming or cancelling a rollout"),
     wire.StartRollouts: ("operator", "starting rollouts"),

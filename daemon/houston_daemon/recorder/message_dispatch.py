@@ -13,6 +13,7 @@ from typing import Any
 from houston_daemon.recorder import rollout_reader
 from houston_daemon.recorder.handlers import (
     branch_handlers,
+    draft_handlers,
     erase_handlers,
     guidance_handlers,
     ingest_handlers,
@@ -35,11 +36,13 @@ from houston_shared.control_messages import (
     EraseBodies,
     GiveVerdicts,
     RegisterPolicy,
+    RejectDraft,
     ReorderGuidance,
     ReportTrainingState,
     StartRollouts,
     StartTraining,
     Status,
+    StoreDraft,
     StoreProcessRewards,
     StoreVerdicts,
 )
@@ -73,6 +76,8 @@ HANDLERS: dict[type[FromPerson], Callable[[Store, Any, Author], RequestStored]] 
     GiveVerdicts: verdict_handlers.store_human_verdicts,
     StoreVerdicts: verdict_handlers.store_automatic_verdicts,
     StoreProcessRewards: process_reward_handlers.store_process_rewards,
+    StoreDraft: draft_handlers.store_draft,
+    RejectDraft: draft_handlers.reject_draft,
     ReorderGuidance: guidance_handlers.reorder_guidance,
     ClaimRollout: guidance_handlers.claim_rollout,
     ReportPresence: guidance_handlers.record_presence,

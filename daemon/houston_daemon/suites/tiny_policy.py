@@ -46,7 +46,8 @@ class TinyRecipe:
     """About how many, embeddings apart; 4 layers of such a width."""
     level: str = "medium"
     """Of the worlds that its traces are of."""
-    traces: int = 1_200
+    traces: int | None = None
+    """None: as many as the level says."""
     seed: int = 0
     """Of weights, traces and their order."""
     wrong: float | None = None
@@ -57,7 +58,7 @@ class TinyRecipe:
     """How often a person names a box in a trace and is obeyed."""
     critic_right: float = 0.4
     """How often the box that a scripted critique names is the right one."""
-    critic_general: float = 0.3
+    critic_general: float = 0.15
     """How often it names none."""
     epochs: int = 12
     """Most passes over the traces."""
@@ -137,7 +138,7 @@ def scripted_traces(
     source = random.Random(f"{recipe.seed}/traces")
     wrong = level.wrong if recipe.wrong is None else recipe.wrong
     traces: list[WordEpisode | CritiqueTrace] = []
-    for index in range(recipe.traces):
+    for index in range(recipe.traces or level.traces):
         world = word_world(level, "train", index)
         critique = ""
         if level.criticised and source.random() < level.criticised:
@@ -157,7 +158,7 @@ def scripted_traces(
             told=named_boxes(critique, world),
         )
         traces.append(episode)
-        if episode.score < FULL_SCORE and source.random() < level.criticised:
+        if episode.score < FULL_SCORE and source.random() < level.criticised / 2:
             said = scripted_critique(
                 world, episode.missed, source, recipe.critic_right, recipe.critic_general
             )

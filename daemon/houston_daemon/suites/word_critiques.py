@@ -1,7 +1,7 @@
 """What a scripted critic says of an episode in a world of words, and how it is obeyed: what a tiny
 policy begins with as a critic, and as an agent that is told a critique.
 
-A critique names an item and a box, `coin in blue`, or says something general. Which box is right is
+A critique names items with their boxes, `coin blue`, or says something general. Which box is right is
 the rule that policy and critic have to learn; the scripted critic knows it now and then only.
 """
 
@@ -15,7 +15,7 @@ from houston_daemon.suites.word_worlds import WordWorldTask
 
 GENERAL = ("try again", "look first", "read the paper first", "no go back then open again")
 """Critiques that help nobody."""
-_NAMED = re.compile(r"(\w+) in (\w+)")
+_NAMED = re.compile(r"(\w+) (\w+)")
 
 
 class CritiqueTrace(NamedTuple):
@@ -26,14 +26,18 @@ class CritiqueTrace(NamedTuple):
 
 
 def scripted_critique(
-    world: WordWorldTask, missed: list[str], source: random.Random, right: float, general: float
+    world: WordWorldTask,
+    missed: list[str],
+    source: random.Random,
+    right: float,
+    general: float,
 ) -> str:
     """One critique. missed: items that were not found. right: how often the box that it names is
     the right one. general: how often it names none."""
     if source.random() < general:
         return source.choice(GENERAL)
-    some = missed if source.random() < 0.5 else [source.choice(list(world.wanted))]
-    return " ".join(f"{item} in {_named_box(world, item, source, right)}" for item in some)
+    some = missed if source.random() < 0.7 else [source.choice(list(world.wanted))]
+    return " ".join(f"{item} {_named_box(world, item, source, right)}" for item in some)
 
 
 def _named_box(world: WordWorldTask, item: str, source: random.Random, right: float) -> str:

@@ -47,8 +47,10 @@ class WordLevel:
     wrong: float = 0.8
     """How often scripted traces go for a wrong box, so that they solve about a fifth."""
     criticised: float = 0.0
-    """Share of the scripted traces that are told a critique, and share of them of which there is
-    one to learn to write."""
+    """Share of the scripted traces that are told a critique; of half as many there is one to learn
+    to write. Where fewer are told one, a small model takes it for noise and obeys none."""
+    traces: int = 1_200
+    """That a policy begins with."""
 
 
 LEVELS = {
@@ -57,7 +59,7 @@ LEVELS = {
         WordLevel("easy", 4, 1),
         WordLevel("medium", 8, 1),
         WordLevel("hard", 8, 4),
-        WordLevel("errands", 8, 1, items=2, steps=10, wrong=0.4, criticised=0.4),
+        WordLevel("errands", 8, 1, items=2, steps=10, wrong=0.4, criticised=0.9, traces=2_000),
     )
 }
 

@@ -31,7 +31,8 @@ from houston_shared.times_and_counts import iso_time
 
 _GUIDANCE_COLUMNS = (
     "id, rollout, author, mode, state, delivered_step, queued_at, delivered_at, revision,"
-    " verified, text_seq"
+    " verified, coalesce((SELECT critic FROM critic_drafts d WHERE d.guidance = guidance.id AND"
+    " d.guidance <> ''), ''), text_seq"
 )
 
 
@@ -101,7 +102,8 @@ def _read_guidance(condition: str, parameters: tuple[object, ...]) -> ReadPlan[l
 
 
 def _build_guidance(row: Row, text: str) -> Guidance:
-    id_, rollout, author, mode, state, step, queued_at, delivered_at, revision, verified, _ = row
+    id_, rollout, author, mode, state, step, queued_at, delivered_at, revision, *more = row
+    verified, critic, _ = more
     return Guidance(
         id=id_,
         rollout=rollout,
@@ -114,6 +116,7 @@ def _build_guidance(row: Row, text: str) -> Guidance:
         delivered_at=None if delivered_at is None else iso_time(delivered_at),
         revision=revision,
         verified=bool(verified),
+        critic=critic,
     )
 
 

@@ -164,6 +164,42 @@ class GuidanceQueued(Record, frozen=True):
     role: str = ""
 
 
+DraftDecision = Literal["accepted", "edited", "rejected"]
+
+
+class DraftWritten(Record, frozen=True):
+    """A critic drafted guidance for a running rollout, having read it up to the event's step."""
+
+    id: str
+    critic: str
+    """Its policy, else its engine."""
+    text: str
+    reason: str = ""
+    """Why, in the critic's words."""
+    template: str = ""
+    """SHA-256 of the words that asked it, hex."""
+    by: str = ""
+    """Who asked for it."""
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+
+
+class DraftDecided(Record, frozen=True):
+    """A person said a critic's draft, said it in other words, or turned it down."""
+
+    id: str
+    decision: DraftDecision
+    guidance: str = ""
+    """What was said; empty where it was turned down."""
+    by: str = ""
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+
+
 class GuidanceEdited(Record, frozen=True):
     """Queued guidance got another text."""
 
@@ -348,6 +384,8 @@ BODY_TYPES: dict[str, type[Record]] = {
     "reorder": GuidanceReordered,
     "verdict": VerdictGiven,
     "process-reward": ProcessRewardGiven,
+    "draft": DraftWritten,
+    "draft-decision": DraftDecided,
     "claim": RolloutClaimed,
     "stop": DaemonStopRequested,
     "refused": RefusedAttempt,

@@ -162,6 +162,8 @@ _DESCRIBERS: dict[str, Callable[[EventFields], str]] = {
     "withdraw": lambda fields: f"{fields.get('id')} taken back",
     "reorder": lambda fields: f"to be delivered in this order: {', '.join(fields.get('ids', ()))}",
     "process-reward": lambda fields: f"{fields.get('policy')}: {fields.get('score', 0.0):.2f}",
+    "draft": lambda fields: f"{fields.get('critic')} would say: {fields.get('text', '')}",
+    "draft-decision": lambda fields: f"draft {fields.get('id')} was {fields.get('decision')}",
     "claim": _describe_claim,
     "daemon": _describe_daemon,
     "stop": lambda fields: (

@@ -435,6 +435,19 @@ def find_sample(seq: int | None) -> ReadPlan[SampleRow | None]:
     return (yield from select_first_record(SampleRow, "samples WHERE seq = ?", (seq,)))
 
 
+def scores_around(rollout: str, step: int) -> ReadPlan[tuple[float | None, float | None]]:
+    """The last score of a rollout (a whole id) up to a step, and the newest one after it."""
+    found: list[float | None] = []
+    for condition in ("step <= ?", "step > ?"):
+        rows = yield RunSql(
+            f"SELECT score FROM evaluations WHERE rollout = ? AND {condition}"
+            " AND score IS NOT NULL ORDER BY number DESC LIMIT 1",
+            (rollout, step),
+        )
+        found.append(rows[0][0] if rows else None)
+    return found[0], found[1]
+
+
 MOST_SCORES = 32
 """Scores of one rollout that are given unless asked otherwise: the newest."""
 

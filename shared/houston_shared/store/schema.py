@@ -11,7 +11,7 @@ import sqlite3
 
 from houston_shared.errors import ExitCode, HoustonError
 
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 """Newest schema this code knows: the number of the last file in `migrations/`."""
 
 
@@ -87,12 +87,18 @@ CREATE TEMP TABLE process_rewards (rollout TEXT, step INTEGER, attempt INTEGER, 
 _VIEWS_BEFORE_11 = """
 CREATE TEMP TABLE refinements (rollout TEXT, refines TEXT, critic TEXT, seq INTEGER);
 """
+_VIEWS_BEFORE_12 = """
+CREATE TEMP TABLE critic_drafts (id TEXT, rollout TEXT, step INTEGER, critic TEXT, state TEXT,
+    by TEXT, guidance TEXT, seq INTEGER, at INTEGER);
+"""
 
 
 def add_missing_tables(connection: sqlite3.Connection, version: int) -> None:
     """Give an open reader what a home of schema `version` lacks; raises sqlite3.Error."""
-    if 0 < version < 11:
+    if 0 < version < 12:
         connection.execute("PRAGMA temp_store = MEMORY")
+        connection.executescript(_VIEWS_BEFORE_12)
+    if 0 < version < 11:
         connection.executescript(_VIEWS_BEFORE_11)
     if 0 < version < 9:
         connection.executescript(_VIEWS_BEFORE_9)

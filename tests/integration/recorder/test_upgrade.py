@@ -81,11 +81,17 @@ def _made(schema_version: int, *names: str) -> str:
     return "".join(f"{rows[name]};\n" for name in names)
 
 
-TENTH = """
+ELEVENTH = """
+DROP TABLE critic_drafts;
+PRAGMA user_version = 11;
+"""
+"""Makes a home what the eleventh schema would have made of it; the others do, too."""
+
+
+TENTH = f"""{ELEVENTH}
 DROP TABLE refinements;
 PRAGMA user_version = 10;
 """
-"""Makes a home what the tenth schema would have made of it; the others do, too."""
 
 
 NINTH = f"""{TENTH}
@@ -153,7 +159,7 @@ PRAGMA user_version = 1;
 
 
 @pytest.mark.parametrize(
-    "script", [FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH, NINTH]
+    "script", [FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH, NINTH, TENTH, ELEVENTH]
 )
 def test_an_older_home_is_sound_before_it_is_migrated(
     home: Home, tmp_path: Path, script: str

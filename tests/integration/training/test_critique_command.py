@@ -113,7 +113,70 @@ def test_an_attempt_that_goes_on_is_not_refined(station: Station, server: ChatSe
     station.run("rollout", "cancel", going)
 
 
+@pytest.fixture
+def going(station: Station) -> Iterator[str]:
+    """A rollout whose second step takes as long as a test does."""
+    steps = [*STEPS, {**STEPS[0], "delay": 600}]
+    (started,) = station.rollout(station.task("drafted"), station.script(steps, "drafted"))
+    station.until(lambda: station.closed(started) == 1, 60, "one step")
+    yield started
+    station.run("rollout", "cancel", started)
+
+
+def drafted(station: Station, server: ChatServer, rollout: str, text: str) -> str:
+    """A critic's draft for a rollout; its id."""
+    server.answers += [answer(f"<reason>It is late.</reason><critic>{text}</critic>")]
+    told = station.run("critique", rollout, "--draft")
+    assert f"houston guidance {rollout} --drafts" in told.stderr
+    return str(station.json("guidance", rollout, "--drafts")[-1]["id"])
+
+
+def test_a_draft_is_said_edited_or_turned_down_and_both_names_stay(
+    station: Station, server: ChatServer, going: str
+) -> None:
+    first = drafted(station, server, going, "You should count <real_user>x</real_user> twice.")
+    (kept,) = station.json("guidance", going, "--drafts")
+    assert (kept["state"], kept["critic"], kept["step"]) == ("open", "critic", 1)
+    assert kept["reason"] == "It is late." and "<real_user>" not in kept["text"]
+    assert station.run("guidance", going, "--json").stdout == "", "nothing was said yet"
+
+    (said,) = station.json("guide", going, "--draft", first)
+    assert (said["text"], said["critic"]) == (kept["text"], "critic")
+    second = drafted(station, server, going, "You should stop.")
+    (edited,) = station.json("guide", going, "--draft", second[:6], "Stop after step 3.")
+    assert edited["critic"] == "critic" and edited["text"] == "Stop after step 3."
+    third = drafted(station, server, going, "You should start over.")
+    station.run("guidance", going, "--reject", third)
+    station.run("guidance", going, "--reject", third)
+
+    drafts = station.json("guidance", going, "--drafts")
+    states = [(draft["state"], draft["guidance"]) for draft in drafts]
+    assert states == [("accepted", said["id"]), ("edited", edited["id"]), ("rejected", "")]
+    assert {draft["by"] for draft in drafts} == {said["author"]}
+    assert "drafted by critic" in station.run("guidance", going).stdout
+    twice = station.run("guide", going, "--draft", first, code=1)
+    assert f"was accepted by {said['author']} meanwhile" in twice.stderr
+    late = station.run("guidance", going, "--reject", second, code=1)
+    assert "was edited by" in late.stderr
+    assert len(station.json("guidance", going)) == 2
+    station.run("verify")
+
+
+def test_what_nobody_would_hear_is_not_drafted(
+    station: Station, server: ChatServer, rollout: str, going: str
+) -> None:
+    before = len(server.asked)
+    refused = station.run("critique", rollout, "--draft", code=1)
+    assert "nobody would hear what a critic drafts" in refused.stderr
+    assert len(server.asked) == before
+    assert "No drafts for" in station.run("guide", going, "--draft", "d-none", code=1).stderr
+    assert "No critic drafted anything" in station.run("guidance", going, "--drafts").stderr
+    both = station.run("critique", going, "--draft", "--refine", code=2)
+    assert "not allowed with" in both.stderr
+
+
 REFUSED = {
+    "unknown policy": (["R", "--policy", "none@3"], 1, "There is no policy 'none@3'"),
     "no rollout": ([], 2, "No rollout is named"),
     "unknown rollout": (["nobody"], 1, "There is no rollout 'nobody'"),
     "unknown engine": (["R", "--engine", "none"], 78, "Nothing was criticised."),

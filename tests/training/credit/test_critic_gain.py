@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from houston_daemon.training.credit.critic_gain import critique_gain, unit_score
+from houston_shared.critic_gain import critique_gain, unit_score
 
 SHARES = st.floats(min_value=0.0, max_value=1.0)
 

@@ -11,7 +11,6 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
-from houston_daemon.training.credit.critic_gain import critique_gain
 from houston_daemon.training.credit.group_advantages import group_advantages
 from houston_daemon.training.credit.policy_gradient_rows import PolicyGradientRow
 from houston_daemon.training.echo.adapter_track import AdapterTrack
@@ -25,6 +24,7 @@ from houston_daemon.training.rl.policy_gradient_trainer import (
     PassSource,
     PolicyGradientTrainer,
 )
+from houston_shared.critic_gain import critique_gain
 from tests.training.rl.test_loss import arguments, model, tokenizer
 from tests.training.sft import tiny
 

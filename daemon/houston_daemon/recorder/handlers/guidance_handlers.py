@@ -26,6 +26,7 @@ from houston_shared.errors import ExitCode
 from houston_shared.records import Guidance
 from houston_shared.secret_redaction import redact
 from houston_shared.store.event_bodies import (
+    DraftDecided,
     GuidanceEdited,
     GuidanceQueued,
     GuidanceReordered,
@@ -58,13 +59,8 @@ def queue_guidance(store: Store, message: Guide, author: Author) -> RequestStore
         )
     if guidance_delivery.read_guidance(store, message.id) is not None:
         return _answer_repeated_guidance(store, message, text, author)
-    row = require_rollout(store, message.rollout)
-    if has_ended(row):
-        raise denial(
-            f"{row.id} has ended ({row.state}); nobody would hear it.",
-            "houston rollout list",
-            "The guidance was not queued.",
-        )
+    row = require_running(store, message.rollout, "The guidance was not queued.")
+    drafted = _open_draft(store, message.draft, row.id) if message.draft else ""
     body = GuidanceQueued(
         id=message.id,
         author=author.name,
@@ -73,9 +69,34 @@ def queue_guidance(store: Store, message: Guide, author: Author) -> RequestStore
         words=count_words(text),
         **author.event_fields,
     )
-    return _answer_with_guidance(
-        store, store.journal.append(EventKey(row.id), "guidance", body), message.id
-    )
+    seq = store.journal.append(EventKey(row.id), "guidance", body)
+    if message.draft:
+        decided = DraftDecided(
+            id=message.draft,
+            decision="accepted" if text.strip() == drafted.strip() else "edited",
+            guidance=message.id,
+            by=author.name,
+            **author.event_fields,
+        )
+        seq = store.journal.append(EventKey(row.id), "draft-decision", decided)
+    return _answer_with_guidance(store, seq, message.id)
+
+
+def _open_draft(store: Store, id: str, rollout: str) -> str:
+    """The text of a critic's draft that nobody has decided. Raises HoustonError."""
+    row = store.connection.execute(
+        "SELECT d.state, d.by, e.body FROM critic_drafts d JOIN events e ON e.seq = d.seq"
+        " WHERE d.id = ? AND d.rollout = ?",
+        (id, rollout),
+    ).fetchone()
+    if row is None:
+        cause = f"There is no draft {id[:GUIDANCE_ID_LIMIT]!r} for {rollout}."
+        raise denial(cause, f"houston guidance {rollout}", "The guidance was not queued.")
+    state, by, body = row
+    if state != "open":
+        cause = f"The draft {id} was {state} by {by} meanwhile."
+        raise denial(cause, f"houston guidance {rollout}", "The guidance was not queued.")
+    return guidance_delivery.decode_guidance_text(body)
 
 
 def _answer_repeated_guidance(
@@ -166,6 +187,15 @@ def require_rollout(store: Store, id: str) -> RolloutRow:
     row = store.read_rollout(id)
     if row is None:
         raise denial(f"There is no rollout {id[:80]!r}.", "houston rollout list")
+    return row
+
+
+def require_running(store: Store, id: str, effect: str) -> RolloutRow:
+    """The rollout with this id, whose agent may still hear something; raises HoustonError."""
+    row = require_rollout(store, id)
+    if has_ended(row):
+        cause = f"{row.id} has ended ({row.state}); nobody would hear it."
+        raise denial(cause, "houston rollout list", effect)
     return row
 
 

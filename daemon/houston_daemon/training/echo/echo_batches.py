@@ -16,7 +16,6 @@ from typing import NamedTuple, Protocol
 
 from houston_daemon.review.critic.critique_prompt import FULL_SCORE
 from houston_daemon.review.critic.refinements import Critiqued
-from houston_daemon.training.credit.critic_gain import critique_gain, unit_score
 from houston_daemon.training.credit.group_advantages import group_advantages, has_reward_spread
 from houston_daemon.training.credit.policy_gradient_rows import PolicyGradientRow
 from houston_daemon.training.echo.sampled_critiques import CriticisedAttempt, CritiqueSampler
@@ -39,6 +38,7 @@ from houston_daemon.training.rl.update_batches import (
 )
 from houston_daemon.training.rl.update_figures import CriticFigures
 from houston_shared.config import LoadedConfiguration
+from houston_shared.critic_gain import critique_gain, unit_score
 from houston_shared.store import outcome_queries
 from houston_shared.store.store_reader import Reader
 

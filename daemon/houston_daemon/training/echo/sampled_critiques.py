@@ -23,7 +23,6 @@ from houston_daemon.review.critic.critique_prompt import (
     read_attempt,
 )
 from houston_daemon.review.judge.judge_client import JudgeClient
-from houston_daemon.training.credit.critic_gain import critique_gain, unit_score
 from houston_daemon.training.rl.engine_sampler import (
     EngineSampler,
     SampledPolicy,
@@ -33,6 +32,7 @@ from houston_daemon.training.rl.engine_sampler import (
 from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_shared import atomic_file
 from houston_shared.config import LoadedConfiguration
+from houston_shared.critic_gain import critique_gain, unit_score
 from houston_shared.store.store_reader import Reader
 
 CUT = "it was cut at its limit of tokens"

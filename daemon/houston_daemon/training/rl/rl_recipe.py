@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from houston_daemon.training.credit.critic_gain import GAIN_SMOOTHING, GainKind
 from houston_daemon.training.credit.group_advantages import (
     MIN_REWARD_STD,
     AdvantageScale,
@@ -26,6 +25,7 @@ from houston_daemon.training.sft.sft_recipe import (
     lay_settings,
 )
 from houston_shared import toml_file
+from houston_shared.critic_gain import GAIN_SMOOTHING, GainKind
 from houston_shared.errors import ConfigurationError
 from houston_shared.sample_roles import ROW_ROLES, parse_row_roles
 from houston_shared.store.outcome_queries import Overlong

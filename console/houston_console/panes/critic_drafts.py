@@ -1,0 +1,75 @@
+"""Drafts of guidance that a critic wrote: asking for one, and how it stands above the composer.
+
+The critic is asked by `houston critique R --draft`, in a process of its own, which may take as long
+as a model does; what it wrote comes with the journal. What a person makes of it is the pane's.
+"""
+
+import asyncio
+import os
+import sys
+
+import msgspec
+
+from houston_console.widgets.styled_text import (
+    TextLine,
+    fit_text,
+    hanging_block,
+    line,
+    span,
+)
+from houston_shared.home import Home
+from houston_shared.store.draft_queries import CriticDraft
+
+MAX_DRAFT_LINES = 4
+"""Lines of a draft that are shown; the composer shows the rest."""
+DRAFT_KEYS = "= say it   * edit it   _ turn it down"
+ASKING_TEXT = "The critic reads what was done so far …"
+NOTHING_TO_CHANGE = "The critic would change nothing."
+_SAID_BY_COMMAND = "houston: "
+
+
+async def ask_critic(home: Home, rollout: str) -> str:
+    """Have a draft written and stored; why there is none, empty when there is one."""
+    words = [sys.executable, "-m", "houston_shared.command", "critique", rollout]
+    environment = {**os.environ, "HOUSTON_HOME": str(home.path)}
+    child = await asyncio.create_subprocess_exec(
+        *words,
+        "--draft",
+        "--json",
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environment,
+    )
+    try:
+        out, error = await child.communicate()
+    except asyncio.CancelledError:
+        child.kill()
+        raise
+    try:
+        critiques = msgspec.json.decode(out)["critiques"]
+    except msgspec.DecodeError:
+        return _first_sentence(error.decode(errors="replace"))
+    if any(critique["text"] for critique in critiques):
+        return ""
+    problems = [critique["problem"] for critique in critiques if critique["problem"]]
+    return f"The critic gave no draft: {problems[0]}." if problems else NOTHING_TO_CHANGE
+
+
+def _first_sentence(text: str) -> str:
+    """What a command said of its failure; its notes stand before."""
+    told = [each for each in text.splitlines() if each.startswith(_SAID_BY_COMMAND)]
+    return told[-1].removeprefix(_SAID_BY_COMMAND) if told else "The critic ended without a word."
+
+
+def draft_lines(draft: CriticDraft, width: int) -> list[TextLine]:
+    """Who would say what, why, and which keys decide."""
+    mark = span(f" {fit_text(draft.critic, min(len(draft.critic), 24))} ", "key")
+    text = hanging_block(mark, draft.text, width, "guidance_text")
+    if len(text) > MAX_DRAFT_LINES:
+        more = span(f"… {len(text) - MAX_DRAFT_LINES + 1} more lines", "dim")
+        text = [*text[: MAX_DRAFT_LINES - 1], line(text[1][0], more)]
+    said = f": {draft.reason}" if draft.reason else ""
+    room = max(0, width - len(DRAFT_KEYS) - 4)
+    why = span(fit_text(f" after step {draft.step}{said}", room), "faint")
+    return [*text, line(why, span(f"   {DRAFT_KEYS}", "key"))]

@@ -1,0 +1,73 @@
+"""Drafts of guidance by a critic: stored, said, said in other words, turned down.
+
+A draft is decided once, by whoever is first. It is said as guidance of the person who says it
+(`guidance_handlers.queue_guidance`), with the critic's name beside theirs.
+"""
+
+from houston_daemon.recorder.handlers.guidance_handlers import (
+    GUIDANCE_ID_LIMIT,
+    check_text,
+    require_running,
+)
+from houston_daemon.recorder.identity_and_roles import Author
+from houston_daemon.recorder.journal_writer import EventKey
+from houston_daemon.recorder.recorder_store import Store
+from houston_daemon.recorder.request_checks import denial
+from houston_shared.control_messages import RejectDraft, StoreDraft
+from houston_shared.errors import ExitCode
+from houston_shared.secret_redaction import redact
+from houston_shared.store.event_bodies import DraftDecided, DraftWritten
+from houston_shared.wire import RequestStored
+
+NAME_LIMIT = 200
+"""Characters of a critic's name."""
+
+
+def store_draft(store: Store, message: StoreDraft, author: Author) -> RequestStored:
+    """Store a draft; the same message again changes nothing. Raises HoustonError for a rollout that
+    has ended."""
+    check_text(message.text, "a draft")
+    if message.reason:
+        check_text(message.reason, "the reason of a draft")
+    named = 0 < len(message.critic) <= NAME_LIMIT and len(message.template) <= NAME_LIMIT
+    if not (named and 0 < len(message.id) <= GUIDANCE_ID_LIMIT):
+        raise denial(
+            f"A draft has an id of 1 to {GUIDANCE_ID_LIMIT} characters, and names its critic.",
+            code=ExitCode.USAGE,
+        )
+    row = require_running(store, message.rollout, "The draft was not stored.")
+    if not 0 <= message.step <= row.steps:
+        raise denial(f"{row.id} has no closed step {message.step}.", f"houston steps {row.id}")
+    earlier = store.connection.execute(
+        "SELECT rollout FROM critic_drafts WHERE id = ?", (message.id,)
+    ).fetchone()
+    if earlier is None:
+        body = DraftWritten(
+            id=message.id,
+            critic=message.critic,
+            text=redact(message.text),
+            reason=redact(message.reason),
+            template=message.template,
+            by=author.name,
+            **author.event_fields,
+        )
+        store.journal.append(EventKey(row.id, message.step), "draft", body)
+    elif earlier[0] != row.id:
+        raise denial(f"The id {message.id} belongs to another draft.", "houston guidance R")
+    return RequestStored(seq=store.journal.seq)
+
+
+def reject_draft(store: Store, message: RejectDraft, author: Author) -> RequestStored:
+    """Turn a draft down; twice is once. Raises HoustonError where it was said meanwhile."""
+    row = store.connection.execute(
+        "SELECT rollout, state, by FROM critic_drafts WHERE id = ?", (message.id,)
+    ).fetchone()
+    if row is None:
+        raise denial(f"There is no draft {message.id[:GUIDANCE_ID_LIMIT]!r}.", "houston guidance R")
+    rollout, state, by = row
+    if state == "rejected":
+        return RequestStored(seq=store.journal.seq)
+    if state != "open":
+        raise denial(f"The draft {message.id} was {state} by {by}.", f"houston guidance {rollout}")
+    body = DraftDecided(id=message.id, decision="rejected", by=author.name, **author.event_fields)
+    return RequestStored(seq=store.journal.append(EventKey(rollout), "draft-decision", body))
