@@ -209,6 +209,10 @@ class ReviewSettings(Settings, frozen=True):
     """Threads that it computes with on the CPU."""
     weak_decision: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.3
     """Score below which a decision is weak. Three weak decisions in a row ask for a person."""
+    drafts: Literal["asked", "attention"] = "asked"
+    """When a critic drafts guidance: when a person asks, or also by itself for the rollout that
+    needs somebody most (docs/critic.md). Nothing is said to an agent without a person, unless its
+    task allows `autopilot`."""
     critic_engine: str = ""
     """Engine of the critic that drafts guidance (docs/critic.md); empty: `[judge] engine`."""
     critic: str = ""

@@ -276,6 +276,11 @@ class Task(Settings, frozen=True):
         return self.agent if isinstance(self.agent, str) else self.agent.kind
 
     @property
+    def autopilot(self) -> bool:
+        """Whether a critic speaks to the agent without a person."""
+        return isinstance(self.agent, AgentSettings) and self.agent.autopilot
+
+    @property
     def memory(self) -> MemorySettings:
         """What the agent knows of earlier rollouts."""
         return self.agent.memory if isinstance(self.agent, AgentSettings) else MemorySettings()

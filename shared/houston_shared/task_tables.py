@@ -132,6 +132,9 @@ class AgentSettings(Settings, frozen=True):
     """Who says whether the question of a `flow` is answered."""
     memory: MemorySettings = MemorySettings()
     """What a `flow` knows of earlier rollouts."""
+    autopilot: bool = False
+    """Whether the agent hears what a critic drafts without a person (docs/critic.md). It is shown
+    wherever somebody may speak to the agent."""
 
     @property
     def trouble(self) -> str:

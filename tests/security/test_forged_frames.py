@@ -273,6 +273,8 @@ def seeds(rollout: str, lease: int, control: bool) -> list[bytes]:
                 seen=9,
                 steps=(wire.JudgedSteps(first=1, last=2, verdict="mask", reason="why"),),
             ),
+            wire.StoreDraft(id="d", rollout=rollout, step=1, critic="c", text="t", reason="why"),
+            wire.RejectDraft(id="d"),
             wire.StoreProcessRewards(
                 policy="prm@1",
                 scores=(wire.StepScore(rollout=rollout, step=1, attempt=1, score=0.5),),

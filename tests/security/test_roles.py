@@ -75,6 +75,8 @@ def test_every_control_message_has_a_least_role() -> None:
         wire.GiveVerdicts,
         wire.StoreVerdicts,
         wire.StoreProcessRewards,
+        wire.StoreDraft,
+        wire.RejectDraft,
     }
     others |= {
         wire.StartTraining,

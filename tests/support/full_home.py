@@ -57,6 +57,17 @@ def fill(station: Station, schema: int = 9) -> None:
         score = wire.StepScore(rollout=worker.rollout, step=1, attempt=1, score=0.25)
         scored = wire.StoreProcessRewards(policy="policy@2", scores=(score,))
         assert isinstance(person.ask(scored), wire.RequestStored)
+    if schema >= 12:
+        draft = wire.StoreDraft(
+            id="d",
+            rollout=worker.rollout,
+            step=1,
+            critic="policy@2",
+            text="count",
+            reason="r",
+        )
+        for message in (draft, wire.RejectDraft(id="d")):
+            assert isinstance(person.ask(message), wire.RequestStored)
 
 
 def train(station: Station) -> None:

@@ -24,6 +24,8 @@ MAX_DRAFT_LINES = 4
 """Lines of a draft that are shown; the composer shows the rest."""
 DRAFT_KEYS = "= say it   * edit it   _ turn it down"
 ASKING_TEXT = "The critic reads what was done so far …"
+DRAFTED_TEXT = "The critic has drafted something: = says it."
+AUTOPILOT_TEXT = " autopilot: a critic speaks by itself "
 NOTHING_TO_CHANGE = "The critic would change nothing."
 _SAID_BY_COMMAND = "houston: "
 
@@ -64,7 +66,7 @@ def _first_sentence(text: str) -> str:
 
 def draft_lines(draft: CriticDraft, width: int) -> list[TextLine]:
     """Who would say what, why, and which keys decide."""
-    mark = span(f" {fit_text(draft.critic, min(len(draft.critic), 24))} ", "key")
+    mark = span(f" critic {fit_text(draft.critic, min(len(draft.critic), 24))} ", "key")
     text = hanging_block(mark, draft.text, width, "guidance_text")
     if len(text) > MAX_DRAFT_LINES:
         more = span(f"… {len(text) - MAX_DRAFT_LINES + 1} more lines", "dim")

@@ -17,7 +17,13 @@ from houston_console.app import daemon_link
 from houston_console.app.daemon_link import DaemonLink
 from houston_console.app.key_bindings import bindings_for
 from houston_console.panes import guidance_messages
-from houston_console.panes.critic_drafts import ASKING_TEXT, ask_critic, draft_lines
+from houston_console.panes.critic_drafts import (
+    ASKING_TEXT,
+    AUTOPILOT_TEXT,
+    DRAFTED_TEXT,
+    ask_critic,
+    draft_lines,
+)
 from houston_console.panes.guidance_composer import (
     ROLLOUT_ENDED_TEXT,
     STRATEGY_HINT,
@@ -193,6 +199,8 @@ class GuidancePane(Pane):
         )
         self.critic_draft: CriticDraft | None = None
         """The newest of this rollout that nobody has decided."""
+        self._autopilot: bool | None = None
+        """Whether its task lets a critic speak without a person; None before that was read."""
         self.source: RolloutSource | None = None
         self._outbox = outbox
         self._link = link
@@ -215,6 +223,7 @@ class GuidancePane(Pane):
         self.composer.open(source.rollout)
         self.queue.show_loading()
         self._show_critic_draft(None)
+        self._autopilot = None
         self.update_titles()
 
     def show_rollout_state(self, rollout: RolloutRow | None) -> None:
@@ -229,6 +238,9 @@ class GuidancePane(Pane):
             author = current_person(self._link.claimed).name
             unsent = self._outbox.entries(source.rollout, author)
             drafted = await source.read(draft_queries.find_open_draft(source.rollout))
+            if self._autopilot is None:
+                autopilot = await source.read(draft_queries.is_on_autopilot(source.rollout))
+                self._autopilot = autopilot if source is self.source else None
             if source is self.source:
                 self._show_critic_draft(drafted)
                 self.queue.show_entries(merge_guidance_entries(stored, unsent))
@@ -259,6 +271,8 @@ class GuidancePane(Pane):
         await self.refresh_queue()
         if problem:
             self.show_notice(problem)
+        elif source is self.source:
+            self.show_notice(DRAFTED_TEXT, good=True)
 
     def decide_draft(self, decision: str) -> None:
         """Say the critic's draft as it is, take it into the composer, or turn it down."""
@@ -359,7 +373,8 @@ class GuidancePane(Pane):
         set_frame_title(self, f"5 Editing what waits for {name}" if edits else f"5 Say{whom}")
         manner = STRATEGY_HINT if is_mostly_commands(self.composer.text) else ""
         parts = [part for part in (manner, f"{waiting} waiting" if waiting else "") if part]
-        set_frame_subtitle(self, line("   ".join(parts)))
+        pilot = (span(AUTOPILOT_TEXT, "warning"),) if self._autopilot else ()
+        set_frame_subtitle(self, line(*pilot, span("   ".join(parts), "text")))
         lines = self._preview_lines()
         self.preview.display = bool(lines)
         self.preview.styles.height = max(1, len(lines))

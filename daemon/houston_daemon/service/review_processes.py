@@ -1,5 +1,5 @@
 """Processes that follow the journal and have reviews of steps stored, as the supervisor holds them:
-rules, and scores of a process reward model.
+rules, scores of a process reward model, and drafts of a critic.
 
 Started, heard, started again with backoff when one ends by itself, and with other settings when
 they were edited; killed at the end: they keep nothing. What they do is the rooms `review` and
@@ -25,6 +25,7 @@ RETRY_SECONDS = 5.0
 LONGEST_DELAY_SECONDS = 300.0
 RULES_CHILD_MODULE = "houston_daemon.review.live_rules_child"
 SCORES_CHILD_MODULE = "houston_daemon.training.prm.live_scores_child"
+DRAFTS_CHILD_MODULE = "houston_daemon.review.critic.live_drafts_child"
 
 
 class ReviewProcess:
@@ -166,4 +167,16 @@ def live_scores_process(loaded: LoadedConfiguration) -> ReviewProcess:
         "is not scored",
         SCORES_CHILD_MODULE,
         lambda config: config.review if config.review.process_reward else None,
+    )
+
+
+def live_drafts_process(loaded: LoadedConfiguration) -> ReviewProcess:
+    """A critic's drafts, where `[review] drafts` asks for them."""
+    return ReviewProcess(
+        loaded,
+        "critic",
+        "has guidance drafted",
+        "has no draft",
+        DRAFTS_CHILD_MODULE,
+        lambda config: config.review if config.review.drafts == "attention" else None,
     )

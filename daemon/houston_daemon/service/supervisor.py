@@ -29,7 +29,11 @@ from houston_daemon.service.gpu_ledger import RolloutGpus
 from houston_daemon.service.orphaned_terminals import OrphanCleanupEnded, OrphanedTerminals
 from houston_daemon.service.periodic_backup import PeriodicBackup
 from houston_daemon.service.policy_activation import ActivationResult, PolicyActivations
-from houston_daemon.service.review_processes import live_rules_process, live_scores_process
+from houston_daemon.service.review_processes import (
+    live_drafts_process,
+    live_rules_process,
+    live_scores_process,
+)
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_daemon.service.supervisor_queries import (
     ResumableRollout,
@@ -107,7 +111,11 @@ class Supervisor:
         self._orphans = orphans
         self._logs = logs
         self._backup = PeriodicBackup(loaded)
-        self._reviews = (live_rules_process(loaded), live_scores_process(loaded))
+        self._reviews = (
+            live_rules_process(loaded),
+            live_scores_process(loaded),
+            live_drafts_process(loaded),
+        )
         self._force_exit = force_exit
         self._rollout_gpus = rollout_gpus
         self._trainers = trainers

@@ -1,8 +1,8 @@
 """What a scripted critic says of an episode in a world of words, and how it is obeyed: what a tiny
 policy begins with as a critic, and as an agent that is told a critique.
 
-A critique names items with their boxes, `coin blue`, or says something general. Which box is right is
-the rule that policy and critic have to learn; the scripted critic knows it now and then only.
+A critique names items with their boxes, `coin blue`, or says something general. Which box is right
+is the rule that policy and critic have to learn; the scripted critic knows it now and then only.
 """
 
 import random

@@ -100,6 +100,8 @@ def _valid(rollout: str, lease: int) -> list[bytes]:
             rollout=rollout,
             steps=(wire.JudgedSteps(first=1, last=1, verdict="mask", reason="r"),),
         ),
+        wire.StoreDraft(id="d", rollout=rollout, step=1, critic="c", text="t", reason="why"),
+        wire.RejectDraft(id="d"),
         wire.StoreProcessRewards(
             policy="prm@1", scores=(wire.StepScore(rollout=rollout, step=1, attempt=1, score=0.5),)
         ),

@@ -162,6 +162,48 @@ def test_a_draft_is_said_edited_or_turned_down_and_both_names_stay(
     station.run("verify")
 
 
+def test_on_autopilot_the_agent_hears_a_draft_without_a_person(
+    station: Station, server: ChatServer
+) -> None:
+    """Only where the task says so; nobody's name is on the words but the critic's."""
+    task = station.task("pilot")
+    task.write_text(f"{task.read_text()}\n[agent]\nautopilot = true\n")
+    steps = [*STEPS, {**STEPS[0], "delay": 600}]
+    (going_on,) = station.rollout(task, station.script(steps, "pilot"))
+    station.until(lambda: station.closed(going_on) == 1, 60, "one step")
+    drafted(station, server, going_on, "You should count twice.")
+    (said,) = station.json("guidance", going_on)
+    assert (said["author"], said["text"]) == ("critic critic", "You should count twice.")
+    (draft,) = station.json("guidance", going_on, "--drafts")
+    assert (draft["state"], draft["by"]) == ("accepted", "autopilot")
+    station.run("rollout", "cancel", going_on)
+
+
+def test_a_critic_drafts_by_itself_where_attention_rises(
+    server: ChatServer, tmp_path: Path
+) -> None:
+    """The agent repeats itself; one draft comes, and no second one beside it."""
+    station = Station(tmp_path)
+    station.home.mkdir()
+    (station.home / "houston.toml").write_text(
+        f'[engines.critic]\nkind = "chat"\nurl = "{server.url}"\nmodel = "m"\n'
+        'window = 40000\n[review]\ndrafts = "attention"\ncritic_engine = "critic"\n'
+    )
+    server.answers += [answer(SOUND)] * 3
+    before = len(server.asked)
+    station.start()
+    wrong = {"thought": "", "calls": [{"name": "read_file", "arguments": {"path": "none"}}]}
+    steps = [wrong] * 6 + [{**STEPS[0], "delay": 600}]
+    (going_on,) = station.rollout(station.task(), station.script(steps))
+    station.until(lambda: station.json("guidance", going_on, "--drafts"), 120, "a draft")
+    (draft,) = station.json("guidance", going_on, "--drafts")
+    assert (draft["state"], draft["critic"]) == ("open", "critic")
+    assert len(server.asked) == before + 1
+    assert station.run("guidance", going_on, "--json").stdout == "", "nothing was said"
+    server.answers.clear()
+    station.clear()
+
+
 def test_what_nobody_would_hear_is_not_drafted(
     station: Station, server: ChatServer, rollout: str, going: str
 ) -> None:

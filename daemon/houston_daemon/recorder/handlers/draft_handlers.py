@@ -11,14 +11,19 @@ from houston_daemon.recorder.handlers.guidance_handlers import (
 )
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
-from houston_daemon.recorder.recorder_store import Store
+from houston_daemon.recorder.recorder_store import RolloutRow, Store
 from houston_daemon.recorder.request_checks import denial
-from houston_shared.control_messages import RejectDraft, StoreDraft
+from houston_shared.control_messages import RejectDraft, StoreDraft, new_guidance_id
 from houston_shared.errors import ExitCode
+from houston_shared.records import RolloutSpec
 from houston_shared.secret_redaction import redact
-from houston_shared.store.event_bodies import DraftDecided, DraftWritten
+from houston_shared.store.event_bodies import DraftDecided, DraftWritten, GuidanceQueued
+from houston_shared.task import parse_task_record
+from houston_shared.times_and_counts import count_words
 from houston_shared.wire import RequestStored
 
+AUTOPILOT = "autopilot"
+"""Who decides a draft where nobody is asked."""
 NAME_LIMIT = 200
 """Characters of a critic's name."""
 
@@ -52,9 +57,34 @@ def store_draft(store: Store, message: StoreDraft, author: Author) -> RequestSto
             **author.event_fields,
         )
         store.journal.append(EventKey(row.id, message.step), "draft", body)
+        if _is_on_autopilot(store, row):
+            _say(store, row.id, body, author)
     elif earlier[0] != row.id:
         raise denial(f"The id {message.id} belongs to another draft.", "houston guidance R")
     return RequestStored(seq=store.journal.seq)
+
+
+def _is_on_autopilot(store: Store, row: RolloutRow) -> bool:
+    """Whether the task lets a critic speak without a person; not where its spec was erased."""
+    spec = store.read_record(row.spec_seq, RolloutSpec)
+    return spec is not None and parse_task_record(spec.task).autopilot
+
+
+def _say(store: Store, rollout: str, draft: DraftWritten, author: Author) -> None:
+    """Have the agent hear a draft; it is the critic's own guidance, and nobody decided."""
+    spoken = GuidanceQueued(
+        id=new_guidance_id(),
+        author=f"critic {draft.critic}",
+        text=draft.text,
+        mode="next",
+        words=count_words(draft.text),
+        **author.event_fields,
+    )
+    store.journal.append(EventKey(rollout), "guidance", spoken)
+    decided = DraftDecided(
+        id=draft.id, decision="accepted", guidance=spoken.id, by=AUTOPILOT, **author.event_fields
+    )
+    store.journal.append(EventKey(rollout), "draft-decision", decided)
 
 
 def reject_draft(store: Store, message: RejectDraft, author: Author) -> RequestStored:

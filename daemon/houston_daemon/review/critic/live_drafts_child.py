@@ -1,0 +1,122 @@
+"""Drafts of guidance as attention rises: a process that asks the critic about rollouts that go on.
+
+`python -m houston_daemon.review.critic.live_drafts_child PARENT HOME CONFIG`, started and watched
+by the supervisor where `[review] drafts = "attention"`. It looks which rollouts the signals of
+their last steps (docs/attention.md) would show to a person, and has `houston critique R --draft`
+asked about the one that needs somebody most, one at a time. Nothing is said to an agent by it. On
+its stdout it says why nothing can be drafted, a `DraftsReport` a line.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from houston_daemon.service.parent_death import end_with_parent
+from houston_shared.config import LoadedConfiguration, load_configuration
+from houston_shared.home import Home
+from houston_shared.store import attention_ranking, draft_queries
+from houston_shared.store.attention_ranking import (
+    SIGNAL_WEIGHTS,
+    WEAK_DECISIONS_WEIGHT,
+    RolloutNeed,
+    rank_rollouts,
+)
+from houston_shared.store.draft_queries import CriticDraft
+from houston_shared.store.store_reader import Reader
+from houston_shared.times_and_counts import now_us
+
+POLL_SECONDS = 5.0
+LEAST_WEIGHT = WEAK_DECISIONS_WEIGHT
+"""Of a reason for which a critic is asked; lighter ones are common where all goes well."""
+LEAST_STEPS = 8
+"""Steps between two drafts for one rollout: what was said needs time to be heard and followed."""
+ANSWER_SECONDS = 900.0
+"""How long a critic may take."""
+_REASONS = frozenset({*SIGNAL_WEIGHTS, "weak_decisions"})
+"""Reasons that an agent's own doing gives; a paused rollout or a full disk needs no critic."""
+
+
+class DraftsReport(msgspec.Struct, frozen=True):
+    """What is wrong."""
+
+    failed: dict[str, str]
+    """By rollout, why no draft came."""
+
+
+def calls_for_draft(need: RolloutNeed, drafts: Sequence[CriticDraft]) -> bool:
+    """Whether a critic is to read a rollout now. drafts: those that it has, the oldest first."""
+    rollout = need.standing.rollout
+    heavy = any(each.kind in _REASONS and each.weight >= LEAST_WEIGHT for each in need.reasons)
+    if rollout.state != "running" or not heavy:
+        return False
+    return not drafts or (
+        drafts[-1].state != "open" and rollout.steps >= drafts[-1].step + LEAST_STEPS
+    )
+
+
+def next_rollout(home: Home) -> str:
+    """The rollout that most needs a draft; empty where none does."""
+    with Reader(home) as reader:
+        overviews = reader.run(attention_ranking.read_rollout_overviews(bodies=False))
+        for need in rank_rollouts(overviews, now_us()):
+            rollout = need.standing.rollout.id
+            if calls_for_draft(need, reader.run(draft_queries.list_drafts(rollout))):
+                return rollout
+    return ""
+
+
+class DraftFollower:
+    """Asks, and reports why nothing came."""
+
+    def __init__(self, loaded: LoadedConfiguration, config: str) -> None:
+        """config: path of the configuration; empty for the default one."""
+        self._home = loaded.home
+        self._config = config
+        self._not_before: dict[str, float] = {}
+        """By rollout, when it is asked about again after no draft came, monotonic."""
+        self._failed: dict[str, str] = {}
+
+    def run(self) -> None:
+        """Look and ask, for good."""
+        while True:
+            rollout = next_rollout(self._home)
+            if rollout and time.monotonic() >= self._not_before.get(rollout, 0.0):
+                self._ask(rollout)
+            time.sleep(POLL_SECONDS)
+
+    def _ask(self, rollout: str) -> None:
+        words = [sys.executable, "-m", "houston_shared.command", "critique", rollout, "--draft"]
+        environment = {**os.environ, "HOUSTON_HOME": str(self._home.path)}
+        if self._config:
+            environment["HOUSTON_CONFIG"] = self._config
+        try:
+            child = subprocess.run(
+                words, env=environment, capture_output=True, text=True, timeout=ANSWER_SECONDS,
+                check=False,
+            )  # fmt: skip
+            lines = child.stderr.strip().splitlines()
+            problem = "" if child.returncode == 0 else (lines or ["it ended without a word"])[0]
+        except subprocess.TimeoutExpired:
+            problem = f"the critic did not answer within {ANSWER_SECONDS / 60:.0f} minutes"
+        # Also where there was nothing to say: what a critic finds right is not asked again at once.
+        self._not_before[rollout] = time.monotonic() + ANSWER_SECONDS / 10
+        failed = {**self._failed, rollout: problem.removeprefix("houston: ")}
+        failed = {name: reason for name, reason in failed.items() if reason}
+        if failed != self._failed:
+            self._failed = failed
+            os.write(sys.stdout.fileno(), msgspec.json.encode(DraftsReport(failed)) + b"\n")
+
+
+def main() -> None:
+    """The process: ends with its parent."""
+    parent, home, config = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    if end_with_parent(parent):
+        DraftFollower(load_configuration(home, config or None), config).run()
+
+
+if __name__ == "__main__":
+    main()
