@@ -72,19 +72,20 @@ def _third(updates: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     }
 
 
-def learn(home: ExperimentHome, asked: argparse.Namespace) -> dict[str, Any]:
-    """All arms and seeds, and what came out."""
+def learn(home: ExperimentHome, asked: argparse.Namespace, seeds: int) -> dict[str, Any]:
+    """All arms with the first seeds, and what came out."""
     runs: dict[str, dict[int, SuiteRun]] = {BASE: {0: measured(home, "base", BASE, asked)}}
     curves: dict[str, dict[str, Any]] = {}
-    for seed in range(1, asked.seeds + 1):
+    for seed in range(1, seeds + 1):
         for arm in asked.arms:
             command = ("echo", "--recipe", "echo_small")
-            run = trained(home, arm, seed, asked, command, ARMS[arm])
+            run = trained(home, arm, seed, asked, command, ARMS[arm])  # once, then read
             policy = run["policy"]
             runs.setdefault(arm, {})[seed] = measured(home, policy, policy.replace("@", "-"), asked)
             curves.setdefault(arm, {})[str(seed)] = {**curve(run), "critic": critic_curve(run)}
             score = told({seed: runs[arm][seed]})["score"]["value"]
-            print(f"{arm}, seed {seed}: score {score:.3f}, {run['seconds']} s", flush=True)
+            if seed == seeds:
+                print(f"{arm}, seed {seed}: score {score:.3f}, {run['seconds']} s", flush=True)
     arms = [arm for arm in runs if arm != BASE]
     return {
         "held out": {arm: told(seeds) for arm, seeds in runs.items()},
@@ -137,18 +138,19 @@ def main() -> int:
         home.write_configuration()
         if not (model / "config.json").is_file():
             home.run("policy", "tiny", "--level", "errands", "--out", str(model), seconds=4 * 3600)
-        home.start()
-        try:
-            result = learn(home, asked)
-        finally:
-            home.stop()
         about = machine(folder)
         about["versions"] |= {name: version(name) for name in ("torch", "transformers", "trl")}
         (made,) = (*model.glob("tiny_policy.json"), *model.glob("warm_up.json"))
         how = {name: getattr(asked, name) for name in ("suite", "engine", "updates", "set")}
         policy = json.loads(made.read_text()) | {"model": model.name}
-        result = {**about, **how, "policy": policy, **result}
-    (RESULTS / "echo.json").write_text(json.dumps(result, indent=1) + "\n")
+        home.start()
+        try:
+            for seeds in range(1, asked.seeds + 1):  # kept after each: it takes hours
+                result = learn(home, asked, seeds)
+                whole = {**about, **how, "seeds": seeds, "policy": policy, **result}
+                (RESULTS / "echo.json").write_text(json.dumps(whole, indent=1) + "\n")
+        finally:
+            home.stop()
     print(json.dumps({key: result[key] for key in ("held out", "usefulness")}, indent=1))
     return 0
 
