@@ -97,7 +97,11 @@ COMMANDS = _build_commands(
     ("train sft", "daemon.train_commands", "train a model on rows of rollouts"),
     ("train dapo", "daemon.train_rl_commands", "train a policy on rollouts of a suite (DAPO)"),
     ("train grpo", "daemon.train_rl_commands", "the same with GRPO's settings"),
-    ("train echo", "daemon.train_rl_commands", "the same with a critic that is trained too (ECHO)"),
+    (
+        "train echo",
+        "daemon.train_echo_commands",
+        "a policy and its critic (ECHO); people's words",
+    ),
     ("train prm", "daemon.train_prm_commands", "train a process reward model on labels"),
     ("train list", "console.training_run_commands", "training runs, how far they are"),
     ("train show", "console.training_run_commands", "one training run"),

@@ -26,14 +26,13 @@ def add_guide_arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `TEXT`, `--wake` or `--interrupt`, `--as`, `--json`."""
     command_options.add_rollout_argument(parser)
     parser.add_argument(
-        "text", nargs="*", metavar="TEXT", help="what to say; - reads it from stdin"
+        "text", nargs="+", metavar="TEXT", help="what to say; - reads it from stdin"
     )
     parser.add_argument(
         "--draft",
-        nargs="+",
-        metavar=("ID", "TEXT"),
-        default=[],
-        help="say what a critic drafted (houston guidance R --drafts), as it is or as TEXT",
+        metavar="ID",
+        default="",
+        help="what a critic drafted (houston guidance R --drafts), said in these words",
     )
     modes = parser.add_argument_group(
         "when it is heard",
@@ -54,15 +53,12 @@ def run_guide(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
     )
     reader = Reader(loaded.home)  # not `with`, which says that there is no database yet
     rollout = daemon_requests.resolve_rollout(reader, arguments.rollout)
-    named, *words = arguments.draft or [""]
-    draft = _named_draft(reader, rollout.id, named) if named else None
+    draft = _named_draft(reader, rollout.id, arguments.draft) if arguments.draft else None
     reader.close()
-    words = words or arguments.text
-    said = [draft.text] if draft and not words else words
     message = Guide(
         id=new_guidance_id(),
         rollout=rollout.id,
-        text=_guidance_text(said),
+        text=_guidance_text(arguments.text),
         mode=with_mode,
         draft=draft.id if draft else "",
         claimed=daemon_requests.claimed_name(arguments, loaded),
@@ -141,6 +137,7 @@ def add_guidance_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ID",
         help="deliver what is queued in this order; what is not named comes after it as before",
     )
+    change.add_argument("--accept", metavar="ID", help="say what a critic drafted")
     change.add_argument("--reject", metavar="ID", help="turn a critic's draft down")
     change.add_argument("--drafts", action="store_true", help="what a critic drafted")
     command_options.add_speaker_option(parser)
@@ -149,7 +146,7 @@ def add_guidance_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_guidance(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """List, withdraw, edit, reorder; list and turn down a critic's drafts."""
-    if arguments.drafts or arguments.reject:
+    if arguments.drafts or arguments.accept or arguments.reject:
         return _show_drafts(arguments, loaded)
     if arguments.withdraw or arguments.edit:
         messages = [_change_guidance(arguments, loaded)]
@@ -173,17 +170,24 @@ def run_guidance(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> 
 
 
 def _show_drafts(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """The drafts of a rollout, one of them turned down first where that is asked."""
+    """The drafts of a rollout, one of them said or turned down first where that is asked."""
     page = OutputPage()
     with Reader(loaded.home) as reader:
         rollout = daemon_requests.resolve_rollout(reader, arguments.rollout).id
-        if arguments.reject:
-            draft = _named_draft(reader, rollout, arguments.reject)
-            message = RejectDraft(
-                id=draft.id, claimed=daemon_requests.claimed_name(arguments, loaded)
-            )
+        if named := arguments.accept or arguments.reject:
+            draft = _named_draft(reader, rollout, named)
+            claimed = daemon_requests.claimed_name(arguments, loaded)
+            message: Guide | RejectDraft = RejectDraft(id=draft.id, claimed=claimed)
+            if arguments.accept:
+                message = Guide(
+                    id=new_guidance_id(),
+                    rollout=rollout,
+                    text=draft.text,
+                    draft=draft.id,
+                    claimed=claimed,
+                )
             look = f"houston guidance {rollout} --drafts"
-            daemon_requests.send_request(loaded, message, "It may have been turned down.", look)
+            daemon_requests.send_request(loaded, message, "It may have been decided.", look)
         drafts = reader.run(draft_queries.list_drafts(rollout))
     for draft in drafts:
         if arguments.json:

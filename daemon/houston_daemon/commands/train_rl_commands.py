@@ -1,7 +1,7 @@
-"""`houston train dapo`, `grpo` and `echo`: train a policy on rollouts of a suite, as a child of the
-daemon.
+"""`houston train dapo` and `houston train grpo`: train a policy on rollouts of a suite, as a child
+of the daemon.
 
-All are the same trainer with another recipe. The daemon samples, so it has to run. Ctrl-C stops
+Both are the same trainer with another recipe. The daemon samples, so it has to run. Ctrl-C stops
 following; the run goes on. Training itself is `training.rl` and is not imported here.
 """
 
@@ -33,35 +33,26 @@ SMALL_RECIPE = "small"
 
 def add_train_dapo_arguments(parser: argparse.ArgumentParser) -> None:
     """`--suite`, `--engine`, `--base`, recipe and settings, where it runs."""
-    _add_arguments(parser, "dapo")
+    add_train_rl_arguments(parser, "dapo")
 
 
 def add_train_grpo_arguments(parser: argparse.ArgumentParser) -> None:
     """The same, with the recipe `grpo`."""
-    _add_arguments(parser, "grpo")
-
-
-def add_train_echo_arguments(parser: argparse.ArgumentParser) -> None:
-    """The same, with the recipe `echo`: a critic that is trained with the policy."""
-    _add_arguments(parser, "echo")
+    add_train_rl_arguments(parser, "grpo")
 
 
 def run_train_dapo(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Make or find the run, start it, follow it. Raises HoustonError."""
-    return _run(arguments, loaded, "dapo")
+    return run_train_rl(arguments, loaded, "dapo")
 
 
 def run_train_grpo(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """The same, with the recipe `grpo`."""
-    return _run(arguments, loaded, "grpo")
+    return run_train_rl(arguments, loaded, "grpo")
 
 
-def run_train_echo(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """The same, with the recipe `echo`."""
-    return _run(arguments, loaded, "echo")
-
-
-def _add_arguments(parser: argparse.ArgumentParser, algorithm: str) -> None:
+def add_train_rl_arguments(parser: argparse.ArgumentParser, algorithm: str) -> None:
+    """Of a command whose default recipe has the name of its algorithm."""
     parser.add_argument("--suite", default="", help="tasks to train on (houston suite list)")
     parser.add_argument(
         "--engine", default="", help="engine that samples, embedded or vllm; default: the default"
@@ -94,7 +85,8 @@ def _add_arguments(parser: argparse.ArgumentParser, algorithm: str) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object at the end")
 
 
-def _run(arguments: argparse.Namespace, loaded: LoadedConfiguration, algorithm: str) -> int:
+def run_train_rl(arguments: argparse.Namespace, loaded: LoadedConfiguration, algorithm: str) -> int:
+    """Make or find the run, start it, follow it. Raises HoustonError."""
     require_daemon(loaded.home)
     if arguments.resume:
         folder = _resumed(loaded, arguments)

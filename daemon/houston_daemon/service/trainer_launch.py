@@ -19,6 +19,7 @@ from houston_shared.policy_and_run_files import training_folder
 TRAINER_CHILD_MODULE = "houston_daemon.service.trainer_child"
 RL_TRAINER_PACKAGE = "houston_daemon.training.rl"
 PRM_TRAINER_PACKAGE = "houston_daemon.training.prm"
+CRITIC_TRAINER_PACKAGE = "houston_daemon.training.critic"
 TRAINER_VARIABLE = "HOUSTON_TRAINER"
 """Environment variable by which what a trainer left is found."""
 
@@ -91,4 +92,6 @@ def _trainer_command(kind: str, folder: Path, gpus: int) -> list[str]:
         return [sys.executable, "-m", RL_TRAINER_PACKAGE, str(folder)]
     if kind == "prm":
         return [sys.executable, "-m", PRM_TRAINER_PACKAGE, str(folder)]
+    if kind == "echo":
+        return [sys.executable, "-m", CRITIC_TRAINER_PACKAGE, str(folder)]
     raise HoustonError(f"This Houston has no trainer {kind}.", code=ExitCode.CONFIGURATION)

@@ -12,6 +12,7 @@ from houston_shared.records import Record
 PolicyKind = Literal["base", "lora", "full", "reward"]
 """`reward`: a process reward model, which scores decisions and samples nothing."""
 RunKind = Literal["sft", "dapo", "echo", "prm"]
+"""`dapo`: reinforcement learning by any recipe. `echo`: a critic, on what people said."""
 RunState = Literal["queued", "running", "finished", "failed", "cancelled"]
 ENDED_RUN_STATES: frozenset[RunState] = frozenset({"finished", "failed", "cancelled"})
 """States that a training run never leaves."""

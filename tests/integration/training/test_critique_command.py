@@ -140,10 +140,11 @@ def test_a_draft_is_said_edited_or_turned_down_and_both_names_stay(
     assert kept["reason"] == "It is late." and "<real_user>" not in kept["text"]
     assert station.run("guidance", going, "--json").stdout == "", "nothing was said yet"
 
-    (said,) = station.json("guide", going, "--draft", first)
+    station.run("guidance", going, "--accept", first)
+    (said,) = station.json("guidance", going)
     assert (said["text"], said["critic"]) == (kept["text"], "critic")
     second = drafted(station, server, going, "You should stop.")
-    (edited,) = station.json("guide", going, "--draft", second[:6], "Stop after step 3.")
+    (edited,) = station.json("guide", going, "Stop after step 3.", "--draft", second[:6])
     assert edited["critic"] == "critic" and edited["text"] == "Stop after step 3."
     third = drafted(station, server, going, "You should start over.")
     station.run("guidance", going, "--reject", third)
@@ -154,7 +155,7 @@ def test_a_draft_is_said_edited_or_turned_down_and_both_names_stay(
     assert states == [("accepted", said["id"]), ("edited", edited["id"]), ("rejected", "")]
     assert {draft["by"] for draft in drafts} == {said["author"]}
     assert "drafted by critic" in station.run("guidance", going).stdout
-    twice = station.run("guide", going, "--draft", first, code=1)
+    twice = station.run("guidance", going, "--accept", first, code=1)
     assert f"was accepted by {said['author']} meanwhile" in twice.stderr
     late = station.run("guidance", going, "--reject", second, code=1)
     assert "was edited by" in late.stderr
@@ -211,7 +212,7 @@ def test_what_nobody_would_hear_is_not_drafted(
     refused = station.run("critique", rollout, "--draft", code=1)
     assert "nobody would hear what a critic drafts" in refused.stderr
     assert len(server.asked) == before
-    assert "No drafts for" in station.run("guide", going, "--draft", "d-none", code=1).stderr
+    assert "No drafts for" in station.run("guide", going, "x", "--draft", "d-none", code=1).stderr
     assert "No critic drafted anything" in station.run("guidance", going, "--drafts").stderr
     both = station.run("critique", going, "--draft", "--refine", code=2)
     assert "not allowed with" in both.stderr

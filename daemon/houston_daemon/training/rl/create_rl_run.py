@@ -63,11 +63,13 @@ def create_rl_run(loaded: LoadedConfiguration, request: RlRequest) -> RlRunFolde
     engine = request.engine or recipe.engine or loaded.config.default_engine
     suite = find_suite(request.suite or recipe.suite)
     settings = loaded.engine(engine)
-    _check_engine(engine, settings)
+    require_trained_engine(engine, settings)
     parent = request.base or recipe.base
-    recipe = _with_base(loaded, recipe, settings, parent)
+    base, adapter = trained_base(loaded, settings, parent)
     recipe = msgspec.structs.replace(
         recipe,
+        base=str(base),
+        adapter=adapter,
         engine=engine,
         suite=suite.name,
         process_reward=_full_reward_name(loaded, recipe.process_reward),
@@ -138,7 +140,8 @@ def _critic_name(loaded: LoadedConfiguration, recipe: RlRecipe) -> str:
     return begun.policy.name
 
 
-def _check_engine(name: str, settings: EngineSettings) -> None:
+def require_trained_engine(name: str, settings: EngineSettings) -> None:
+    """Raise HoustonError for an engine whose samples cannot be trained on."""
     if settings.kind not in TRAINED_ENGINES or not settings.lora:
         raise HoustonError(
             f"Engine {name} ({settings.kind}) gives no token ids, or loads no adapters: a policy"
@@ -149,10 +152,13 @@ def _check_engine(name: str, settings: EngineSettings) -> None:
         )
 
 
-def _with_base(
-    loaded: LoadedConfiguration, recipe: RlRecipe, settings: EngineSettings, parent: str
-) -> RlRecipe:
-    """With the folder of the engine's model, and of the adapter to go on from."""
+def trained_base(
+    loaded: LoadedConfiguration, settings: EngineSettings, parent: str
+) -> tuple[Path, str]:
+    """The folder of the engine's model, and of the adapter to go on from; empty for none.
+
+    parent: policy to go on from; empty for the engine's model. Raises HoustonError.
+    """
     if parent and not is_policy_name(parent):
         raise HoustonError(
             f"{parent} is no policy: the engine's own model or one of its policies is trained.",
@@ -168,7 +174,7 @@ def _with_base(
             "houston doctor --fetch-model, or name its folder in [engines.NAME] model",
         )
     if not parent:
-        return msgspec.structs.replace(recipe, base=str(model.absolute()), adapter="")
+        return model.absolute(), ""
     begun = policy_files.named_policy(loaded.home, parent)
     if begun.policy.kind == "full":
         raise HoustonError(
@@ -177,5 +183,5 @@ def _with_base(
             f"Name that engine with --engine {parent}, and leave out --base",
         )
     if begun.policy.kind == "base":
-        return msgspec.structs.replace(recipe, base=str(model.absolute()), adapter="")
-    return msgspec.structs.replace(recipe, base=str(begun.base), adapter=str(begun.folder))
+        return model.absolute(), ""
+    return begun.base, str(begun.folder)

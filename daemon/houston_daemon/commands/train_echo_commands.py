@@ -1,0 +1,136 @@
+"""`houston train echo`: train a policy and its critic on rollouts of a suite; with `--human`, a
+critic on what people said to agents.
+
+The first is `train_rl_commands` with the recipe `echo`. Ctrl-C stops following; the run goes on.
+Training itself is `training.rl` and `training.critic` and is not imported here.
+"""
+
+import argparse
+import secrets
+
+import msgspec
+
+from houston_daemon.commands import train_rl_commands
+from houston_daemon.commands.train_rl_commands import (
+    queue_daemon_run,
+    requested_gpus,
+    require_ended_well,
+)
+from houston_daemon.training.critic import create_critic_run
+from houston_daemon.training.critic.create_critic_run import CriticRunFolder
+from houston_daemon.training.critic.people_examples import PeopleExamples
+from houston_daemon.training.sft import sft_launch
+from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
+from houston_shared import command_output
+from houston_shared.config import LoadedConfiguration
+from houston_shared.control_client import require_daemon
+from houston_shared.control_messages import StartTraining
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.store import policy_queries
+from houston_shared.store.store_reader import Reader
+from houston_shared.times_and_counts import pluralize
+
+
+def add_train_echo_arguments(parser: argparse.ArgumentParser) -> None:
+    """As of `train dapo`, and `--human`."""
+    train_rl_commands.add_train_rl_arguments(parser, "echo")
+    parser.add_argument(
+        "--human",
+        nargs="*",
+        metavar="R",
+        help="train a critic on what people said, to these rollouts or to all; docs/critic.md",
+    )
+
+
+def run_train_echo(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Make the run, start it, follow it. Raises HoustonError."""
+    if arguments.human is None:
+        return train_rl_commands.run_train_rl(arguments, loaded, "echo")
+    _refuse_rl_flags(arguments)
+    require_daemon(loaded.home)
+    request = create_critic_run.CriticRequest(
+        rollouts=arguments.human,
+        settings=arguments.settings,
+        engine=arguments.engine,
+        base=arguments.base,
+        name=arguments.name,
+    )
+    folder, examples = create_critic_run.create_critic_run(loaded, request)
+    command_output.print_note(_examples_sentence(examples))
+    spec = folder.spec
+    gpus = requested_gpus(arguments, loaded, spec.recipe.device)
+    folder.write_spec(msgspec.structs.replace(spec, gpus=gpus, share_gpus=arguments.share_gpus))
+    _start(loaded, folder)
+    command_output.print_note(f"{folder.path.name}: {folder.path}")
+    state = "running" if arguments.detach else sft_launch.follow_daemon_run(loaded, folder)
+    return _say(arguments, loaded, folder, state)
+
+
+def _refuse_rl_flags(arguments: argparse.Namespace) -> None:
+    """Raise HoustonError for flags of training on a suite."""
+    flags = [f"--{name}" for name in ("suite", "resume") if getattr(arguments, name)]
+    flags += ["--recipe"] if arguments.recipe != "echo" else []
+    if flags:
+        raise HoustonError(
+            f"--human trains a critic on what people said: it takes no {', '.join(flags)}.",
+            NOTHING_TRAINED_MESSAGE,
+            "houston train echo --human [R …] [--engine E] [--base POLICY] [--set KEY=VALUE]",
+            ExitCode.USAGE,
+        )
+
+
+def _examples_sentence(examples: PeopleExamples) -> str:
+    """What people taught, in words."""
+    known = sum(example.gain is not None for example in examples.said)
+    parts = [
+        f"{pluralize(len(examples.said), 'message')} of people, {known} with a known gain",
+        f"{pluralize(len(examples.pairs), 'pair')} of what was said and what was not",
+    ]
+    if examples.unpaired:
+        parts.append(
+            f"{pluralize(examples.unpaired, 'draft')} turned down without another word, not used"
+        )
+    if examples.gone:
+        parts.append(f"texts of {pluralize(examples.gone, 'rollout')} are gone")
+    return "; ".join(parts)
+
+
+def _start(loaded: LoadedConfiguration, folder: CriticRunFolder) -> None:
+    spec = folder.spec
+    message = StartTraining(
+        request=secrets.token_hex(16),
+        run=spec.run,
+        kind=create_critic_run.RUN_KIND,
+        name=spec.name,
+        parent=spec.parent,
+        base=spec.recipe.base,
+        base_hash=spec.base_hash,
+        recipe=msgspec.to_builtins(spec.recipe),
+        gpus=spec.gpus,
+        share_gpus=spec.share_gpus,
+    )
+    queue_daemon_run(loaded, folder, message)
+
+
+def _say(
+    arguments: argparse.Namespace, loaded: LoadedConfiguration, folder: CriticRunFolder, state: str
+) -> int:
+    run = folder.path.name
+    require_ended_well(folder, state)
+    with Reader(loaded.home) as reader:
+        row = reader.run(policy_queries.find_training_run(run))
+    policy = row.policy if row else ""
+    if arguments.json:
+        command_output.print_json_line(
+            {"run": run, "state": state, "folder": str(folder.path), "policy": policy}
+            | {"result": folder.result if state == "finished" else None}
+        )
+    elif state == "finished":
+        command_output.print_line(f"{run} became {policy}.")
+        command_output.print_note(
+            f'next: houston critique R --policy {policy}, or critic = "{policy}" in [review];'
+            f" houston train echo … --set critic_policy={policy}"
+        )
+    else:
+        command_output.print_line(run)
+    return int(ExitCode.DONE)

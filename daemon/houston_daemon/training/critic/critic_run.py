@@ -1,0 +1,238 @@
+"""One training of a critic on what people said, from its rows to a registered policy.
+
+Messages are learned by likelihood, each weighted by what it gained (advantage-weighted regression,
+arXiv 1910.00177); pairs by the preference loss of DPO (arXiv 2305.18290, eq. 7) against the adapter
+that it begins with. An adapter is trained, by transformers' Trainer; after a kill it goes on from
+the last whole epoch.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from peft import PeftModel, get_peft_model
+from torch.nn.functional import logsigmoid
+from transformers import PrinterCallback, TrainingArguments, set_seed
+
+from houston_daemon.training.critic.create_critic_run import CriticResult, CriticRunFolder
+from houston_daemon.training.critic.critic_recipe import CriticRecipe, CriticRow
+from houston_daemon.training.policies.policy_registration import register_policy
+from houston_daemon.training.runs import run_checkpoints
+from houston_daemon.training.runs.epoch_training import EpochTrainer, EpochWatch
+from houston_daemon.training.runs.run_progress import ProgressWriter
+from houston_daemon.training.sft import sft_model, training_run
+from houston_daemon.training.sft.sft_recipe import SftRecipe
+from houston_shared.config import load_configuration
+
+LOSS_ROWS = 8
+"""Sequences whose log-probabilities are computed at once without gradients."""
+
+
+def train_critic(folder: CriticRunFolder, writer: ProgressWriter) -> bool:
+    """Train, or go on; whether it finished. False: it was asked to end."""
+    recipe = folder.spec.recipe
+    writer.set_state("running", "loading the model")
+    device = training_run.training_device(recipe.device)
+    set_seed(recipe.seed)
+    net, bf16, pad = _load(recipe, device)
+    rows = folder.read_rows()
+    before = reference_logprobs(net, rows, pad)
+    watch = EpochWatch(writer, recipe.epochs)
+    trainer = CriticTrainer(
+        model=net,
+        args=_arguments(folder, recipe, bf16, device),
+        train_dataset=list(range(len(rows))),
+        data_collator=lambda items: items,
+        callbacks=[watch],
+    )
+    trainer.set_rows(rows, before, recipe, pad)
+    trainer.keep = recipe.keep_checkpoints
+    trainer.remove_callback(PrinterCallback)
+    newest = run_checkpoints.newest_checkpoint(folder.checkpoints)
+    began = time.monotonic()
+    trainer.train(resume_from_checkpoint=str(newest) if newest else None)
+    if watch.ended:
+        return False
+    writer.set_state("running", "saving")
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    after = reference_logprobs(net, rows, pad)
+    training_run.save_output(trainer, folder, None)
+    folder.write_result(
+        CriticResult(
+            messages=sum(not row.rejected for row in rows),
+            pairs=sum(bool(row.rejected) for row in rows),
+            steps=trainer.state.global_step,
+            seconds=round(time.monotonic() - began, 2),
+            loss_first=losses[0],
+            loss_last=losses[-1],
+            preferred_before=preferred_share(rows, before),
+            preferred_after=preferred_share(rows, after),
+        )
+    )
+    return True
+
+
+def _load(recipe: CriticRecipe, device: torch.device) -> tuple[Any, bool, int]:
+    """The model with its adapter, whether to multiply in bfloat16, and the id that pads."""
+    settings = SftRecipe(
+        base=recipe.base,
+        adapter=recipe.adapter,
+        lora_rank=recipe.lora_rank,
+        lora_alpha=recipe.lora_alpha,
+        lora_targets=recipe.lora_targets,
+        precision=recipe.precision,
+        device=recipe.device,
+        packing=False,
+    )
+    loaded = sft_model.load_model(settings, device, pads=True)
+    net, new = sft_model.add_adapter(loaded.net, settings)
+    net = get_peft_model(net, new) if new is not None else net
+    assert isinstance(net, PeftModel)
+    return net, loaded.bf16, int(loaded.tokenizer.pad_token_id or 0)
+
+
+Pair = tuple[float, float]
+"""Log-probabilities of a row's answer and of what was rejected, sums over their tokens; of a
+message the second is 0."""
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def reference_logprobs(net: Any, rows: Sequence[CriticRow], pad: int) -> list[Pair]:
+    """Of every row under the model as it is now."""
+    training = net.training
+    net.eval()
+    said: list[float] = []
+    rejected: list[float] = []
+    for start in range(0, len(rows), LOSS_ROWS):
+        part = rows[start : start + LOSS_ROWS]
+        said += answer_logprobs(net, [(row.prompt, row.answer) for row in part], pad).tolist()
+        some = [(row.prompt, row.rejected) for row in part]
+        rejected += answer_logprobs(net, some, pad).tolist()
+    net.train(training)
+    return list(zip(said, rejected, strict=True))
+
+
+def preferred_share(rows: Sequence[CriticRow], logprobs: Sequence[Pair]) -> float | None:
+    """Share of the pairs whose preferred words are the likelier ones, per token; None without."""
+    told = [
+        said / len(row.answer) > rejected / len(row.rejected)
+        for row, (said, rejected) in zip(rows, logprobs, strict=True)
+        if row.rejected
+    ]
+    return sum(told) / len(told) if told else None
+
+
+def answer_logprobs(
+    net: Any, pairs: Sequence[tuple[list[int], list[int]]], pad: int
+) -> torch.Tensor:
+    """Log-probability of each answer behind its prompt, the sum over its tokens: (pairs,)."""
+    longest = max(len(prompt) + len(answer) for prompt, answer in pairs)
+    ids = torch.full((len(pairs), longest), pad)
+    mask = torch.zeros(len(pairs), longest)
+    counted = torch.zeros(len(pairs), longest)
+    for row, (prompt, answer) in enumerate(pairs):
+        end = len(prompt) + len(answer)
+        ids[row, :end] = torch.tensor(prompt + answer)
+        mask[row, :end] = 1
+        counted[row, len(prompt) : end] = 1
+    ids, mask, counted = (each.to(net.device) for each in (ids, mask, counted))
+    logits = net(input_ids=ids, attention_mask=mask.long()).logits[:, :-1].float()
+    found = logits.log_softmax(-1).gather(-1, ids[:, 1:, None])[..., 0]
+    total: torch.Tensor = (found * counted[:, 1:]).sum(-1)
+    return total
+
+
+class CriticTrainer(EpochTrainer):
+    """transformers' own loop with the loss of both kinds of rows; items are places of rows."""
+
+    def set_rows(
+        self,
+        rows: Sequence[CriticRow],
+        reference: Sequence[Pair],
+        recipe: CriticRecipe,
+        pad: int,
+    ) -> None:
+        """reference: log-probabilities under the model that the run began with."""
+        self._rows = rows
+        self._reference = reference
+        self._recipe = recipe
+        self._pad = pad
+
+    def compute_loss(
+        self, model: Any, inputs: list[int], return_outputs: bool = False, **more: Any
+    ) -> torch.Tensor:
+        """Mean over messages, and over pairs with their weight."""
+        recipe = self._recipe
+        messages = [place for place in inputs if not self._rows[place].rejected]
+        pairs = [place for place in inputs if self._rows[place].rejected]
+        loss = torch.zeros((), device=model.device)
+        if messages:
+            loss = loss + self._message_loss(model, messages) * len(messages)
+        if pairs:
+            loss = loss + recipe.preference_weight * self._pair_loss(model, pairs) * len(pairs)
+        return loss / len(inputs)
+
+    def _message_loss(self, model: Any, places: Sequence[int]) -> torch.Tensor:
+        rows = [self._rows[place] for place in places]
+        logprobs = answer_logprobs(model, [(row.prompt, row.answer) for row in rows], self._pad)
+        lengths = torch.tensor([len(row.answer) for row in rows], device=logprobs.device)
+        weights = torch.tensor([row.weight for row in rows], device=logprobs.device)
+        return -(weights * logprobs / lengths).mean()
+
+    def _pair_loss(self, model: Any, places: Sequence[int]) -> torch.Tensor:
+        rows = [self._rows[place] for place in places]
+        said = answer_logprobs(model, [(row.prompt, row.answer) for row in rows], self._pad)
+        rejected = answer_logprobs(model, [(row.prompt, row.rejected) for row in rows], self._pad)
+        margins = [self._reference[place][0] - self._reference[place][1] for place in places]
+        begun = torch.tensor(margins, device=said.device)
+        return -logsigmoid(self._recipe.preference_beta * (said - rejected - begun)).mean()
+
+    def _prepare_inputs(self, inputs: list[int]) -> list[int]:
+        """Places of rows stay on the processor."""
+        return inputs
+
+
+def _arguments(
+    folder: CriticRunFolder, recipe: CriticRecipe, bf16: bool, device: torch.device
+) -> TrainingArguments:
+    return TrainingArguments(
+        output_dir=str(folder.checkpoints),
+        num_train_epochs=recipe.epochs,
+        per_device_train_batch_size=recipe.batch,
+        learning_rate=recipe.learning_rate,
+        lr_scheduler_type="linear",
+        warmup_steps=0.1,
+        max_grad_norm=recipe.max_grad_norm,
+        seed=recipe.seed,
+        use_cpu=device.type == "cpu",
+        bf16=bf16,
+        save_strategy="no",  # the watch says when
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        report_to="none",
+        disable_tqdm=True,
+        log_level="error",
+        remove_unused_columns=False,
+        dataloader_pin_memory=device.type == "cuda",
+    )
+
+
+def register_critic(folder: CriticRunFolder) -> str:
+    """The policy that a finished run became; asked again, the same one. Raises HoustonError."""
+    spec = folder.spec
+    return register_policy(
+        load_configuration(spec.home, os.environ.get("HOUSTON_CONFIG")),
+        folder.output,
+        Path(spec.recipe.base),
+        name=spec.name,
+        base_hash=spec.base_hash,
+        run=spec.run,
+        parent=spec.parent,
+        manifest=spec.rows_hash,
+        recipe=msgspec.to_builtins(spec.recipe),
+        metrics=msgspec.to_builtins(folder.result),
+    ).name

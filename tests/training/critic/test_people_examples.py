@@ -1,0 +1,175 @@
+"""What people said, as what a critic learns from: gains, weights, losses, and the command."""
+
+import contextlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from houston_daemon.suites.suite_catalog import write_suite_task
+from houston_daemon.suites.tiny_policy import TinyRecipe, make_tiny_policy
+from houston_daemon.suites.word_worlds import LEVELS, word_world
+from houston_daemon.training.critic import critic_run
+from houston_daemon.training.critic.create_critic_run import message_weights
+from houston_daemon.training.critic.critic_recipe import CriticRecipe, CriticRow
+from houston_daemon.training.critic.people_examples import PeopleExample, gain_of_words
+from houston_shared.errors import HoustonError
+from tests.support.station import Station
+
+LN = math.log
+REWARDS = {1: 0.2, 2: 0.4, 3: 0.9, 4: 0.7}
+GAINS: dict[str, tuple[float | None, float | None, dict[int, float], float | None]] = {
+    "the score rose": (50.0, 100.0, {}, LN(0.6 / 0.1)),
+    "it fell": (50.0, 0.0, {}, LN(0.6 / 1.1)),
+    "nothing was scored before": (None, 50.0, {}, LN(1.1 / 0.6)),
+    "nothing since: process rewards": (50.0, None, REWARDS, LN((1.1 - 0.3) / (1.1 - 0.8))),
+    "a score counts more than process rewards": (0.0, 0.0, REWARDS, 0.0),
+    "process rewards on one side only": (None, None, {1: 0.5}, None),
+    "nothing is known": (None, None, {}, None),
+}
+
+
+@pytest.mark.parametrize("name", GAINS)
+def test_what_words_gained(name: str) -> None:
+    before, after, rewards, wanted = GAINS[name]
+    found = gain_of_words(before, after, rewards, heard=2)
+    assert found == (None if wanted is None else pytest.approx(wanted))
+
+
+def example(gain: float | None) -> PeopleExample:
+    return PeopleExample("r", None, "words", "ada", "", gain)  # type: ignore[arg-type]
+
+
+def test_words_weigh_by_what_they_gained() -> None:
+    recipe = CriticRecipe(gain_temperature=0.5, most_weight=4.0)
+    weights = message_weights([example(each) for each in (0.0, 0.5, None, 4.0)], recipe)
+    mean = 1.5
+    assert weights == pytest.approx([math.exp(-mean / 0.5), math.exp(-1.0 / 0.5), 1.0, 4.0])
+    assert message_weights([example(None)], recipe) == [1.0]
+
+
+class Net(torch.nn.Module):
+    """Says of every token the same, by what it learned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logits = torch.nn.Parameter(torch.tensor([0.0, 1.0, -1.0, 0.5]))
+        self.device = torch.device("cpu")
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
+        class Out:
+            logits = self.logits.expand(*input_ids.shape, 4)
+
+        return Out()
+
+
+ROWS = [
+    CriticRow(rollout="r", prompt=[1, 2], answer=[3, 1], weight=2.0),
+    CriticRow(rollout="r", prompt=[1], answer=[2], weight=0.5),
+    CriticRow(rollout="r", prompt=[1, 2, 3], answer=[1, 1, 1], rejected=[2, 0]),
+]
+
+
+def trainer(reference: list[critic_run.Pair]) -> critic_run.CriticTrainer:
+    made = object.__new__(critic_run.CriticTrainer)
+    made.set_rows(ROWS, reference, CriticRecipe(preference_beta=0.2, preference_weight=3.0), 0)
+    return made
+
+
+def test_the_loss_is_what_both_papers_say() -> None:
+    """By hand: weighted likelihood a token, and minus the log of a sigmoid of the margin."""
+    net = Net()
+    logp = torch.tensor([0.0, 1.0, -1.0, 0.5]).log_softmax(-1).tolist()
+    begun = critic_run.reference_logprobs(net, ROWS, 0)
+    assert begun[2] == pytest.approx((3 * logp[1], logp[2] + logp[0]))
+    assert begun[0] == pytest.approx((logp[3] + logp[1], 0.0))
+    messages = -(2.0 * (logp[3] + logp[1]) / 2 + 0.5 * logp[2])
+    same = trainer(begun).compute_loss(net, [0, 1, 2])
+    assert same.item() == pytest.approx((messages + 3.0 * LN(2)) / 3)
+    farther = [(said - 1.0, rejected) for said, rejected in begun]
+    moved = trainer(farther).compute_loss(net, [2])
+    assert moved.item() == pytest.approx(3.0 * -LN(1 / (1 + math.exp(-0.2))))
+    moved.backward()  # type: ignore[no-untyped-call]
+    assert net.logits.grad is not None and net.logits.grad.abs().sum() > 0
+    assert critic_run.preferred_share(ROWS, begun) == 1.0
+    assert critic_run.preferred_share(ROWS[:2], begun[:2]) is None
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny")
+    recipe = TinyRecipe(parameters=300_000, level="errands", traces=300, epochs=3, worlds=16)
+    with contextlib.suppress(HoustonError):  # how much it solves is nothing to these tests
+        make_tiny_policy(folder, recipe, lambda line: None)
+    return folder
+
+
+@pytest.fixture
+def home(station: Station, model: Path) -> Station:
+    station.home.mkdir(parents=True, exist_ok=True)
+    (station.home / "houston.toml").write_text(
+        f'[engines.tiny]\nkind = "embedded"\nmodel = "{model}"\ndialect = "words"\n'
+        '[review]\ncritic_engine = "tiny"\n'
+    )
+    station.start()
+    return station
+
+
+def guided(station: Station, index: int) -> str:
+    """A rollout that goes wrong, is told a box, and finds one item."""
+    world = word_world(LEVELS["errands"], "train", index)
+    item, box = next(iter(world.wanted.items()))
+    wrong = next(each for each in world.codes if each not in world.wanted.values())
+
+    def visit(where: str, delay: float) -> list[dict[str, Any]]:
+        code = " ".join(world.codes[where])
+        calls = [("open", {"box": where}), ("read", {}), ("enter", {"code": code})]
+        return [
+            {"thought": "", "calls": [{"name": name, "arguments": arguments}], "delay": wait}
+            for (name, arguments), wait in zip(calls, (delay, 0, 0), strict=True)
+        ]
+
+    script = station.script([*visit(wrong, 0), *visit(box, 20)], f"s{index}")
+    task = write_suite_task("word-errands", "train", index, station.folder / "suite")
+    (rollout,) = station.rollout(task, script)
+    station.until(lambda: station.closed(rollout) == 3, 60, "it went wrong")
+    station.run("guide", rollout, "--wake", f"{item} {box}")
+    return rollout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_critic_learns_what_people_said(home: Station) -> None:
+    refused = home.run("train", "echo", "--human", "--engine", "tiny", code=1)
+    assert "No person said anything" in refused.stderr
+    rollouts = [guided(home, index) for index in range(2)]
+    drafted = home.json("guidance", draft_of(home, rollouts[0]), "--drafts")[-1]
+    home.run("guidance", rollouts[0], "--reject", drafted["id"])
+    for rollout in rollouts:
+        assert home.ended(rollout)["final_score"] == 50.0
+    words = ("train", "echo", "--human", "--engine", "tiny", "--name", "taught")
+    told = home.run(*words, "--set", "epochs=3", "--set", "learning_rate=2e-3", "--json")
+    assert "2 messages of people, 2 with a known gain" in told.stderr
+    assert "1 draft turned down without another word" in told.stderr
+    run = json.loads(told.stdout.splitlines()[-1])
+    assert (run["state"], run["policy"]) == ("finished", "taught@2")
+    assert (run["result"]["messages"], run["result"]["pairs"]) == (2, 0)
+    assert run["result"]["loss_last"] < run["result"]["loss_first"]
+    rows = [json.loads(line) for line in Path(run["folder"], "rows.jsonl").read_text().splitlines()]
+    assert [row["gain"] for row in rows] == [pytest.approx(LN(1.1 / 0.6))] * 2
+    report = home.run("critique", rollouts[0], "--policy", "taught@2", "--json", code=None)
+    assert json.loads(report.stdout)["rollout"] == rollouts[0]
+    wrong = home.run("train", "echo", "--human", "--suite", "word-errands", code=2)
+    assert "it takes no --suite" in wrong.stderr
+
+
+def draft_of(station: Station, rollout: str) -> str:
+    """The rollout, once a critic has drafted something for it: a tiny one may say nothing."""
+    for _ in range(20):
+        station.run("critique", rollout, "--draft", code=None)
+        if station.json("guidance", rollout, "--drafts"):
+            return rollout
+    raise AssertionError("the critic never said anything")
