@@ -17,6 +17,7 @@ from houston_shared.store.attention_ranking import (
     RolloutOverview,
 )
 from houston_shared.store.presence_queries import AttentionCost, ClaimStatus, PresenceRow
+from houston_shared.store.refinement_queries import RefinementTree, TriedCritique
 from houston_shared.store.rollout_queries import ScorePoint
 from houston_shared.task import BudgetSettings
 from tests.console.test_state import rollout
@@ -112,6 +113,26 @@ def test_the_card_says_all_that_is_known_from_afar() -> None:
             "ada at step 117", f"ada, 2 h ago: {NOTE}", "ada 42 min, 31 words; you 1 word",
         ):  # fmt: skip
             assert part in text, (width, part)
+
+
+def test_the_card_shows_an_attempt_and_what_tried_again_as_one_tree() -> None:
+    told = [
+        TriedCritique(f"r{n}", "word-critic@2", f"coin {box}", state, score, gain)
+        for n, (box, state, score, gain) in enumerate(
+            [("red", "finished", 100.0, 1.79), ("blue", "finished", 0.0, -0.61),
+             ("pink", "running", None, None)] + [("gray", "finished", 50.0, 0.0)] * 5
+        )
+    ]  # fmt: skip
+    tree = RefinementTree("r-attempt", 50.0, tuple(told))
+    for width in (70, 150):
+        lines = rollout_card(shown(state="running"), [], view(width), tree)
+        assert max(map(line_width, lines)) <= width
+        text = [line_text(each).rstrip() for each in lines]
+        assert " ↻ r-attempt, score 50, tried again 8 times" in text
+        (one,) = (each for each in text if "r0" in each)
+        assert one.split() == ["├", "r0", "100", "+1.79", "word-critic@2:", "coin", "red"]
+        assert any("r2" in each and "running" in each for each in text)
+        assert "   └ 2 more" in text
 
 
 def test_the_edge_counts_who_is_needed_and_names_who_is_at_home() -> None:

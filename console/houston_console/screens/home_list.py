@@ -47,6 +47,7 @@ from houston_console.widgets.styled_text import (
 from houston_shared.safe_text import SafeText
 from houston_shared.store.attention_ranking import RolloutNeed
 from houston_shared.store.presence_queries import AttentionCost
+from houston_shared.store.refinement_queries import RefinementTree
 from houston_shared.task import BudgetSettings
 
 ONE_LINE_MIN_COLUMNS = 180
@@ -225,8 +226,44 @@ def _pad_line(parts: TextLine, width: int) -> TextLine:
     return (*spans, TextSpan(SafeText(" " * room)))
 
 
+MOST_REFINEMENTS = 6
+"""Refinements of a tree that are shown: the first ones."""
+
+
+def refinement_tree_lines(tree: RefinementTree, rollout: str, width: int) -> list[TextLine]:
+    """An attempt and its refinements, each with its score, gain and what it was told; the one at
+    the cursor stands out."""
+    score = "no score" if tree.score is None else f"score {tree.score:g}"
+    count = len(tree.tried)
+    head = f"{tree.attempt}, {score}, tried again {count} time{'s' * (count > 1)}"
+    lines = [line(span(" ↻ ", "key"), span(fit_text(head, max(0, width - 3)), "text"))]
+    shown = tree.tried[:MOST_REFINEMENTS]
+    for number, each in enumerate(shown, 1):
+        branch = "└" if number == count else "├"
+        result = "–" if each.score is None else f"{each.score:g}"
+        gain = each.state if each.gain is None else f"{each.gain:+.2f}"
+        tone: Tone = (
+            "success" if (each.gain or 0) > 0 else "error" if (each.gain or 0) < 0 else "dim"
+        )
+        parts = line(
+            span(f"   {branch} ", "faint"),
+            span(f"{each.rollout}  ", "strong" if each.rollout == rollout else "dim"),
+            span(f"{result:>4} ", "score"),
+            span(f"{gain:>6}  ", tone),
+            span(f"{each.critic}: ", "key"),
+            span(each.text, "guidance_text"),
+        )
+        lines.append(_pad_line(parts, width))
+    if count > len(shown):
+        lines.append(line(span(f"   └ {count - len(shown)} more", "dim")))
+    return lines
+
+
 def rollout_card(
-    entry: HomeEntry, spent: Sequence[AttentionCost], view: HomeViewContext
+    entry: HomeEntry,
+    spent: Sequence[AttentionCost],
+    view: HomeViewContext,
+    tree: RefinementTree | None = None,
 ) -> list[TextLine]:
     """Everything that is known of the rollout at the cursor from afar."""
     overview, rollout = entry.need.standing, entry.need.standing.rollout
@@ -239,6 +276,8 @@ def rollout_card(
         rows += _card_block(
             "⑂", f"branch of {rollout.parent} at step {rollout.parent_step}", "dim", view
         )
+    if tree is not None:
+        rows += refinement_tree_lines(tree, rollout.id, view.width)
     for text in need_reasons(entry.need):
         rows += _card_block("!", text, urgency_mark(entry.need).tone, view)
     if (acted := overview.acted) is not None:

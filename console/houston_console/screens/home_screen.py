@@ -33,9 +33,10 @@ from houston_console.widgets.dialogs import BottomPrompt
 from houston_console.widgets.line_view import FixedLines, set_frame_subtitle, set_frame_title
 from houston_console.widgets.styled_text import TextLine, line, span
 from houston_shared.errors import HoustonError
-from houston_shared.store import presence_queries
+from houston_shared.store import presence_queries, refinement_queries
 from houston_shared.store.async_reader import AsyncReader
 from houston_shared.store.presence_queries import AttentionCost
+from houston_shared.store.refinement_queries import RefinementTree
 from houston_shared.times_and_counts import now_us
 
 DIGIT_TIMEOUT_SECONDS = 1.5
@@ -87,7 +88,8 @@ class HomeScreen(HoustonScreen):
         self._open_rollout, self._open_comparison = choose, compare
         self._claiming = ClaimActions(link, undoing, self)
         self._steering = SteeringActions(link, undoing, self)
-        self._costs: tuple[str, list[AttentionCost]] = ("", [])
+        self._details: tuple[str, list[AttentionCost], RefinementTree | None] = ("", [], None)
+        """Of the rollout at the cursor, once they were read."""
         self._typed_number, self._last_key = ("", 0.0), ""
 
     def compose_body(self) -> ComposeResult:
@@ -147,23 +149,27 @@ class HomeScreen(HoustonScreen):
     def _card_lines(self, under: HomeEntry | None, width: int) -> list[TextLine]:
         if under is None:
             return []
-        of, spent = self._costs
-        mine = spent if of == under.need.standing.rollout.id else []
-        return rollout_card(under, mine, HomeViewContext(self.state.person, now_us(), width))
+        of, spent, tree = self._details
+        if of != under.need.standing.rollout.id:
+            spent, tree = [], None
+        return rollout_card(under, spent, HomeViewContext(self.state.person, now_us(), width), tree)
 
     def on_home_list_moved(self) -> None:
-        """The card follows the cursor; what attention cost is read for it."""
+        """The card follows the cursor; what attention cost and what refines it are read for it."""
         self._update_summary()
-        self.run_latest(self._read_cost, "cost")
+        self.run_latest(self._read_details, "cost")
 
-    async def _read_cost(self) -> None:
+    async def _read_details(self) -> None:
         rollout = self.list.chosen
+        if not rollout:
+            return
         try:
             by = await self._reader.run(presence_queries.read_attention_costs([rollout]))
+            tree = await self._reader.run(refinement_queries.read_refinement_tree(rollout))
         except HoustonError as problem:
             self.show_error(problem)
         else:
-            self._costs = (rollout, by[rollout])
+            self._details = (rollout, by[rollout], tree)
             if self.children:  # the console may have been left meanwhile
                 self._update_summary()
 

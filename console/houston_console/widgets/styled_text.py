@@ -91,6 +91,11 @@ def line_text(parts: Iterable[TextSpan]) -> str:
     return "".join(part.text for part in parts)
 
 
+def gain_tone(gain: float | None) -> Tone:
+    """Of what a critique or guidance gained; None where that is not known yet."""
+    return "success" if (gain or 0.0) > 0 else "error" if (gain or 0.0) < 0 else "dim"
+
+
 def fit_text(text: str, width: int) -> SafeText:
     """`text` on one line in exactly `width` cells: cut with `…`, or filled with spaces."""
     clean = safe_line(text)

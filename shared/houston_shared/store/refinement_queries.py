@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from houston_shared.critic_gain import critique_gain, unit_score
 from houston_shared.records import Refinement
 from houston_shared.store import rollout_queries
 from houston_shared.store.journal_events import ReadPlan, RunSql
@@ -27,6 +28,45 @@ def list_refinements(rollout: str) -> ReadPlan[list[RefinementRow]]:
         (rollout,),
     )
     return [RefinementRow(*row) for row in rows]
+
+
+class TriedCritique(NamedTuple):
+    """A refinement with what it was told."""
+
+    rollout: str
+    critic: str
+    text: str
+    """Empty where it was erased."""
+    state: str
+    score: float | None
+    """0 to 100."""
+    gain: float | None
+    """`critic_gain`; None while it goes on."""
+
+
+class RefinementTree(NamedTuple):
+    """An attempt and all that tried again."""
+
+    attempt: str
+    score: float | None
+    """0 to 100."""
+    tried: tuple[TriedCritique, ...]
+
+
+def read_refinement_tree(rollout: str) -> ReadPlan[RefinementTree | None]:
+    """The tree in which a rollout (a whole id) is, as the attempt or as a refinement; None where it
+    is in none."""
+    rows = yield RunSql("SELECT refines FROM refinements WHERE rollout = ?", (rollout,))
+    attempt = yield from rollout_queries.find_rollout(rows[0][0] if rows else rollout)
+    tried = []
+    for row in (yield from list_refinements(attempt.id)):
+        refined = yield from rollout_queries.find_rollout(row.rollout)
+        said = yield from read_refined(refined)
+        ended = refined.state == "finished"
+        gain = critique_gain(unit_score(attempt.last_score), unit_score(row.score))
+        text = said.text if said else ""
+        tried.append(TriedCritique(*row[:2], text, row.state, row.score, gain if ended else None))
+    return RefinementTree(attempt.id, attempt.last_score, tuple(tried)) if tried else None
 
 
 def read_refined(rollout: RolloutRow) -> ReadPlan[Refinement | None]:

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from houston_shared.home import Home
+from houston_shared.store.refinement_queries import read_refinement_tree
+from houston_shared.store.store_reader import Reader
 from tests.engines.chat_server import ChatServer, delta
 from tests.support.station import Station
 
@@ -97,6 +100,13 @@ def test_each_critique_is_tried_in_a_rollout_of_its_own(
     assert shown[first]["group"] == shown[second]["group"] != shown[rollout]["group"]
     assert {shown[name]["seed"] for name in shown} == {shown[rollout]["seed"]}
     assert first in station.run("rollout", "show", rollout).stdout
+    with Reader(Home(station.home)) as reader:
+        trees = [reader.run(read_refinement_tree(each)) for each in (rollout, second)]
+        assert reader.run(read_refinement_tree(rollout)) == trees[1], "one tree, from any of it"
+    assert trees[0] is not None and trees[0].attempt == rollout
+    told = [(each.rollout, each.text, each.gain) for each in trees[0].tried]
+    critiques = {tried["rollout"]: tried["critique"] for tried in report["refinements"]}
+    assert told == [(name, critiques[name], 0.0) for name in (first, second)]
     branch = station.run("rollout", "branch", first, "--at", "1", "--json").stdout
     assert station.show(json.loads(branch)["rollout"])["refines"] is None, "it is a branch"
     station.run("verify")
