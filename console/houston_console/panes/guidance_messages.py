@@ -21,6 +21,7 @@ from houston_console.widgets.styled_text import (
     TextSpan,
     Tone,
     fit_text,
+    gain_tone,
     hanging_block,
     justify_line,
     line,
@@ -350,8 +351,8 @@ def _gain_spans(followed: AgentReaction) -> TextLine:
     before, after = followed.before, followed.after or 0.0
     gain = critique_gain(unit_score(before), unit_score(after))
     begin = "none" if before is None else f"{before:g}"
-    tone: Tone = "success" if gain > 0 else "error" if gain < 0 else "dim"
-    return line(span(f"{begin} → {after:g}   ", "text"), span(f"gain {gain:+.2f}", tone))
+    told = span(f"gain {gain:+.2f}", gain_tone(gain))
+    return line(span(f"{begin} → {after:g}   ", "text"), told)
 
 
 def format_local_time(at: str) -> str:

@@ -38,6 +38,7 @@ from houston_console.widgets.styled_text import (
     Tone,
     fit_name,
     fit_text,
+    gain_tone,
     hanging_block,
     justify_line,
     line,
@@ -242,14 +243,11 @@ def refinement_tree_lines(tree: RefinementTree, rollout: str, width: int) -> lis
         branch = "└" if number == count else "├"
         result = "–" if each.score is None else f"{each.score:g}"
         gain = each.state if each.gain is None else f"{each.gain:+.2f}"
-        tone: Tone = (
-            "success" if (each.gain or 0) > 0 else "error" if (each.gain or 0) < 0 else "dim"
-        )
         parts = line(
             span(f"   {branch} ", "faint"),
             span(f"{each.rollout}  ", "strong" if each.rollout == rollout else "dim"),
             span(f"{result:>4} ", "score"),
-            span(f"{gain:>6}  ", tone),
+            span(f"{gain:>6}  ", gain_tone(each.gain)),
             span(f"{each.critic}: ", "key"),
             span(each.text, "guidance_text"),
         )
