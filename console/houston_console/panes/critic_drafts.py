@@ -18,7 +18,10 @@ from houston_console.widgets.styled_text import (
     span,
 )
 from houston_shared.home import Home
+from houston_shared.store import rollout_queries
 from houston_shared.store.draft_queries import CriticDraft
+from houston_shared.store.journal_events import ReadPlan
+from houston_shared.task import parse_task_record
 
 MAX_DRAFT_LINES = 4
 """Lines of a draft that are shown; the composer shows the rest."""
@@ -62,6 +65,13 @@ def _first_sentence(text: str) -> str:
     """What a command said of its failure; its notes stand before."""
     told = [each for each in text.splitlines() if each.startswith(_SAID_BY_COMMAND)]
     return told[-1].removeprefix(_SAID_BY_COMMAND) if told else "The critic ended without a word."
+
+
+def is_on_autopilot(rollout: str) -> ReadPlan[bool]:
+    """Whether the task of a rollout (a whole id) lets a critic speak without a person."""
+    row = yield from rollout_queries.find_rollout(rollout)
+    spec = yield from rollout_queries.read_spec_if_kept(row)
+    return spec is not None and parse_task_record(spec.task).autopilot
 
 
 def draft_lines(draft: CriticDraft, width: int) -> list[TextLine]:

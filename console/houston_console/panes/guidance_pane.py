@@ -23,6 +23,7 @@ from houston_console.panes.critic_drafts import (
     DRAFTED_TEXT,
     ask_critic,
     draft_lines,
+    is_on_autopilot,
 )
 from houston_console.panes.guidance_composer import (
     ROLLOUT_ENDED_TEXT,
@@ -239,7 +240,7 @@ class GuidancePane(Pane):
             unsent = self._outbox.entries(source.rollout, author)
             drafted = await source.read(draft_queries.find_open_draft(source.rollout))
             if self._autopilot is None:
-                autopilot = await source.read(draft_queries.is_on_autopilot(source.rollout))
+                autopilot = await source.read(is_on_autopilot(source.rollout))
                 self._autopilot = autopilot if source is self.source else None
             if source is self.source:
                 self._show_critic_draft(drafted)

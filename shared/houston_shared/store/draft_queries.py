@@ -5,10 +5,9 @@ from typing import Any
 import msgspec
 
 from houston_shared.records import Record
-from houston_shared.store import journal_events, rollout_queries
+from houston_shared.store import journal_events
 from houston_shared.store.event_bodies import DraftWritten
 from houston_shared.store.journal_events import ReadPlan, RunSql
-from houston_shared.task import parse_task_record
 from houston_shared.times_and_counts import iso_time
 
 
@@ -57,13 +56,6 @@ def find_open_draft(rollout: str) -> ReadPlan[CriticDraft | None]:
     """The newest draft of a rollout that nobody has decided."""
     drafts = yield from list_drafts(rollout)
     return next((draft for draft in reversed(drafts) if draft.state == "open"), None)
-
-
-def is_on_autopilot(rollout: str) -> ReadPlan[bool]:
-    """Whether the task of a rollout (a whole id) lets a critic speak without a person."""
-    row = yield from rollout_queries.find_rollout(rollout)
-    spec = yield from rollout_queries.read_spec_if_kept(row)
-    return spec is not None and parse_task_record(spec.task).autopilot
 
 
 def draft_json(draft: CriticDraft) -> dict[str, Any]:

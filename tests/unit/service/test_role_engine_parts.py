@@ -40,7 +40,7 @@ def spec(folder: Path, more: str, engine: str = "near") -> RolloutSpec:
 
 
 def test_settings_of_roles_are_of_roles_that_there_are() -> None:
-    other_keys = {"kind", "verify", "memory"}
+    other_keys = {"kind", "verify", "memory", "autopilot"}
     assert set(AgentSettings.__struct_fields__) - other_keys <= set(SAMPLE_ROLES)
 
 
