@@ -38,7 +38,8 @@ async def test_a_draft_is_shown_and_said_with_one_key(live: LiveStation, sit: Si
         await watching(seat)
         await seat.until(lambda: TEXT[:20] in seat.text("#drafted"), "the draft")
         shown = seat.text("#drafted")
-        assert "critic word-critic@3" in shown and "= say it" in shown and "_ turn" in shown
+        assert "word-critic@3, after step 1" in shown and "= say  * edit  _ no" in shown
+        assert "why: It trained twice" in shown
         assert live.query("SELECT count(*) FROM guidance") == [(0,)], "nothing is said by itself"
         await seat.press("equals_sign")
         await seat.until(lambda: "queued" in seat.text(GuidanceQueue), "queued")
@@ -58,6 +59,7 @@ async def test_a_draft_is_edited_before_it_is_said(live: LiveStation, sit: Sit) 
         await seat.until(lambda: seat.app.screen.query_one("#drafted").display, "the draft")
         await seat.press("asterisk")
         await seat.until(lambda: seat.app.query_one(Composer).text == TEXT, "in the composer")
+        assert not seat.app.screen.query_one("#drafted").display, "it is in one place"
         await seat.write(" All of it.")
         await seat.press("enter")
         await seat.until(lambda: states(live) == [("edited", 1, 1)], "edited")

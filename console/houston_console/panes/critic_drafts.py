@@ -13,9 +13,10 @@ import msgspec
 from houston_console.widgets.styled_text import (
     TextLine,
     fit_text,
-    hanging_block,
+    justify_line,
     line,
     span,
+    text_block,
 )
 from houston_shared.home import Home
 from houston_shared.store import rollout_queries
@@ -23,9 +24,9 @@ from houston_shared.store.draft_queries import CriticDraft
 from houston_shared.store.journal_events import ReadPlan
 from houston_shared.task import parse_task_record
 
-MAX_DRAFT_LINES = 4
-"""Lines of a draft that are shown; the composer shows the rest."""
-DRAFT_KEYS = "= say it   * edit it   _ turn it down"
+MAX_DRAFT_LINES = 3
+"""Lines of a draft's text that are shown; the composer shows the rest."""
+DRAFT_KEYS = "= say  * edit  _ no"
 ASKING_TEXT = "The critic reads what was done so far …"
 DRAFTED_TEXT = "The critic has drafted something: = says it."
 AUTOPILOT_TEXT = " autopilot: a critic speaks by itself "
@@ -75,13 +76,14 @@ def is_on_autopilot(rollout: str) -> ReadPlan[bool]:
 
 
 def draft_lines(draft: CriticDraft, width: int) -> list[TextLine]:
-    """Who would say what, why, and which keys decide."""
-    mark = span(f" critic {fit_text(draft.critic, min(len(draft.critic), 24))} ", "key")
-    text = hanging_block(mark, draft.text, width, "guidance_text")
+    """Who drafted it and which keys decide, what would be said, and why."""
+    who = line(span(f" {draft.critic}", "key"), span(f", after step {draft.step}", "dim"))
+    lines = [justify_line(who, line(span(f" {DRAFT_KEYS} ", "key")), width)]
+    text = text_block(draft.text, width - 1, "guidance_text", span(" "))
     if len(text) > MAX_DRAFT_LINES:
-        more = span(f"… {len(text) - MAX_DRAFT_LINES + 1} more lines", "dim")
-        text = [*text[: MAX_DRAFT_LINES - 1], line(text[1][0], more)]
-    said = f": {draft.reason}" if draft.reason else ""
-    room = max(0, width - len(DRAFT_KEYS) - 4)
-    why = span(fit_text(f" after step {draft.step}{said}", room), "faint")
-    return [*text, line(why, span(f"   {DRAFT_KEYS}", "key"))]
+        more = span(f" … {len(text) - MAX_DRAFT_LINES + 1} more lines", "dim")
+        text = [*text[: MAX_DRAFT_LINES - 1], line(more)]
+    lines += text
+    if draft.reason:
+        lines.append(line(span(fit_text(f" why: {draft.reason}", width), "faint")))
+    return lines

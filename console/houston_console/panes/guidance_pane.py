@@ -252,7 +252,8 @@ class GuidancePane(Pane):
     def _show_critic_draft(self, draft: CriticDraft | None) -> None:
         said = {message.critic_draft for message in self._outbox.unsent()}
         self.critic_draft = draft if draft and draft.id not in said else None
-        shown = self.critic_draft
+        edited = self.composer.draft.critic_draft  # it stands in the composer
+        shown = None if draft and draft.id == edited else self.critic_draft
         self.drafted.display = shown is not None
         if shown is not None:
             lines = draft_lines(shown, max(20, self.content_size.width))
@@ -303,6 +304,7 @@ class GuidancePane(Pane):
             self.show_notice("There is a draft in the composer: send it or clear it first.")
             return
         self.composer.write(GuidanceDraft(draft.rollout, draft.text, critic_draft=draft.id))
+        self._show_critic_draft(draft)
         post_from(self, self.Compose())
 
     async def _reject_draft(self, draft: CriticDraft) -> None:
