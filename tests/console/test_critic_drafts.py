@@ -38,7 +38,7 @@ async def test_a_draft_is_shown_and_said_with_one_key(live: LiveStation, sit: Si
         await watching(seat)
         await seat.until(lambda: TEXT[:20] in seat.text("#drafted"), "the draft")
         shown = seat.text("#drafted")
-        assert "word-critic@3, after step 1" in shown and "= say  * edit  _ no" in shown
+        assert "word-critic@3, step 1" in shown and "= say  * edit  _ no" in shown
         assert "why: It trained twice" in shown
         assert live.query("SELECT count(*) FROM guidance") == [(0,)], "nothing is said by itself"
         await seat.press("equals_sign")

@@ -77,7 +77,7 @@ def is_on_autopilot(rollout: str) -> ReadPlan[bool]:
 
 def draft_lines(draft: CriticDraft, width: int) -> list[TextLine]:
     """Who drafted it and which keys decide, what would be said, and why."""
-    who = line(span(f" {draft.critic}", "key"), span(f", after step {draft.step}", "dim"))
+    who = line(span(f" {draft.critic}", "key"), span(f", step {draft.step}", "dim"))
     lines = [justify_line(who, line(span(f" {DRAFT_KEYS} ", "key")), width)]
     text = text_block(draft.text, width - 1, "guidance_text", span(" "))
     if len(text) > MAX_DRAFT_LINES:
