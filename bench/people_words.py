@@ -143,7 +143,7 @@ def gains(
         sampler = EngineSampler(loaded, ENGINE, lambda: False, lambda line: None)
         critiques = CritiqueSampler(loaded, recipe, sampler, home.folder / "critiques")
         criticised = critiques.criticise(critic, attempts, critic)
-        found = {each.rollout: _gain(loaded, each, recipe) for each in criticised}
+        found = tried(loaded, criticised)
         kept.write_text(
             json.dumps(
                 {
@@ -156,18 +156,28 @@ def gains(
     return dict(json.loads(kept.read_text()))
 
 
-def _gain(loaded: LoadedConfiguration, attempt: CriticisedAttempt, recipe: RlRecipe) -> float:
-    """Of one attempt: every critique is tried once."""
-    said = [Critiqued(critique.text, attempt.critic) for critique in attempt.usable]
-    if not said:
-        return 0.0
-    with Reader(loaded.home) as reader:
-        specs = reader.run(refinement_specs(attempt.rollout, said))
-    message = StartRollouts(request=uuid.uuid4().hex, specs=specs)
-    started = send_with_retry(loaded.home, message, "", "").rollouts
-    rows = wait_until_ended(loaded.home, started, lambda rows: None)
-    scores = [unit_score(rows[rollout].last_score) for rollout in started]
-    return fmean(critique_gain(attempt.score, score) for score in scores)
+def tried(loaded: LoadedConfiguration, criticised: Sequence[CriticisedAttempt]) -> dict[str, float]:
+    """By attempt the mean gain of its critiques, each tried once; 0 where nothing was said."""
+    started: dict[str, tuple[str, ...]] = {}
+    for attempt in criticised:
+        said = [Critiqued(critique.text, attempt.critic) for critique in attempt.usable]
+        if said:
+            with Reader(loaded.home) as reader:
+                specs = reader.run(refinement_specs(attempt.rollout, said))
+            message = StartRollouts(request=uuid.uuid4().hex, specs=specs)
+            started[attempt.rollout] = send_with_retry(loaded.home, message, "", "").rollouts
+    every = [rollout for rollouts in started.values() for rollout in rollouts]
+    rows = wait_until_ended(loaded.home, every, lambda rows: None)
+    return {
+        attempt.rollout: fmean(
+            [
+                critique_gain(attempt.score, unit_score(rows[rollout].last_score))
+                for rollout in started.get(attempt.rollout, ())
+            ]
+            or [0.0]
+        )
+        for attempt in criticised
+    }
 
 
 def learn(home: ExperimentHome, asked: argparse.Namespace) -> dict[str, Any]:
