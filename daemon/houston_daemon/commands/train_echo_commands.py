@@ -6,7 +6,6 @@ Training itself is `training.rl` and `training.critic` and is not imported here.
 """
 
 import argparse
-import secrets
 
 import msgspec
 
@@ -24,7 +23,6 @@ from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import require_daemon
-from houston_shared.control_messages import StartTraining
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.store import policy_queries
 from houston_shared.store.store_reader import Reader
@@ -60,7 +58,7 @@ def run_train_echo(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
     spec = folder.spec
     gpus = requested_gpus(arguments, loaded, spec.recipe.device)
     folder.write_spec(msgspec.structs.replace(spec, gpus=gpus, share_gpus=arguments.share_gpus))
-    _start(loaded, folder)
+    queue_daemon_run(loaded, folder, spec, create_critic_run.RUN_KIND, spec.parent)
     command_output.print_note(f"{folder.path.name}: {folder.path}")
     state = "running" if arguments.detach else sft_launch.follow_daemon_run(loaded, folder)
     return _say(arguments, loaded, folder, state)
@@ -93,23 +91,6 @@ def _examples_sentence(examples: PeopleExamples) -> str:
     if examples.gone:
         parts.append(f"texts of {pluralize(examples.gone, 'rollout')} are gone")
     return "; ".join(parts)
-
-
-def _start(loaded: LoadedConfiguration, folder: CriticRunFolder) -> None:
-    spec = folder.spec
-    message = StartTraining(
-        request=secrets.token_hex(16),
-        run=spec.run,
-        kind=create_critic_run.RUN_KIND,
-        name=spec.name,
-        parent=spec.parent,
-        base=spec.recipe.base,
-        base_hash=spec.base_hash,
-        recipe=msgspec.to_builtins(spec.recipe),
-        gpus=spec.gpus,
-        share_gpus=spec.share_gpus,
-    )
-    queue_daemon_run(loaded, folder, message)
 
 
 def _say(

@@ -4,7 +4,6 @@ Ctrl-C stops following; the run goes on. Training itself is `training.prm` and i
 """
 
 import argparse
-import secrets
 from pathlib import Path
 
 import msgspec
@@ -25,7 +24,6 @@ from houston_shared import command_output
 from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import require_daemon
-from houston_shared.control_messages import StartTraining
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.store import policy_queries
 from houston_shared.store.store_reader import Reader
@@ -72,7 +70,8 @@ def run_train_prm(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
     """Make or find the run, start it, follow it. Raises HoustonError."""
     require_daemon(loaded.home)
     folder = _resumed(loaded, arguments) if arguments.resume else _created(loaded, arguments)
-    _start(loaded, folder)
+    spec = folder.spec
+    queue_daemon_run(loaded, folder, spec, create_prm_run.RUN_KIND)
     command_output.print_note(f"{folder.path.name}: {folder.path}")
     state = "running" if arguments.detach else sft_launch.follow_daemon_run(loaded, folder)
     return _say(arguments, loaded, folder, state)
@@ -108,23 +107,6 @@ def _resumed(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> PrmR
     folder = PrmRunFolder(run_folder_path(loaded, arguments.resume))
     require_unfinished(folder, folder.spec)
     return folder
-
-
-def _start(loaded: LoadedConfiguration, folder: PrmRunFolder) -> None:
-    spec = folder.spec
-    message = StartTraining(
-        request=secrets.token_hex(16),
-        run=spec.run,
-        kind=create_prm_run.RUN_KIND,
-        name=spec.name,
-        parent="",
-        base=spec.recipe.base,
-        base_hash=spec.base_hash,
-        recipe=msgspec.to_builtins(spec.recipe),
-        gpus=spec.gpus,
-        share_gpus=spec.share_gpus,
-    )
-    queue_daemon_run(loaded, folder, message)
 
 
 def _say(

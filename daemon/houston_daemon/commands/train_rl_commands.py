@@ -8,6 +8,7 @@ following; the run goes on. Training itself is `training.rl` and is not imported
 import argparse
 import secrets
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -27,6 +28,7 @@ from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.policy_and_run_files import is_run_name, training_folder
 from houston_shared.store import policy_queries
 from houston_shared.store.store_reader import Reader
+from houston_shared.store.training_event_bodies import RunKind
 
 SMALL_RECIPE = "small"
 
@@ -92,7 +94,8 @@ def run_train_rl(arguments: argparse.Namespace, loaded: LoadedConfiguration, alg
         folder = _resumed(loaded, arguments)
     else:
         folder = _created(loaded, arguments, algorithm)
-    _start(loaded, folder)
+    spec = folder.spec
+    queue_daemon_run(loaded, folder, spec, create_rl_run.RUN_KIND, spec.parent)
     command_output.print_note(f"{folder.path.name}: {folder.path}")
     if arguments.detach:
         return _say(arguments, loaded, folder, "running")
@@ -150,27 +153,60 @@ def run_folder_path(loaded: LoadedConfiguration, run: str) -> Path:
     return training_folder(loaded.home) / run
 
 
-def _start(loaded: LoadedConfiguration, folder: RlRunFolder) -> None:
-    spec = folder.spec
+class _Recipe(Protocol):
+    @property
+    def base(self) -> str:
+        """Folder of the base model."""
+
+
+class DaemonRunSpec(Protocol):
+    """What every kind of run says of itself."""
+
+    @property
+    def run(self) -> str:
+        """Its id."""
+
+    @property
+    def name(self) -> str:
+        """Family of the policy that comes out."""
+
+    @property
+    def recipe(self) -> _Recipe:
+        """Its settings."""
+
+    @property
+    def base_hash(self) -> str:
+        """What the base model is, by content."""
+
+    @property
+    def gpus(self) -> int:
+        """That were asked for."""
+
+    @property
+    def share_gpus(self) -> bool:
+        """Whether it may have one that an engine uses."""
+
+
+def queue_daemon_run(
+    loaded: LoadedConfiguration,
+    folder: TrainingRunFolder,
+    spec: DaemonRunSpec,
+    kind: RunKind,
+    parent: str = "",
+) -> None:
+    """Have the daemon queue a run, whatever an earlier try said of it. Raises HoustonError."""
     message = StartTraining(
         request=secrets.token_hex(16),
         run=spec.run,
-        kind=create_rl_run.RUN_KIND,
+        kind=kind,
         name=spec.name,
-        parent=spec.parent,
+        parent=parent,
         base=spec.recipe.base,
         base_hash=spec.base_hash,
         recipe=msgspec.to_builtins(spec.recipe),
         gpus=spec.gpus,
         share_gpus=spec.share_gpus,
     )
-    queue_daemon_run(loaded, folder, message)
-
-
-def queue_daemon_run(
-    loaded: LoadedConfiguration, folder: TrainingRunFolder, message: StartTraining
-) -> None:
-    """Have the daemon queue a run, whatever an earlier try said of it. Raises HoustonError."""
     run_progress.ProgressWriter(folder.path).set_state("queued")
     send_with_retry(
         loaded.home, message, "It may have been queued.", f"houston train show {message.run}"

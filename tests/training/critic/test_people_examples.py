@@ -16,7 +16,11 @@ from houston_daemon.training.critic import critic_run
 from houston_daemon.training.critic.create_critic_run import message_weights
 from houston_daemon.training.critic.critic_recipe import CriticRecipe, CriticRow
 from houston_daemon.training.critic.people_examples import PeopleExample, gain_of_words
+from houston_shared.control_client import send_with_retry
+from houston_shared.control_messages import RejectDraft, StoreDraft
 from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+from houston_shared.wire import Guide
 from tests.support.station import Station
 
 LN = math.log
@@ -132,11 +136,17 @@ def guided(station: Station, index: int) -> str:
             for (name, arguments), wait in zip(calls, (delay, 0, 0), strict=True)
         ]
 
-    script = station.script([*visit(wrong, 0), *visit(box, 20)], f"s{index}")
+    script = station.script([*visit(wrong, 0), *visit(box, 30)], f"s{index}")
     task = write_suite_task("word-errands", "train", index, station.folder / "suite")
     (rollout,) = station.rollout(task, script)
     station.until(lambda: station.closed(rollout) == 3, 60, "it went wrong")
-    station.run("guide", rollout, "--wake", f"{item} {box}")
+    # At once and in this process: it must be said before the next step is sampled.
+    for message in (
+        Guide(id=f"g{index}", rollout=rollout, text=f"{item} {box}"),
+        StoreDraft(id=f"d{index}", rollout=rollout, step=3, critic="tiny", text="try again"),
+        RejectDraft(id=f"d{index}"),
+    ):
+        send_with_retry(Home(station.home), message, "", "")
     return rollout
 
 
@@ -146,14 +156,12 @@ def test_a_critic_learns_what_people_said(home: Station) -> None:
     refused = home.run("train", "echo", "--human", "--engine", "tiny", code=1)
     assert "No person said anything" in refused.stderr
     rollouts = [guided(home, index) for index in range(2)]
-    drafted = home.json("guidance", draft_of(home, rollouts[0]), "--drafts")[-1]
-    home.run("guidance", rollouts[0], "--reject", drafted["id"])
     for rollout in rollouts:
         assert home.ended(rollout)["final_score"] == 50.0
     words = ("train", "echo", "--human", "--engine", "tiny", "--name", "taught")
     told = home.run(*words, "--set", "epochs=3", "--set", "learning_rate=2e-3", "--json")
     assert "2 messages of people, 2 with a known gain" in told.stderr
-    assert "1 draft turned down without another word" in told.stderr
+    assert "2 drafts turned down without another word" in told.stderr
     run = json.loads(told.stdout.splitlines()[-1])
     assert (run["state"], run["policy"]) == ("finished", "taught@2")
     assert (run["result"]["messages"], run["result"]["pairs"]) == (2, 0)
@@ -164,12 +172,3 @@ def test_a_critic_learns_what_people_said(home: Station) -> None:
     assert json.loads(report.stdout)["rollout"] == rollouts[0]
     wrong = home.run("train", "echo", "--human", "--suite", "word-errands", code=2)
     assert "it takes no --suite" in wrong.stderr
-
-
-def draft_of(station: Station, rollout: str) -> str:
-    """The rollout, once a critic has drafted something for it: a tiny one may say nothing."""
-    for _ in range(20):
-        station.run("critique", rollout, "--draft", code=None)
-        if station.json("guidance", rollout, "--drafts"):
-            return rollout
-    raise AssertionError("the critic never said anything")
