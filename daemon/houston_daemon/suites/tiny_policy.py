@@ -29,7 +29,7 @@ from houston_daemon.suites.word_critiques import (
 )
 from houston_daemon.suites.word_episodes import WordEpisode, WordSpeaker, scripted_episode
 from houston_daemon.suites.word_tokenizer import write_word_tokenizer
-from houston_daemon.suites.word_worlds import LEVELS, VOCABULARY, WordLevel, word_world
+from houston_daemon.suites.word_worlds import LEVELS, WordLevel, level_words, word_world
 
 WINDOW = 512
 """Positions of the model: a context takes at most 120, and a first answer must have room."""
@@ -81,10 +81,11 @@ def make_tiny_policy(
     30 %; the folder is there all the same.
     """
     begun = time.monotonic()
-    speaker = WordSpeaker(write_word_tokenizer(folder, VOCABULARY))
     level = LEVELS[recipe.level]
+    words = level_words(level)
+    speaker = WordSpeaker(write_word_tokenizer(folder, words))
     torch.manual_seed(recipe.seed)
-    net = tiny_model(recipe.parameters, speaker)
+    net = tiny_model(recipe.parameters, speaker, words)
     traces = scripted_traces(speaker, level, recipe)
     success = 0.0
     for number in warm_up(net, traces, recipe):
@@ -108,12 +109,12 @@ def make_tiny_policy(
     return made
 
 
-def tiny_model(parameters: int, speaker: WordSpeaker) -> LlamaForCausalLM:
+def tiny_model(parameters: int, speaker: WordSpeaker, words: Sequence[str]) -> LlamaForCausalLM:
     """A Llama with random weights. parameters: about 48 × width², in steps of a head's width."""
     width = max(1, round((parameters / (12 * _LAYERS)) ** 0.5 / _HEAD_WIDTH)) * _HEAD_WIDTH
     ids = {token: speaker.tokens.id_of(token) for token in (BEGIN, END, PADDING)}
     config = LlamaConfig(
-        vocab_size=len(dict.fromkeys((*MARKUP, *VOCABULARY))),
+        vocab_size=len(dict.fromkeys((*MARKUP, *words))),
         hidden_size=width,
         intermediate_size=width * 8 // 3,
         num_hidden_layers=_LAYERS,
@@ -158,7 +159,8 @@ def scripted_traces(
             told=named_boxes(critique, world),
         )
         traces.append(episode)
-        if episode.score < FULL_SCORE and source.random() < level.criticised / 2:
+        wanted = level.criticised and episode.score < FULL_SCORE
+        if wanted and source.random() < level.criticised / 2:
             said = scripted_critique(
                 world, episode.missed, source, recipe.critic_right, recipe.critic_general
             )

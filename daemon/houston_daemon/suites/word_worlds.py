@@ -27,7 +27,7 @@ VOCABULARY = (
     "find", "in", "look", "open", "read", "enter", "paper", "says", "nothing", "right", "wrong",
     "error", *UNKNOWN_WORDS.split(), "box", "the", "world", "is", "over", *WRONG_WORDS,
     *BOXES, *ITEMS, *PLACES, *DIGITS, "no", "not", "go", "back", "do", "again", "then", "use",
-    "first", "yes", "stop", "try", "critic", "found", "missed", "of",
+    "first", "yes", "stop", "try",
 )  # fmt: skip
 """Words of a tiny policy: the worlds' own, and some that people say to agents."""
 
@@ -62,6 +62,15 @@ LEVELS = {
         WordLevel("errands", 8, 1, items=2, steps=10, wrong=0.4, criticised=0.9, traces=2_000),
     )
 }
+
+
+CRITIC_WORDS = ("critic", "found", "missed", "of")
+"""Further words of levels with critiques; policies of the others stay as they always were."""
+
+
+def level_words(level: WordLevel) -> tuple[str, ...]:
+    """The words of a policy that begins with worlds of a level."""
+    return VOCABULARY + (CRITIC_WORDS if level.criticised else ())
 
 
 @dataclass(frozen=True, slots=True)
