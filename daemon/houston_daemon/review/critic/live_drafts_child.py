@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -47,23 +47,30 @@ class DraftsReport(msgspec.Struct, frozen=True):
     """By rollout, why no draft came."""
 
 
+def does_badly(need: RolloutNeed) -> bool:
+    """Whether what the agent does itself calls a person."""
+    return any(each.kind in _REASONS and each.weight >= LEAST_WEIGHT for each in need.reasons)
+
+
 def calls_for_draft(need: RolloutNeed, drafts: Sequence[CriticDraft]) -> bool:
     """Whether a critic is to read a rollout now. drafts: those that it has, the oldest first."""
     rollout = need.standing.rollout
-    heavy = any(each.kind in _REASONS and each.weight >= LEAST_WEIGHT for each in need.reasons)
-    if rollout.state != "running" or not heavy:
+    if rollout.state != "running" or not does_badly(need):
         return False
     return not drafts or (
         drafts[-1].state != "open" and rollout.steps >= drafts[-1].step + LEAST_STEPS
     )
 
 
-def next_rollout(home: Home) -> str:
-    """The rollout that most needs a draft; empty where none does."""
+def next_rollout(home: Home, resting: Collection[str] = ()) -> str:
+    """The rollout that most needs a draft; empty where none does. resting: those that are not asked
+    about now, so that one does not keep the critic from the others."""
+    running = attention_ranking.read_rollout_overviews(state="running", bodies=False)
     with Reader(home) as reader:
-        overviews = reader.run(attention_ranking.read_rollout_overviews(bodies=False))
-        for need in rank_rollouts(overviews, now_us()):
+        for need in filter(does_badly, rank_rollouts(reader.run(running), now_us())):
             rollout = need.standing.rollout.id
+            if rollout in resting:
+                continue
             if calls_for_draft(need, reader.run(draft_queries.list_drafts(rollout))):
                 return rollout
     return ""
@@ -83,8 +90,9 @@ class DraftFollower:
     def run(self) -> None:
         """Look and ask, for good."""
         while True:
-            rollout = next_rollout(self._home)
-            if rollout and time.monotonic() >= self._not_before.get(rollout, 0.0):
+            now = time.monotonic()
+            self._not_before = {name: at for name, at in self._not_before.items() if at > now}
+            if rollout := next_rollout(self._home, self._not_before):
                 self._ask(rollout)
             time.sleep(POLL_SECONDS)
 
