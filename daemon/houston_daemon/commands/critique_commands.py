@@ -39,7 +39,7 @@ from houston_shared.control_messages import StartRollouts, StoreDraft
 from houston_shared.critic_gain import critique_gain, unit_score
 from houston_shared.errors import ConfigurationError, DaemonNotRunning, ExitCode, HoustonError
 from houston_shared.records import ENDED_STATES
-from houston_shared.store import policy_queries, rollout_queries, store_reader
+from houston_shared.store import rollout_queries, store_reader
 from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.store_reader import Reader
 from houston_shared.times_and_counts import pluralize
@@ -114,12 +114,6 @@ def _critic_policy(loaded: LoadedConfiguration, name: str) -> SampledPolicy:
     if not name or not store_reader.has_database(loaded.home):
         return SampledPolicy("", "", {})
     with contextlib.closing(Reader(loaded.home)) as reader:
-        if reader.run(policy_queries.find_policy(name)) is None:
-            raise HoustonError(
-                f"There is no policy {name!r} that could criticise.",
-                NOTHING_CRITICISED,
-                "houston policy list",
-            )
         return read_sampled_policy(reader, name)
 
 

@@ -33,9 +33,19 @@ class CriticDraft(Record, frozen=True):
 
 def list_drafts(rollout: str) -> ReadPlan[list[CriticDraft]]:
     """Of a rollout (a whole id), the oldest first; texts that were erased are empty."""
+    return (yield from _read_drafts("rollout = ? ORDER BY seq", rollout))
+
+
+def find_open_draft(rollout: str) -> ReadPlan[CriticDraft | None]:
+    """The newest draft of a rollout that nobody has decided."""
+    newest = "rollout = ? AND state = 'open' ORDER BY seq DESC LIMIT 1"
+    return next(iter((yield from _read_drafts(newest, rollout))), None)
+
+
+def _read_drafts(condition: str, rollout: str) -> ReadPlan[list[CriticDraft]]:
     rows = yield RunSql(
-        "SELECT id, step, critic, state, by, guidance, at, seq FROM critic_drafts"
-        " WHERE rollout = ? ORDER BY seq",
+        "SELECT id, step, critic, state, by, guidance, at, seq FROM critic_drafts WHERE "
+        + condition,
         (rollout,),
     )
     erased = DraftWritten(id="", critic="", text=journal_events.ERASED_TEXT)
@@ -50,12 +60,6 @@ def list_drafts(rollout: str) -> ReadPlan[list[CriticDraft]]:
         )
         for id_, step, critic, state, by, guidance, at, seq in rows
     ]  # fmt: skip
-
-
-def find_open_draft(rollout: str) -> ReadPlan[CriticDraft | None]:
-    """The newest draft of a rollout that nobody has decided."""
-    drafts = yield from list_drafts(rollout)
-    return next((draft for draft in reversed(drafts) if draft.state == "open"), None)
 
 
 def draft_json(draft: CriticDraft) -> dict[str, Any]:

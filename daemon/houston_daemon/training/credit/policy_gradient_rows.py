@@ -40,6 +40,27 @@ class PolicyGradientRow:
         return len(self.prompt) + len(self.completion)
 
 
+def sampled_answer_row(
+    name: str,
+    prompt: list[int],
+    answer: list[int],
+    logprobs: list[float] | None,
+    advantage: float,
+) -> PolicyGradientRow:
+    """A row of one answer that was sampled outside of a rollout, trained whole; it weighs as a
+    rollout does. logprobs: None where the engine said something else."""
+    count = len(answer)
+    return PolicyGradientRow(
+        id=name,
+        rollout=name,
+        prompt=prompt,
+        completion=answer,
+        mask=[1] * count,
+        advantages=[advantage] * count,
+        sampled_logprobs=logprobs or [math.nan] * count,
+    )
+
+
 def policy_gradient_row(credited: CreditedRow) -> PolicyGradientRow | None:
     """A credited row for the loss; None where nothing of it is trained."""
     mask = credited.mask()

@@ -7,7 +7,6 @@ Both tracks train in the same optimizer steps, each on its own rows.
 """
 
 import itertools
-import math
 import statistics
 import time
 from collections.abc import Sequence
@@ -17,7 +16,10 @@ from typing import NamedTuple, Protocol
 from houston_daemon.review.critic.critique_prompt import FULL_SCORE
 from houston_daemon.review.critic.refinements import Critiqued
 from houston_daemon.training.credit.group_advantages import group_advantages, has_reward_spread
-from houston_daemon.training.credit.policy_gradient_rows import PolicyGradientRow
+from houston_daemon.training.credit.policy_gradient_rows import (
+    PolicyGradientRow,
+    sampled_answer_row,
+)
 from houston_daemon.training.echo.sampled_critiques import CriticisedAttempt, CritiqueSampler
 from houston_daemon.training.rl.engine_sampler import EngineSampler
 from houston_daemon.training.rl.group_credit import teaches
@@ -224,18 +226,11 @@ def critique_rows(refined: RefinedAttempt, recipe: RlRecipe) -> list[PolicyGradi
     for number, (said, advantage) in enumerate(
         zip(criticised.critiques, group_advantages(gains, recipe.scale), strict=True)
     ):
-        count = len(said.token_ids)
         name = f"{criticised.rollout}/critique.{number}"
-        if count:
+        if said.token_ids:
             rows.append(
-                PolicyGradientRow(
-                    id=name,
-                    rollout=name,
-                    prompt=criticised.prompt,
-                    completion=said.token_ids,
-                    mask=[1] * count,
-                    advantages=[advantage] * count,
-                    sampled_logprobs=said.logprobs or [math.nan] * count,
+                sampled_answer_row(
+                    name, criticised.prompt, said.token_ids, said.logprobs, advantage
                 )
             )
     return rows

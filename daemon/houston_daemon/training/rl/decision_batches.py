@@ -7,7 +7,6 @@ run's folder with its scores, so that a run that goes on after a kill trains on 
 """
 
 import itertools
-import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,10 @@ import msgspec
 
 from houston_daemon.engines.engine_protocol import EngineSample
 from houston_daemon.training.credit.group_advantages import group_advantages, has_reward_spread
-from houston_daemon.training.credit.policy_gradient_rows import PolicyGradientRow
+from houston_daemon.training.credit.policy_gradient_rows import (
+    PolicyGradientRow,
+    sampled_answer_row,
+)
 from houston_daemon.training.prm.recorded_decisions import (
     DecisionScorer,
     RecordedDecision,
@@ -191,21 +193,11 @@ def decision_rows(group: DecisionGroup, recipe: RlRecipe) -> list[PolicyGradient
     rows = []
     advantages = group_advantages(group.scores, recipe.scale)
     for number, (decision, advantage) in enumerate(zip(group.decisions, advantages, strict=True)):
-        count = len(decision.token_ids)
-        if not count or (not decision.finished and "answer" in recipe.overlong_filter):
+        if not decision.token_ids or (not decision.finished and "answer" in recipe.overlong_filter):
             continue
         name = f"{group.rollout}/{group.step}.{number}"
-        rows.append(
-            PolicyGradientRow(
-                id=name,
-                rollout=name,
-                prompt=group.prompt,
-                completion=decision.token_ids,
-                mask=[1] * count,
-                advantages=[advantage] * count,
-                sampled_logprobs=decision.logprobs or [math.nan] * count,
-            )
-        )
+        ids, logprobs = decision.token_ids, decision.logprobs
+        rows.append(sampled_answer_row(name, group.prompt, ids, logprobs, advantage))
     return rows
 
 

@@ -24,7 +24,8 @@ from houston_daemon.training.credit.policy_gradient_rows import RATIO_LOGPROB_KI
 from houston_daemon.training.rl.rollout_groups import StopRequested
 from houston_shared.backoff import RetryPolicy
 from houston_shared.config import LoadedConfiguration
-from houston_shared.policy_and_run_files import policies_folder
+from houston_shared.errors import HoustonError
+from houston_shared.policy_and_run_files import BASE_MODEL, policies_folder
 from houston_shared.store import policy_queries
 from houston_shared.store.store_reader import Reader
 
@@ -46,9 +47,14 @@ class SampledPolicy(NamedTuple):
 
 
 def read_sampled_policy(reader: Reader, name: str) -> SampledPolicy:
-    """An adapter of the engine's model; `base` or nothing for that model itself."""
-    policy = reader.run(policy_queries.find_policy(name)) if name else None
-    if policy is None or policy.kind == "base":
+    """An adapter of the engine's model; `base` or nothing for that model itself. Raises
+    HoustonError for a policy that there is not."""
+    if name in ("", BASE_MODEL):
+        return SampledPolicy("", "", {})
+    policy = reader.run(policy_queries.find_policy(name))
+    if policy is None:
+        raise HoustonError(f"There is no policy {name!r}.", next="houston policy list")
+    if policy.kind == "base":
         return SampledPolicy("", "", {})
     folder = str(policies_folder(reader.home) / policy.folder)
     settings = {"adapters": {name: folder}, "adapter_hashes": {name: policy.hash}}
