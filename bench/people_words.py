@@ -18,11 +18,9 @@ import random
 import socket
 import sys
 import tempfile
-import uuid
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
@@ -40,19 +38,14 @@ from houston_daemon.experiments.scripted_endpoint import (
     ScriptedTurn,
     endpoint_engine,
 )
-from houston_daemon.review.critic.refinements import Critiqued, refinement_specs
-from houston_daemon.service.rollout_end_wait import wait_until_ended
 from houston_daemon.suites.suite_results import SuiteRun, read_run
 from houston_daemon.suites.word_critiques import named_boxes
 from houston_daemon.suites.word_worlds import LEVELS, WordWorldTask, word_world
-from houston_daemon.training.echo.sampled_critiques import CriticisedAttempt, CritiqueSampler
+from houston_daemon.training.echo.critique_gains import mean_gains, try_critiques
+from houston_daemon.training.echo.sampled_critiques import CritiqueSampler
 from houston_daemon.training.rl.engine_sampler import EngineSampler
 from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_shared.config import LoadedConfiguration, load_configuration
-from houston_shared.control_client import send_with_retry
-from houston_shared.control_messages import StartRollouts
-from houston_shared.critic_gain import critique_gain, unit_score
-from houston_shared.store.store_reader import Reader
 
 RESULTS = ROOT / "bench" / "results" / "people_words.json"
 SUITE, LEVEL, ENGINE, PERSON = "word-errands", LEVELS["errands"], "tiny", "guided"
@@ -143,7 +136,7 @@ def gains(
         sampler = EngineSampler(loaded, ENGINE, lambda: False, lambda line: None)
         critiques = CritiqueSampler(loaded, recipe, sampler, home.folder / "critiques")
         criticised = critiques.criticise(critic, attempts, critic)
-        found = tried(loaded, criticised)
+        found = mean_gains(criticised, try_critiques(loaded, f"gains/{critic}", criticised))
         kept.write_text(
             json.dumps(
                 {
@@ -154,30 +147,6 @@ def gains(
             )
         )
     return dict(json.loads(kept.read_text()))
-
-
-def tried(loaded: LoadedConfiguration, criticised: Sequence[CriticisedAttempt]) -> dict[str, float]:
-    """By attempt the mean gain of its critiques, each tried once; 0 where nothing was said."""
-    started: dict[str, tuple[str, ...]] = {}
-    for attempt in criticised:
-        said = [Critiqued(critique.text, attempt.critic) for critique in attempt.usable]
-        if said:
-            with Reader(loaded.home) as reader:
-                specs = reader.run(refinement_specs(attempt.rollout, said))
-            message = StartRollouts(request=uuid.uuid4().hex, specs=specs)
-            started[attempt.rollout] = send_with_retry(loaded.home, message, "", "").rollouts
-    every = [rollout for rollouts in started.values() for rollout in rollouts]
-    rows = wait_until_ended(loaded.home, every, lambda rows: None)
-    return {
-        attempt.rollout: fmean(
-            [
-                critique_gain(attempt.score, unit_score(rows[rollout].last_score))
-                for rollout in started.get(attempt.rollout, ())
-            ]
-            or [0.0]
-        )
-        for attempt in criticised
-    }
 
 
 def learn(home: ExperimentHome, asked: argparse.Namespace) -> dict[str, Any]:

@@ -102,6 +102,7 @@ COMMANDS = _build_commands(
         "daemon.train_echo_commands",
         "a policy and its critic (ECHO); people's words",
     ),
+    ("train drift", "daemon.train_drift_commands", "how a run's failures changed (ECHO)"),
     ("train prm", "daemon.train_prm_commands", "train a process reward model on labels"),
     ("train list", "console.training_run_commands", "training runs, how far they are"),
     ("train show", "console.training_run_commands", "one training run"),

@@ -48,6 +48,8 @@ class SampledCritique(msgspec.Struct, frozen=True):
     """What the agent is told; empty where there is nothing to tell."""
     problem: str = ""
     """Why it is no critique; empty where it is one."""
+    reason: str = ""
+    """What the critic found wrong, which the agent is not told."""
 
 
 class CriticisedAttempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,4 +168,5 @@ def _sampled_critique(answer: EngineSample, form: AnswerForm) -> SampledCritique
         logprobs=drawn_logprobs(answer),
         text="" if cut else said.text,
         problem=CUT if cut else said.problem,
+        reason=said.reason,
     )

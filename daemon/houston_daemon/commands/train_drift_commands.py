@@ -1,0 +1,180 @@
+"""`houston train drift`: how a run's failures changed, and whether its critic kept up (ECHO).
+
+Figures are `training.echo.failure_drift`, pictures `training.echo.drift_pictures`.
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from houston_daemon.training.echo import drift_pictures, failure_drift
+from houston_daemon.training.echo.drift_pictures import RefinedScores
+from houston_daemon.training.echo.failure_drift import NOTHING_MEASURED, DriftOrder
+from houston_daemon.training.rl.rl_run_folder import RlRunFolder
+from houston_daemon.training.rl.rollout_groups import GroupFolder
+from houston_shared import atomic_file, command_output
+from houston_shared.command_arguments import whole_number
+from houston_shared.config import LoadedConfiguration
+from houston_shared.control_client import require_daemon
+from houston_shared.critic_gain import unit_score
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.policy_and_run_files import BASE_MODEL, is_run_name, training_folder
+from houston_shared.store import rollout_queries
+from houston_shared.store.store_reader import Reader
+
+
+def add_train_drift_arguments(parser: argparse.ArgumentParser) -> None:
+    """`RUN`, who diagnoses, how many tasks, where pictures go."""
+    parser.add_argument("run", metavar="RUN", help="of houston train echo, as train list says it")
+    parser.add_argument(
+        "--engine", default="", help="engine that writes diagnoses; default: the run's own"
+    )
+    parser.add_argument(
+        "--policy", default="", metavar="P", help="its policy; default: the run's first critic"
+    )
+    parser.add_argument(
+        "-n", type=whole_number(1, 10_000), default=100, metavar="N", help="held-out tasks (100)"
+    )
+    parser.add_argument(
+        "--critiques",
+        type=whole_number(1, 64),
+        default=1,
+        metavar="K",
+        help="of each failed attempt that is refined (1)",
+    )
+    parser.add_argument(
+        "--kept-only",
+        action="store_true",
+        help="run and ask nothing: pictures of what the run kept",
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="of pictures and figures; default: the run's folder"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run_train_drift(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Measure, draw, say. Raises HoustonError."""
+    folder = RlRunFolder(training_folder(loaded.home) / arguments.run)
+    if not is_run_name(arguments.run) or not folder.path.is_dir():
+        raise HoustonError(
+            f"There is no training run {arguments.run[:80]!r}.",
+            NOTHING_MEASURED,
+            "houston train list",
+            ExitCode.USAGE,
+        )
+    figures = _kept_figures(folder)
+    out: Path = arguments.out or folder.path
+    out.mkdir(parents=True, exist_ok=True)
+    title = f"{folder.spec.run}, {folder.spec.recipe.suite}"
+    drawn = _draw([
+        (out / "usefulness.png", lambda file: drift_pictures.draw_usefulness(figures, title, file)),
+        (
+            out / "densities.png",
+            lambda file: drift_pictures.draw_densities(_refined(folder, loaded), title, file),
+        ),
+    ])  # fmt: skip
+    measured: dict[str, Any] = {}
+    if not arguments.kept_only:
+        measured = _measure(arguments, loaded, folder)
+        atomic_file.write_atomically(
+            out / "drift.json", msgspec.json.format(msgspec.json.encode(measured), indent=1)
+        )
+        said = measured["diagnoses"]
+        picture = out / "drift.png"
+        drawn += _draw([(picture, lambda file: drift_pictures.draw_drift(said, title, file))])
+    if arguments.json:
+        shown = {key: value for key, value in measured.items() if key != "diagnoses"}
+        command_output.print_json_line({**shown, "pictures": [str(file) for file in drawn]})
+    else:
+        _print(measured)
+        for file in drawn:
+            command_output.print_line(str(file))
+    return int(ExitCode.DONE)
+
+
+def _kept_figures(folder: RlRunFolder) -> list[Any]:
+    figures = [update.critic for update in folder.updates if update.critic]
+    if not figures:
+        raise HoustonError(
+            f"{folder.path.name} has trained no update with a critic.",
+            NOTHING_MEASURED,
+            "houston train echo --help",
+            ExitCode.USAGE,
+        )
+    return figures
+
+
+def _measure(
+    arguments: argparse.Namespace, loaded: LoadedConfiguration, folder: RlRunFolder
+) -> dict[str, Any]:
+    require_daemon(loaded.home)
+    recipe = folder.spec.recipe
+    own = "" if arguments.engine not in ("", recipe.engine) else recipe.critic_policy
+    order = DriftOrder(
+        loaded=loaded,
+        folder=folder,
+        engine=arguments.engine or recipe.engine,
+        critic=arguments.policy or own or BASE_MODEL,
+        worlds=arguments.n,
+        critiques=arguments.critiques,
+        tell=command_output.print_note,
+    )
+    return failure_drift.measure_drift(order)
+
+
+def _refined(folder: RlRunFolder, loaded: LoadedConfiguration) -> list[RefinedScores]:
+    """Every finished refinement of the run with its attempt."""
+    groups = [group for group in GroupFolder(folder.path / "groups").all() if group.refines]
+    found = []
+    with Reader(loaded.home) as reader:
+        for group in groups:
+            attempt = reader.run(rollout_queries.find_rollout(group.refines))
+            for rollout in group.rollouts:
+                row = reader.run(rollout_queries.find_rollout(rollout))
+                if row.state == "finished":
+                    scores = unit_score(attempt.last_score), unit_score(row.last_score)
+                    found.append(RefinedScores(group.update, *scores))
+    return found
+
+
+def _draw(pictures: Sequence[tuple[Path, Callable[[Path], None]]]) -> list[Path]:
+    """Those that could be drawn; says once which package the others need."""
+    drawn = []
+    for file, draw in pictures:
+        try:
+            draw(file)
+        except ImportError as problem:
+            command_output.print_note(
+                f"{file.name} was not drawn: {problem.name} is not installed.\n"
+                "  next: pip install 'houston-agents[train,memory]'"
+            )
+        else:
+            drawn.append(file)
+    return drawn
+
+
+def _print(measured: dict[str, Any]) -> None:
+    for checkpoint in measured.get("checkpoints", ()):
+        command_output.print_line(
+            f"{checkpoint['phase']}: {checkpoint['policy']}, score {checkpoint['score']:.2f},"
+            f" {checkpoint['failed']} of {measured['worlds']} failed"
+        )
+    if not measured:
+        return
+    for pair, found in measured["drift"]["distances"].items():
+        command_output.print_line(
+            f"failures, {pair}: energy distance {found['energy']:.4f}, p = {found['p']:.2g}"
+        )
+    for phase, critics in measured["critics"].items():
+        for kind in ("first", "own"):
+            if kind in critics:
+                gain = critics[kind]["gain"]
+                command_output.print_line(
+                    f"{phase}: {critics[kind]['critic']} gains {gain['value']:+.3f}"
+                    f" [{gain['low']:+.3f}, {gain['high']:+.3f}],"
+                    f" score with it {critics[kind]['score with it']:.2f}"
+                )

@@ -1,0 +1,66 @@
+"""What critiques of ended attempts gain: each is tried once, in a refinement of its attempt.
+
+Asked again, it finds the refinements that it started before. It asks no critic.
+"""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from houston_daemon.review.critic.refinements import Critiqued, refinement_specs
+from houston_daemon.service.rollout_end_wait import wait_until_ended
+from houston_daemon.training.echo.sampled_critiques import CriticisedAttempt
+from houston_shared.config import LoadedConfiguration
+from houston_shared.control_client import send_with_retry
+from houston_shared.control_messages import StartRollouts
+from houston_shared.critic_gain import critique_gain, unit_score
+from houston_shared.records import RolloutSpec
+from houston_shared.store.store_reader import Reader
+
+
+def try_critiques(
+    loaded: LoadedConfiguration, name: str, criticised: Sequence[CriticisedAttempt]
+) -> dict[str, list[float]]:
+    """By attempt the scores of its refinements as shares of the full one, in the order of its
+    usable critiques. name: of this trial; the same name finds the same refinements.
+
+    Raises HoustonError where they cannot be started.
+    """
+    started: dict[str, tuple[str, ...]] = {}
+    for attempt in criticised:
+        said = [Critiqued(critique.text, attempt.critic) for critique in attempt.usable]
+        if said:
+            with Reader(loaded.home) as reader:
+                specs = reader.run(refinement_specs(attempt.rollout, said))
+            started[attempt.rollout] = _start(loaded, f"{name}/{attempt.rollout}", specs)
+    every = [rollout for rollouts in started.values() for rollout in rollouts]
+    rows = wait_until_ended(loaded.home, every, lambda rows: None)
+    return {
+        attempt.rollout: [
+            unit_score(rows[rollout].last_score) for rollout in started.get(attempt.rollout, ())
+        ]
+        for attempt in criticised
+    }
+
+
+def mean_gains(
+    criticised: Sequence[CriticisedAttempt], scores: dict[str, list[float]]
+) -> dict[str, float]:
+    """By attempt the mean gain of its refinements; 0 where the critic said nothing."""
+    return {
+        attempt.rollout: fmean(
+            [critique_gain(attempt.score, after) for after in scores[attempt.rollout]] or [0.0]
+        )
+        for attempt in criticised
+    }
+
+
+def _start(
+    loaded: LoadedConfiguration, request: str, specs: Sequence[RolloutSpec]
+) -> tuple[str, ...]:
+    answer = send_with_retry(
+        loaded.home,
+        StartRollouts(request=request, specs=tuple(specs)),
+        "They may have been queued.",
+        "houston rollout list",
+    )
+    return tuple(answer.rollouts)

@@ -1,0 +1,159 @@
+"""`houston train drift`: how a run's failures changed, and whether its critic kept up."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from houston_daemon.training.echo.critique_gains import mean_gains
+from houston_daemon.training.echo.failure_drift import (
+    PHASES,
+    Diagnosis,
+    choose_checkpoints,
+    drift_figures,
+    energy_test,
+)
+from houston_daemon.training.echo.sampled_critiques import CriticisedAttempt, SampledCritique
+from houston_daemon.training.rl.rl_run_folder import RlRunFolder
+from houston_daemon.training.rl.rollout_groups import GroupFolder, RolloutGroup
+from houston_shared.errors import HoustonError
+from tests.support.station import Station
+from tests.training.echo.test_echo_run import WORDS, model, trained
+
+__all__ = ["model", "trained"]  # fixtures
+
+COLOURS = ("red", "green", "blue")
+
+
+class KeptRun(RlRunFolder):
+    """A run's folder of which only groups and updates are read."""
+
+    @property
+    def updates(self) -> list[Any]:
+        raw = json.loads((self.path / "updates.json").read_text())
+        return [msgspec.convert(each, Update) for each in raw]
+
+
+class Critic(msgspec.Struct):
+    policy: str
+
+
+class Update(msgspec.Struct):
+    update: int
+    critic: Critic | None = None
+
+
+def kept_run(folder: Path, updates: int, critic: bool = True) -> KeptRun:
+    groups = GroupFolder(folder / "groups")
+    for update in range(updates):
+        policy = f"word@{update + 1}" if update else "base"
+        groups.keep(RolloutGroup(update=update, batch=0, split="train", index=0, policy=policy))
+        held_out = RolloutGroup(update=update, batch=0, split="validation", index=0, policy="other")
+        groups.keep(held_out)
+    said = [
+        {"update": update, **({"critic": {"policy": f"critic@{update}"}} if critic else {})}
+        for update in range(updates)
+    ]
+    (folder / "updates.json").write_text(json.dumps(said))
+    return KeptRun(folder)
+
+
+def test_three_neighbours_are_taken_from_the_middle_of_each_third(tmp_path: Path) -> None:
+    chosen = choose_checkpoints(kept_run(tmp_path, 24))
+    assert [(each.phase, each.update) for each in chosen] == [
+        ("early", 2), ("early", 3), ("early", 4),
+        ("intermediate", 10), ("intermediate", 11), ("intermediate", 12),
+        ("late", 18), ("late", 19), ("late", 20),
+    ]  # fmt: skip
+    assert (chosen[0].policy, chosen[0].critic) == ("word@3", "critic@2")
+
+
+@pytest.mark.parametrize(
+    ("updates", "critic", "cause"),
+    [
+        pytest.param(8, True, "8 updates with a critic, and 9 are needed", id="short"),
+        pytest.param(12, False, "0 updates with a critic", id="GRPO"),
+    ],
+)
+def test_a_run_that_has_no_phases_is_refused(
+    tmp_path: Path, updates: int, critic: bool, cause: str
+) -> None:
+    with pytest.raises(HoustonError, match=cause):
+        choose_checkpoints(kept_run(tmp_path, updates, critic))
+
+
+def test_the_same_failures_are_not_called_a_drift() -> None:
+    source = random.Random(3)
+    first, second = ([source.choice(COLOURS) for _ in range(60)] for _ in range(2))
+    assert energy_test(first, second)[1] > 0.05
+
+
+def test_other_failures_are_a_drift() -> None:
+    distance, p = energy_test(["open the red box"] * 20, ["enter the code again"] * 20)
+    assert distance > 0.1 and p < 0.01
+
+
+def test_phases_are_compared_by_pairs_and_counted() -> None:
+    said = [Diagnosis("early", "p@2", f"a{n}", "coin red") for n in range(5)]
+    said += [Diagnosis("late", "p@9", f"b{n}", "key blue") for n in range(4)]
+    figures = drift_figures(said)
+    assert list(figures["distances"]) == ["early to late"]
+    assert figures["diagnoses"] == {"early": 5, "intermediate": 0, "late": 4}
+    assert figures["most said"]["late"] == [("key blue", 4)]
+
+
+def test_an_attempt_of_which_nothing_was_said_gained_nothing() -> None:
+    attempts = [
+        CriticisedAttempt(
+            rollout=name,
+            score=0.5,
+            critic="base",
+            prompt=[],
+            level=0,
+            critiques=tuple(SampledCritique([], None, text) for text in texts),
+            cached_tokens=0,
+        )
+        for name, texts in {"a": ("coin red", "coin blue"), "b": ("",)}.items()
+    ]
+    gains = mean_gains(attempts, {"a": [0.5, 0.5], "b": []})
+    assert gains == {"a": 0.0, "b": 0.0}
+
+
+def drift(station: Station, run: str) -> dict[str, Any]:
+    told = station.run("train", "drift", run, "-n", "10", "--json", timeout=400).stdout
+    return dict(json.loads(told.splitlines()[-1]))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_run_is_measured_drawn_and_measured_once(trained: Station) -> None:
+    small = ("--set", "groups=2", "--set", "group_size=2", "--set", "updates=9", "--name", "word")
+    told = json.loads(trained.run(*WORDS, *small, "--json", timeout=600).stdout.splitlines()[-1])
+    run = Path(told["folder"]).name
+    figures = drift(trained, run)
+    assert [each["phase"] for each in figures["checkpoints"]] == [
+        phase for phase in PHASES for _ in range(3)
+    ]
+    assert figures["checkpoints"][0]["policy"] == "base"
+    for phase in PHASES:
+        critics = figures["critics"][phase]
+        assert critics["first"]["critic"] == "base"
+        assert critics["own"]["critic"] == (
+            "base" if phase == "early" and critics["policy"] == "base" else
+            critics["policy"].replace("word@", "word-critic@")
+        )  # fmt: skip
+        assert 0.0 <= critics["own"]["score with it"] <= 1.0
+    said = json.loads((Path(told["folder"]) / "drift.json").read_text())["diagnoses"]
+    failed = sum(each["failed"] for each in figures["checkpoints"])
+    assert 0 < len(said) <= failed
+    assert [Path(file).name for file in figures["pictures"]] == [
+        "usefulness.png", "densities.png", "drift.png",
+    ]  # fmt: skip
+    for file in figures["pictures"]:
+        assert Path(file).read_bytes().startswith(b"\x89PNG")
+    started = trained.query("SELECT count(*) FROM rollouts")
+    assert drift(trained, run) == figures
+    assert trained.query("SELECT count(*) FROM rollouts") == started
