@@ -51,6 +51,9 @@ async def shoot(folder: Path) -> None:
         await asyncio.to_thread(_close_step, worker)
         await _press(pilot, "escape", "f")
         _keep(app, "heard")
+        await asyncio.to_thread(_draft, station)
+        await _rest(pilot)
+        _keep(app, "draft")
     station.stop()
     lock.release()
 
@@ -62,6 +65,21 @@ def _close_step(worker: Worker) -> None:
         worker.observation(61, tail="[step 61 · active 40 min · 2 evaluations left]"),
     ):
         assert isinstance(reply, wire.Ack), reply
+
+
+def _draft(station: Station) -> None:
+    """What a critic would have the agent told."""
+    draft = wire.StoreDraft(
+        id="d-1",
+        rollout=ROLLOUT,
+        step=61,
+        critic="word-critic@3",
+        text="You slept while the check still ran on the uncleaned corpus: kill it, then open line 12.",
+        reason="Two evaluations are left, and the last score came from a corpus with broken lines.",
+    )
+    person = station.person()
+    assert isinstance(person.ask(draft), wire.RequestStored)
+    person.close()
 
 
 async def _press(pilot: Pilot[None], *keys: str) -> None:
