@@ -74,7 +74,7 @@ def _draft(station: Station) -> None:
         rollout=ROLLOUT,
         step=61,
         critic="word-critic@3",
-        text="You slept while the check still ran on the uncleaned corpus: kill it, then open line 12.",
+        text="You slept while the check ran on the uncleaned corpus: kill it, then open line 12.",
         reason="Two evaluations are left, and the last score came from a corpus with broken lines.",
     )
     person = station.person()
