@@ -11,21 +11,17 @@ import msgspec
 
 from houston_daemon.commands import train_rl_commands
 from houston_daemon.commands.train_rl_commands import (
+    follow_and_report,
     queue_daemon_run,
     requested_gpus,
-    require_ended_well,
 )
 from houston_daemon.training.critic import create_critic_run
-from houston_daemon.training.critic.create_critic_run import CriticRunFolder
 from houston_daemon.training.critic.people_examples import PeopleExamples
-from houston_daemon.training.sft import sft_launch
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import require_daemon
 from houston_shared.errors import ExitCode, HoustonError
-from houston_shared.store import policy_queries
-from houston_shared.store.store_reader import Reader
 from houston_shared.times_and_counts import pluralize
 
 
@@ -60,8 +56,20 @@ def run_train_echo(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
     folder.write_spec(msgspec.structs.replace(spec, gpus=gpus, share_gpus=arguments.share_gpus))
     queue_daemon_run(loaded, folder, spec, create_critic_run.RUN_KIND, spec.parent)
     command_output.print_note(f"{folder.path.name}: {folder.path}")
-    state = "running" if arguments.detach else sft_launch.follow_daemon_run(loaded, folder)
-    return _say(arguments, loaded, folder, state)
+    return follow_and_report(
+        arguments,
+        loaded,
+        folder,
+        lambda state: {"result": folder.result if state == "finished" else None},
+        _advice,
+    )
+
+
+def _advice(policy: str) -> str:
+    return (
+        f'houston critique R --policy {policy}, or critic = "{policy}" in [review];'
+        f" houston train echo … --set critic_policy={policy}"
+    )
 
 
 def _refuse_rl_flags(arguments: argparse.Namespace) -> None:
@@ -91,27 +99,3 @@ def _examples_sentence(examples: PeopleExamples) -> str:
     if examples.gone:
         parts.append(f"texts of {pluralize(examples.gone, 'rollout')} are gone")
     return "; ".join(parts)
-
-
-def _say(
-    arguments: argparse.Namespace, loaded: LoadedConfiguration, folder: CriticRunFolder, state: str
-) -> int:
-    run = folder.path.name
-    require_ended_well(folder, state)
-    with Reader(loaded.home) as reader:
-        row = reader.run(policy_queries.find_training_run(run))
-    policy = row.policy if row else ""
-    if arguments.json:
-        command_output.print_json_line(
-            {"run": run, "state": state, "folder": str(folder.path), "policy": policy}
-            | {"result": folder.result if state == "finished" else None}
-        )
-    elif state == "finished":
-        command_output.print_line(f"{run} became {policy}.")
-        command_output.print_note(
-            f'next: houston critique R --policy {policy}, or critic = "{policy}" in [review];'
-            f" houston train echo … --set critic_policy={policy}"
-        )
-    else:
-        command_output.print_line(run)
-    return int(ExitCode.DONE)

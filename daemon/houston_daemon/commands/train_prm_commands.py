@@ -9,24 +9,21 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.commands.train_rl_commands import (
+    follow_and_report,
     queue_daemon_run,
     requested_gpus,
-    require_ended_well,
     require_no_flags_to_resume,
     require_unfinished,
     run_folder_path,
 )
 from houston_daemon.training.prm import create_prm_run, prm_recipe
 from houston_daemon.training.prm.prm_run_folder import PrmRunFolder
-from houston_daemon.training.sft import sft_launch
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared import command_output
 from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import require_daemon
 from houston_shared.errors import ExitCode, HoustonError
-from houston_shared.store import policy_queries
-from houston_shared.store.store_reader import Reader
 
 
 def add_train_prm_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,8 +70,20 @@ def run_train_prm(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
     spec = folder.spec
     queue_daemon_run(loaded, folder, spec, create_prm_run.RUN_KIND)
     command_output.print_note(f"{folder.path.name}: {folder.path}")
-    state = "running" if arguments.detach else sft_launch.follow_daemon_run(loaded, folder)
-    return _say(arguments, loaded, folder, state)
+    return follow_and_report(
+        arguments,
+        loaded,
+        folder,
+        lambda state: {"result": folder.result if state == "finished" else None},
+        _advice,
+    )
+
+
+def _advice(policy: str) -> str:
+    return (
+        f"houston train dapo … --set process_reward={policy}, or process_reward ="
+        f' "{policy}" in [review] for live scores'
+    )
 
 
 def _created(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> PrmRunFolder:
@@ -107,28 +116,3 @@ def _resumed(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> PrmR
     folder = PrmRunFolder(run_folder_path(loaded, arguments.resume))
     require_unfinished(folder, folder.spec)
     return folder
-
-
-def _say(
-    arguments: argparse.Namespace, loaded: LoadedConfiguration, folder: PrmRunFolder, state: str
-) -> int:
-    run = folder.path.name
-    require_ended_well(folder, state)
-    with Reader(loaded.home) as reader:
-        row = reader.run(policy_queries.find_training_run(run))
-    policy = row.policy if row else ""
-    finished = state == "finished"
-    if arguments.json:
-        command_output.print_json_line(
-            {"run": run, "state": state, "folder": str(folder.path), "policy": policy}
-            | {"result": folder.result if finished else None}
-        )
-    elif finished:
-        command_output.print_line(f"{run} became {policy}.")
-        command_output.print_note(
-            f"next: houston train dapo … --set process_reward={policy}, or process_reward ="
-            f' "{policy}" in [review] for live scores'
-        )
-    else:
-        command_output.print_line(run)
-    return int(ExitCode.DONE)

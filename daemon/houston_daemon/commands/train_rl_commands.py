@@ -7,6 +7,7 @@ following; the run goes on. Training itself is `training.rl` and is not imported
 
 import argparse
 import secrets
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -97,9 +98,13 @@ def run_train_rl(arguments: argparse.Namespace, loaded: LoadedConfiguration, alg
     spec = folder.spec
     queue_daemon_run(loaded, folder, spec, create_rl_run.RUN_KIND, spec.parent)
     command_output.print_note(f"{folder.path.name}: {folder.path}")
-    if arguments.detach:
-        return _say(arguments, loaded, folder, "running")
-    return _say(arguments, loaded, folder, sft_launch.follow_daemon_run(loaded, folder))
+    return follow_and_report(
+        arguments,
+        loaded,
+        folder,
+        lambda _: {"updates": folder.updates},
+        lambda policy: f"houston policy activate {policy}",
+    )
 
 
 def _created(
@@ -244,22 +249,30 @@ def require_unfinished(folder: TrainingRunFolder, spec: object) -> None:
         )
 
 
-def _say(
-    arguments: argparse.Namespace, loaded: LoadedConfiguration, folder: RlRunFolder, state: str
+def follow_and_report(
+    arguments: argparse.Namespace,
+    loaded: LoadedConfiguration,
+    folder: TrainingRunFolder,
+    details: Callable[[str], Mapping[str, object]],
+    advice: Callable[[str], str],
 ) -> int:
+    """Wait for a run unless `--detach` says not to, and print what came of it.
+
+    details: for `--json`, given how it ended. advice: the next command, given the policy that came
+    out. Raises HoustonError where it failed.
+    """
     run = folder.path.name
+    state = "running" if arguments.detach else sft_launch.follow_daemon_run(loaded, folder)
     require_ended_well(folder, state)
     with Reader(loaded.home) as reader:
         row = reader.run(policy_queries.find_training_run(run))
     policy = row.policy if row else ""
     if arguments.json:
-        command_output.print_json_line(
-            {"run": run, "state": state, "folder": str(folder.path), "policy": policy}
-            | {"updates": folder.updates}
-        )
+        told = {"run": run, "state": state, "folder": str(folder.path), "policy": policy}
+        command_output.print_json_line({**told, **details(state)})
     elif state == "finished":
         command_output.print_line(f"{run} became {policy}.")
-        command_output.print_note(f"next: houston policy activate {policy}")
+        command_output.print_note(f"next: {advice(policy)}")
     else:
         command_output.print_line(run)
     return int(ExitCode.DONE)
