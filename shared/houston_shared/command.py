@@ -89,6 +89,8 @@ COMMANDS = _build_commands(
     ("policy merge", "daemon.policy_commands", "base and adapter as one model"),
     ("policy export", "daemon.policy_commands", "as a GGUF file"),
     ("policy import", "daemon.policy_commands", "import an external policy"),
+    ("policy pull", "daemon.policy_commands", "import one of the Hugging Face hub"),
+    ("policy push", "daemon.policy_commands", "to the Hugging Face hub, with its lineage"),
     ("policy tiny", "daemon.tiny_policy_commands", "make a small model that learns in minutes"),
     ("policy warm", "daemon.warm_up_commands", "warm a language model up for a suite"),
     ("suite list", "daemon.suite_commands", "generated tasks, and how models do on them"),

@@ -179,7 +179,8 @@ class LoadedConfiguration(msgspec.Struct):
     """The file it was read from, or `defaults`."""
 
     def engine(self, name: str) -> EngineSettings:
-        """The engine called `name`; raises ConfigurationError naming those there are."""
+        """The engine called `name`; raises ConfigurationError naming those there are. Models of the
+        hub are folders in it, where they were fetched."""
         engines = {"embedded": EngineSettings(kind="embedded"), **self.config.engines}
         for kind in FILE_ENGINES:
             if name.startswith(f"{kind}:"):
@@ -194,6 +195,10 @@ class LoadedConfiguration(msgspec.Struct):
         settings = engines[name]
         if settings.path:
             settings = msgspec.structs.replace(settings, path=str(self._folder / settings.path))
+        if "/" in settings.model or "/" in settings.tokenizer:
+            from houston_shared.hub_models import with_hub_folders  # only for models with a place
+
+            settings = with_hub_folders(settings, self.home, self._folder)
         return settings
 
     @property

@@ -155,6 +155,8 @@ def _policy_facts(
         return [*facts, ("recipe", "erased")]
     fits = "engines of kind " + ", ".join(registration.engines)
     reward = policy.kind == "reward"
+    facts += [("hub base", registration.base_origin)] if registration.base_origin else []
+    facts += [("hub", f"pulled from {registration.origin}")] if registration.origin else []
     facts += [("fits", "no engine: it scores decisions and samples nothing" if reward else fits)]
     facts += [("metrics", format_settings(registration.metrics))] if registration.metrics else []
     facts += [("recipe", format_settings(registration.recipe))] if registration.recipe else []

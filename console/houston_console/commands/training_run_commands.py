@@ -13,6 +13,7 @@ from houston_shared.config import LoadedConfiguration
 from houston_shared.control_messages import CancelTraining
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home_lock import find_running_daemon
+from houston_shared.hub_models import hub_origin
 from houston_shared.policy_and_run_files import TrainingProgress
 from houston_shared.store import policy_queries
 from houston_shared.store.policy_queries import TrainingRunRow
@@ -105,7 +106,7 @@ def run_train_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
     facts += [("became", run.policy)] if run.policy else []
     facts += [("begun", f"{run.starts} times")] if run.starts > 1 else []
     if request is not None:
-        facts += [("from", request.parent or request.base)]
+        facts += [("from", request.parent or hub_origin(request.base) or request.base)]
         facts += [("rollouts", ", ".join(request.rollouts))] if request.rollouts else []
         recipe = policy_view_commands.format_settings(request.recipe)
         facts += [("recipe", recipe)] if request.recipe else []

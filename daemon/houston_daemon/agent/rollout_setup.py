@@ -101,7 +101,8 @@ def tokenizer_file(settings: Mapping[str, Any]) -> str:
     raise ConfigurationError(
         "The engine takes token ids and its tokenizer is not known.",
         "The rollout cannot start.",
-        "Set `tokenizer` of the engine in houston.toml to the model's tokenizer.json.",
+        "Set `tokenizer` of the engine in houston.toml to the model's tokenizer.json, or to a model"
+        " of the hub: org/name@revision.",
     )
 
 

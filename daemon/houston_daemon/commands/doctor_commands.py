@@ -25,8 +25,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
+from houston_daemon.engines.hub_downloads import refetch_model
 from houston_daemon.engines.local_model import (
     INSTALL_LOCAL_HINT,
+    MODEL_NAME,
     fetch_model,
     missing_packages,
     model_path,
@@ -528,15 +530,25 @@ def _command_output(command: list[str]) -> str:
 
 def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
     """`--fetch-model`, `--install-engine`, `--json`."""
-    parser.add_argument("--fetch-model", action="store_true", help="fetch SmolLM2-135M (98 MB)")
+    parser.add_argument(
+        "--fetch-model",
+        nargs="?",
+        const=MODEL_NAME,
+        default="",
+        metavar="ID",
+        help="fetch SmolLM2-135M (98 MB); or a model of the hub, org/name@revision, resolved anew",
+    )
     parser.add_argument("--install-engine", action="store_true", help="install vLLM (3.4 GB)")
     parser.add_argument("--json", action="store_true", help="one JSON line a check")
 
 
 def run_doctor(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Fetch what was asked for, then check; exit code 1 when something required fails."""
-    if arguments.fetch_model:
+    if arguments.fetch_model == MODEL_NAME:
         fetch_model(command_output.print_note)
+    elif arguments.fetch_model:
+        found = refetch_model(arguments.fetch_model, loaded.home, command_output.print_note)
+        command_output.print_note(f"{found.id} is in {found.folder}")
     if arguments.install_engine:
         install_vllm(command_output.print_note)
     failed = False

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+from houston_daemon.engines.hub_downloads import find_model
 from houston_daemon.training.export.export_manifest import ids_source_words
 from houston_daemon.training.export.export_recipe import RECIPES, choose_export_recipe
 from houston_daemon.training.export.export_run import (
@@ -138,7 +139,10 @@ def add_row_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dialect", default="", metavar="NAME", help="that rows are rendered in")
     parser.add_argument(
-        "--tokenizer", default="", metavar="PATH", help="of the model that is trained"
+        "--tokenizer",
+        default="",
+        metavar="PATH|ID",
+        help="of the model that is trained: a file, a folder, or org/name@revision of the hub",
     )
     parser.add_argument(
         "--window",
@@ -156,7 +160,7 @@ def run_export(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
     request = ExportRequest(
         rollouts=(),
         format=arguments.format,
-        rows=read_export_rows(arguments),
+        rows=read_export_rows(arguments, loaded.home),
         recipe=choose_export_recipe(arguments.recipe, arguments.seed),
         held_out=parse_held_out(arguments.held_out, arguments.seed),
         parquet=arguments.parquet,
@@ -171,9 +175,9 @@ def run_export(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
     return int(ExitCode.DONE)
 
 
-def read_export_rows(arguments: argparse.Namespace) -> RowOptions:
+def read_export_rows(arguments: argparse.Namespace, home: Home) -> RowOptions:
     """How rows are made, with `--roles`. Raises ConfigurationError for a role that has no rows."""
-    rows = read_row_options(arguments)
+    rows = read_row_options(arguments, home)
     if not arguments.roles:
         return rows
     named = parse_row_roles(arguments.roles.split(","), "Nothing was exported.")
@@ -230,9 +234,12 @@ def _with_run(
     )
 
 
-def read_row_options(arguments: argparse.Namespace) -> RowOptions:
-    """What `row_arguments` was given."""
-    tokenizer = str(Path(arguments.tokenizer).absolute()) if arguments.tokenizer else ""
+def read_row_options(arguments: argparse.Namespace, home: Home) -> RowOptions:
+    """What `row_arguments` was given; a tokenizer of the hub is fetched."""
+    tokenizer = ""
+    if arguments.tokenizer:
+        note, effect = command_output.print_note, "No row was made."
+        tokenizer = str(find_model(arguments.tokenizer, "tokenizer", home, note, effect))
     return RowOptions(
         overlap=arguments.overlap,
         thoughts=arguments.thoughts or "as sampled",

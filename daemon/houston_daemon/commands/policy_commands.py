@@ -1,33 +1,40 @@
-"""`houston policy import`, `policy merge` and `policy export`: policies as files.
+"""`houston policy import`, `pull`, `push`, `merge` and `export`: policies as files.
 
-`import` registers an external adapter or model, `merge` writes base and adapter as one model,
-`export` writes a GGUF file and compares its logits with the model's. torch is imported inside the
-functions, since it takes seconds. Activating and listing policies is the console's; the work is
-done in `training.policies`.
+`import` registers an external adapter or model, `pull` one of the hub; `push` commits one to it,
+`merge` writes base and adapter as one model, `export` writes a GGUF file and compares its logits
+with the model's. torch is imported inside the functions, since it takes seconds. Activating and
+listing policies is the console's; the work is done in `training.policies`.
 """
 
 import argparse
 from pathlib import Path
 
-from houston_shared import command_output
+from houston_shared import command_output, secret_redaction
 from houston_shared.config import LoadedConfiguration
+from houston_shared.control_client import require_daemon
 from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.hub_models import local_path, parse_hub_id
 from houston_shared.policy_and_run_files import DEFAULT_FAMILY
 
 
 def add_policy_import_arguments(parser: argparse.ArgumentParser) -> None:
-    """`DIR`, `--base`, `--name`, `--parent`, `--note`, `--json`."""
+    """`DIR` or `ID`, `--base`, `--name`, `--parent`, `--note`, `--json`."""
     parser.add_argument(
         "folder",
-        type=Path,
-        metavar="DIR",
-        help="adapter_config.json and adapter_model.safetensors, or a model as safetensors",
+        metavar="DIR|ID",
+        help="adapter_config.json and adapter_model.safetensors, or a model as safetensors; or"
+        " org/name@revision of the hub, which is pulled",
     )
+    _add_registration_arguments(parser, "SmolLM2-135M-Instruct")
+
+
+def _add_registration_arguments(parser: argparse.ArgumentParser, base: str) -> None:
+    """`--base`, `--name`, `--parent`, `--note`, `--json`. base: the default, in words."""
     parser.add_argument(
         "--base",
-        type=Path,
-        metavar="DIR",
-        help="model that it was trained from; default: SmolLM2-135M-Instruct",
+        default="",
+        metavar="MODEL",
+        help=f"model that it was trained from, a folder or org/name@revision; default: {base}",
     )
     parser.add_argument(
         "--name", default=DEFAULT_FAMILY, help=f"family that it joins ({DEFAULT_FAMILY})"
@@ -41,29 +48,104 @@ def add_policy_import_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_policy_import(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Copy it into the home and register it."""
+    from houston_daemon.engines.hub_downloads import find_model
     from houston_daemon.engines.local_model import model_path
     from houston_daemon.training.policies.policy_registration import register_policy
 
-    base = arguments.base or model_path()
+    if local_path(arguments.folder) is None and parse_hub_id(arguments.folder):
+        return run_policy_pull(arguments, loaded)
+    note = command_output.print_note
+    base = model_path()
+    if arguments.base:
+        base = find_model(arguments.base, "model", loaded.home, note, "No policy was registered.")
     if base is None:
-        raise HoustonError("Name the model that it was trained from.", next="--base DIR")
-    name, existed = register_policy(
+        raise HoustonError("Name the model that it was trained from.", next="--base MODEL")
+    result = register_policy(
         loaded,
-        arguments.folder.absolute(),
+        Path(arguments.folder).absolute(),
         base.absolute(),
         name=arguments.name,
         parent=arguments.parent,
         note=arguments.note,
     )
+    _say_registered(result.name, result.existed, arguments.json)
+    return int(ExitCode.DONE)
+
+
+def _say_registered(name: str, existed: bool, as_json: bool, origin: str = "") -> None:
+    """origin: where on the hub it came from; empty for a folder."""
+    if as_json:
+        fields = {"origin": origin} if origin else {}
+        return command_output.print_json_line({"policy": name, "known": existed, **fields})
+    command_output.print_line(name)
+    if origin:
+        command_output.print_note(f"from {origin}; its checksums are those of the hub")
+    if existed:
+        command_output.print_note(
+            f"These very files are known as {name}; no other policy was made of them."
+        )
+    command_output.print_note(f"next: houston policy activate {name}")
+
+
+def add_policy_pull_arguments(parser: argparse.ArgumentParser) -> None:
+    """`ID`, `--base`, `--name`, `--parent`, `--note`, `--json`."""
+    parser.add_argument(
+        "folder",
+        metavar="ID",
+        help="org/name of the hub, or org/name@revision: branch, tag, commit",
+    )
+    _add_registration_arguments(parser, "what the repository says")
+
+
+def run_policy_pull(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Fetch it, compare its checksums, and register it."""
+    from houston_daemon.training.policies.policy_sharing import pull_policy
+
+    require_daemon(loaded.home)  # before gigabytes are fetched
+    result, origin = pull_policy(
+        loaded,
+        arguments.folder,
+        base=arguments.base,
+        name=arguments.name,
+        parent=arguments.parent,
+        note=arguments.note,
+        tell=command_output.print_note,
+    )
+    _say_registered(result.name, result.existed, arguments.json, str(origin))
+    return int(ExitCode.DONE)
+
+
+def add_policy_push_arguments(parser: argparse.ArgumentParser) -> None:
+    """`POLICY`, `REPO`, `--merged`, `--private`, `--json`."""
+    parser.add_argument("policy", metavar="POLICY", help="its name: policy@2")
+    parser.add_argument("repo", metavar="REPO", help="org/name on the hub; made if it is not there")
+    parser.add_argument(
+        "--merged", action="store_true", help="base and adapter as one model, not the adapter"
+    )
+    parser.add_argument(
+        "--private", action="store_true", help="make the repository private, if it is made"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run_policy_push(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Commit it with its card, and look at what the hub then has."""
+    from houston_daemon.training.policies.policy_sharing import push_policy
+
+    secret_redaction.install_secrets(loaded.config)
+    pushed = push_policy(
+        loaded.home,
+        arguments.policy,
+        arguments.repo,
+        merged=arguments.merged,
+        private=arguments.private,
+    )
     if arguments.json:
-        command_output.print_json_line({"policy": name, "known": existed})
-    else:
-        command_output.print_line(name)
-        if existed:
-            command_output.print_note(
-                f"These very files are known as {name}; no other policy was made of them."
-            )
-        command_output.print_note(f"next: houston policy activate {name}")
+        command_output.print_json_line(pushed._asdict())
+        return int(ExitCode.DONE)
+    what = "adapter" if pushed.kind == "lora" else "model"
+    command_output.print_line(f"{pushed.policy} is at {pushed.origin}: {what}, card, lineage.")
+    command_output.print_note(f"elsewhere: houston policy pull {pushed.origin}")
     return int(ExitCode.DONE)
 
 

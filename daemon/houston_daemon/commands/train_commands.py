@@ -33,7 +33,9 @@ from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
 from houston_shared.home_lock import find_running_daemon
+from houston_shared.hub_models import parse_hub_id
 from houston_shared.policy_and_run_files import is_policy_name, is_run_name
 from houston_shared.store import policy_queries
 from houston_shared.store.rollout_queries import select_rollout_ids
@@ -74,8 +76,8 @@ def add_train_sft_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="a key of the recipe, for this run",
     )
-    base = "folder of the model to train, or a policy to go on from: policy@2"
-    parser.add_argument("--base", metavar="DIR|POLICY", help=base)
+    base = "model to train, a folder or org/name@revision; or a policy to go on from: policy@2"
+    parser.add_argument("--base", metavar="MODEL|POLICY", help=base)
     parser.add_argument("--full", action="store_true", help="train all weights, no LoRA adapter")
     parser.add_argument(
         "--name",
@@ -238,7 +240,7 @@ def _make_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> Run
         _selected_rollouts(arguments, loaded),
         arguments.data,
         arguments.held_out,
-        _row_options_with_defaults(arguments),
+        _row_options_with_defaults(arguments, loaded.home),
         arguments.recipe or DEFAULT_RECIPE,
         _recipe_settings(arguments),
         arguments.name,
@@ -257,14 +259,16 @@ def _recipe_settings(arguments: argparse.Namespace) -> list[str]:
     return settings
 
 
-def _row_options_with_defaults(arguments: argparse.Namespace) -> RowOptions:
+def _row_options_with_defaults(arguments: argparse.Namespace, home: Home) -> RowOptions:
     flags = {name: getattr(arguments, name) for name in _default_row_flags()}
     flags = {name: value for name, value in flags.items() if value is not None}
-    return read_row_options(argparse.Namespace(**{**_default_row_flags(), **flags}))
+    return read_row_options(argparse.Namespace(**{**_default_row_flags(), **flags}), home)
 
 
 def _resolve_base(named: str) -> str:
-    return named if is_policy_name(named) else str(Path(named).absolute())
+    """What `--base` names, so that it holds in any folder; an id of the hub as it is."""
+    is_name = is_policy_name(named) or parse_hub_id(named) is not None
+    return named if is_name else str(Path(named).absolute())
 
 
 def _selected_rollouts(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> list[str]:

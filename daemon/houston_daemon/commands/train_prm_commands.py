@@ -32,7 +32,7 @@ def add_train_prm_arguments(parser: argparse.ArgumentParser) -> None:
         "--labels", type=Path, metavar="FILE", help="what decisions are worth (houston label)"
     )
     parser.add_argument(
-        "--base", default="", metavar="DIR", help="model that is given a head; default: engine's"
+        "--base", default="", metavar="MODEL", help="model that is given a head; default: engine's"
     )
     names = ", ".join(prm_recipe.prm_recipe_names())
     parser.add_argument(

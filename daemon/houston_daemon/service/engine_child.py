@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.engines.engine_process import EngineProcess, ServerState
+from houston_daemon.engines.hub_downloads import require_fetched
 from houston_daemon.engines.local_model import model_path
 from houston_daemon.engines.vllm_install import MAX_LOADED_ADAPTERS, vllm_command
 from houston_daemon.service import engine_guard
@@ -278,6 +279,7 @@ def engine_child_command(name: str, engine: EngineSettings, port: int) -> list[s
     """Command of a child. Raises HoustonError when the model or vLLM is not there."""
     if engine.command:
         return [part.replace("{port}", str(port)) for part in engine.command]
+    require_fetched(name, engine)
     model = Path(engine.model) if engine.model else model_path()
     if model is None:
         raise HoustonError(

@@ -11,7 +11,6 @@ import asyncio
 import hashlib
 import importlib.util
 import os
-import re
 import secrets
 import socket
 from collections.abc import Iterator, Mapping
@@ -24,6 +23,7 @@ import msgspec
 from houston_daemon.agent.flow.episode_memory import check_packages
 from houston_daemon.agent.rollout_setup import make_dialect_and_tokenizer
 from houston_daemon.engines.engine_registry import check_request_settings, plugin_factory
+from houston_daemon.engines.hub_downloads import fetched_engine
 from houston_daemon.engines.local_model import model_path
 from houston_daemon.engines.script_engine import read_script
 from houston_daemon.engines.vllm_install import check_vllm_args, vllm_path
@@ -43,6 +43,7 @@ from houston_daemon.service.engine_endpoints import (
 )
 from houston_daemon.service.engine_servers import is_daemon_child
 from houston_daemon.training.policies import policy_constraints
+from houston_shared import command_output
 from houston_shared.config import FILE_ENGINES, LoadedConfiguration
 from houston_shared.config_sections import ENGINE_KINDS, LOCAL_HOST, EngineSettings
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
@@ -336,11 +337,12 @@ def check_engines(
 
 
 def check_engine(loaded: LoadedConfiguration, name: str, running: dict[str, str]) -> None:
-    """Raise HoustonError when rollouts could not sample from this engine.
+    """Raise HoustonError when rollouts could not sample from this engine; what it names on the hub
+    is fetched.
 
     running: engines that the daemon watches now, with their states; their ports are their own.
     """
-    engine = loaded.engine(name)
+    engine = fetched_engine(loaded, name, command_output.print_note)
     if engine.kind in FILE_ENGINES:
         check_engine_file(engine, NOTHING_STARTED)
     elif engine.url:
@@ -391,13 +393,12 @@ def _check_engine_keys(engine: EngineSettings) -> None:
 
 
 def _check_model(engine: EngineSettings) -> None:
-    """Raise ConfigurationError when the model's folder is not there. vLLM also takes a name, which
-    it looks up in its cache of models."""
-    named = engine.kind == "vllm" and re.fullmatch(r"[\w.-]+/[\w.-]+", engine.model)
-    if engine.model and not named and not Path(engine.model).is_dir():
+    """Raise ConfigurationError when the model's folder is not there."""
+    if engine.model and not Path(engine.model).is_dir():
         raise ConfigurationError(
             f"There is no folder {engine.model}, which `model` names.",
-            next="Name the folder with the model's config.json and weights.",
+            next="Name the folder with the model's config.json and weights, or a model of the hub: "
+            "org/name@revision.",
         )
 
 

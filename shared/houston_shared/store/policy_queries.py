@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from houston_shared.hub_models import hub_origin
 from houston_shared.policy_and_run_files import TrainingProgress
 from houston_shared.records import PURIFIED_ENGINE
 from houston_shared.store.journal_events import (
@@ -320,6 +321,8 @@ def registration_json(registration: PolicyRegistered | None) -> JsonObject:
         "note": registration.note,
         "by": registration.by,
         "version": registration.version,
+        "origin": registration.origin or None,
+        "base_origin": registration.base_origin or None,
     }
 
 
@@ -364,6 +367,7 @@ def training_request_json(request: TrainingQueued | None) -> JsonObject:
         "name": request.name,
         "parent": request.parent or None,
         "base": request.base,
+        "base_origin": hub_origin(request.base) or None,
         "rollouts": list(request.rollouts),
         "manifest": request.manifest or None,
         "recipe": request.recipe,

@@ -41,6 +41,8 @@ class PolicyRegistered(RequestedBody, frozen=True, kw_only=True):
     """Folder of the model that the adapter fits; of a base or full weights, the model itself."""
     base_hash: str
     """SHA-256 of that model's files (`model_hash`)."""
+    base_origin: str = ""
+    """That model on the hub, `org/name@COMMIT`; empty where it is from nowhere that is known."""
     hash: str
     """The same of its own files."""
     folder: str = ""
@@ -62,6 +64,8 @@ class PolicyRegistered(RequestedBody, frozen=True, kw_only=True):
     note: str = ""
     version: str = ""
     """Houston's, when it was registered."""
+    origin: str = ""
+    """Where on the hub it was pulled from, `org/name@COMMIT`; empty for any other."""
 
 
 class TrainingQueued(RequestedBody, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """Which roles are trained: the one table, what is refused, and rows of one role alone."""
 
 import argparse
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -11,6 +12,7 @@ from houston_daemon.training.rows.row_builder import build_chat_rows
 from houston_daemon.training.rows.training_row import RowOptions
 from houston_daemon.training.sft.sft_recipe import load_recipe
 from houston_shared.errors import ConfigurationError, ExitCode
+from houston_shared.home import Home
 from houston_shared.sample_roles import (
     ROW_ROLES,
     SAMPLE_ROLES,
@@ -69,22 +71,25 @@ def test_recipes_name_roles_and_refuse_others(load: object) -> None:
         (("--roles", "summary,policy"), ("policy", "summary")),
     ],
 )
-def test_an_export_names_roles(words: tuple[str, ...], roles: tuple[str, ...]) -> None:
+def test_an_export_names_roles(
+    words: tuple[str, ...], roles: tuple[str, ...], tmp_path: Path
+) -> None:
     parser = argparse.ArgumentParser()
     export_commands.add_export_arguments(parser)
     arguments = parser.parse_args(["r", "--format", "raw", *words])
-    assert export_commands.read_export_rows(arguments).roles == roles
+    assert export_commands.read_export_rows(arguments, Home(tmp_path)).roles == roles
 
 
-def test_an_export_refuses_a_role_that_is_none() -> None:
+def test_an_export_refuses_a_role_that_is_none(tmp_path: Path) -> None:
     parser = argparse.ArgumentParser()
     export_commands.add_export_arguments(parser)
     for words, cause in (
         (["--roles", "pilot"], "no role 'pilot'"),
         (["--roles", "summary", "--no-summaries"], "leaves nothing of --roles summary"),
     ):
+        arguments = parser.parse_args(["r", "--format", "raw", *words])
         with pytest.raises(ConfigurationError, match=cause):
-            export_commands.read_export_rows(parser.parse_args(["r", "--format", "raw", *words]))
+            export_commands.read_export_rows(arguments, Home(tmp_path))
 
 
 @pytest.mark.parametrize("way", ["ledger", "rendered", "messages"])

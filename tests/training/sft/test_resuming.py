@@ -18,6 +18,7 @@ from houston_daemon.training.sft.sft_run_folder import RunFolder, RunSpec
 from houston_shared import policy_and_run_files, wire
 from houston_shared.config import LoadedConfiguration, load_configuration
 from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
 from houston_shared.home_lock import HomeLock, HomeOwner
 from houston_shared.store.training_event_bodies import PolicyRegistered, RunState
 from tests.support.recorder_client import Station
@@ -119,9 +120,10 @@ ROWS: dict[str, tuple[tuple[str, ...], RowOptions]] = {
 
 
 @pytest.mark.parametrize("case", ROWS)
-def test_a_new_run_has_the_rows_that_an_export_would_have(case: str) -> None:
+def test_a_new_run_has_the_rows_that_an_export_would_have(case: str, tmp_path: Path) -> None:
     words, expected = ROWS[case]
-    assert train_commands._row_options_with_defaults(parsed(*words)) == expected
+    made = train_commands._row_options_with_defaults(parsed(*words), Home(tmp_path))
+    assert made == expected
 
 
 @pytest.mark.parametrize("state", ["queued", "running"])

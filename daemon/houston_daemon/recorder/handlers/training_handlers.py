@@ -60,6 +60,7 @@ def register_policy(store: Store, message: wire.RegisterPolicy, author: Author) 
             kind="base",
             base=policy.base,
             base_hash=policy.base_hash,
+            base_origin=policy.base_origin,
             hash=policy.base_hash,
             engines=policy.engines,
             version=policy.version,

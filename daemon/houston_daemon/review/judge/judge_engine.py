@@ -22,6 +22,7 @@ from houston_daemon.agent.rollout_setup import tokenizer_file
 from houston_daemon.engines.engine_process import EngineProcess
 from houston_daemon.engines.engine_protocol import Engine, EngineSample, SampleRequest
 from houston_daemon.engines.engine_registry import choose_engine
+from houston_daemon.engines.hub_downloads import fetched_engine
 from houston_daemon.engines.local_model import model_path
 from houston_daemon.engines.token_engine import TokenEngine
 from houston_daemon.prompts.model_dialects import choose_dialect
@@ -48,7 +49,7 @@ class JudgeEnginePlace:
         """note: told in one line what takes long. Raises ConfigurationError for an engine that
         there is not, or that only plays a file."""
         self._loaded = loaded
-        self._engine = loaded.engine(name)
+        self._engine = fetched_engine(loaded, name, note)
         self._note = note
         self._ours: EngineProcess | None = None
         self.abandoned = threading.Event()

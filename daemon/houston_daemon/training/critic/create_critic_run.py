@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from houston_daemon.engines.hub_downloads import fetched_engine
 from houston_daemon.prompts.dialect_protocol import Dialect
 from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
@@ -36,7 +37,7 @@ from houston_daemon.training.policies import policy_constraints, policy_files
 from houston_daemon.training.rl.create_rl_run import require_trained_engine, trained_base
 from houston_daemon.training.runs.run_folder import TrainingRunFolder
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
-from houston_shared import atomic_file
+from houston_shared import atomic_file, command_output
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import HoustonError
 from houston_shared.policy_and_run_files import check_family_name, training_folder
@@ -142,7 +143,7 @@ def create_critic_run(
     """Make the folder of a new run; also what people taught. Raises HoustonError."""
     recipe = critic_recipe(list(request.settings))
     engine = request.engine or loaded.config.default_engine
-    settings = loaded.engine(engine)
+    settings = fetched_engine(loaded, engine, command_output.print_note)
     require_trained_engine(engine, settings)
     base, adapter = trained_base(loaded, settings, request.base)
     recipe = msgspec.structs.replace(recipe, base=str(base), adapter=adapter)

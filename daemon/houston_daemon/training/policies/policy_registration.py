@@ -23,6 +23,7 @@ from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import ControlClient, require_daemon
 from houston_shared.control_messages import RegisterPolicy
 from houston_shared.errors import AnswerLost, HoustonError, NoAnswer
+from houston_shared.hub_models import hub_origin
 from houston_shared.policy_and_run_files import (
     DEFAULT_FAMILY,
     PolicyName,
@@ -62,6 +63,7 @@ def register_policy(
     recipe: Mapping[str, Any] | None = None,
     metrics: Mapping[str, Any] | None = None,
     note: str = "",
+    origin: str = "",
 ) -> RegistrationResult:
     """Register the adapter or model in `folder`, which stays as it is.
 
@@ -73,6 +75,7 @@ def register_policy(
     it is now.
     run: training run, empty for an import. parent: policy that training began from; empty for the
     base model. manifest: SHA-256 of the data's manifest. recipe, metrics: kept with it, as JSON.
+    origin: where on the hub it was pulled from.
     Needs the daemon. Raises HoustonError.
     """
     check_family_name(name)
@@ -92,6 +95,7 @@ def register_policy(
             recipe=dict(recipe or {}),
             metrics=dict(metrics or {}),
             note=note,
+            origin=origin,
         )
         return RegistrationResult(_register_new(loaded, policy, name, copied), False)
 
@@ -125,6 +129,7 @@ def _describe_files(
         kind=weights.kind,
         base=str(base.absolute()),
         base_hash=base_hash or model_hash(base, loaded.home),
+        base_origin=hub_origin(base),
         hash=combine_hashes(hashes) if weights.kind == "lora" else "",
         engines=weights.engines,
         files=hashes,

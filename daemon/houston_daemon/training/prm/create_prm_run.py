@@ -13,12 +13,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from houston_daemon.engines.hub_downloads import fetched_engine, find_model
 from houston_daemon.engines.local_model import model_path
 from houston_daemon.training.policies import policy_constraints, policy_files
 from houston_daemon.training.prm.decision_labels import read_labels, split_labels
 from houston_daemon.training.prm.prm_recipe import PrmRecipe, load_prm_recipe
 from houston_daemon.training.prm.prm_run_folder import PrmRunFolder, PrmRunSpec
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
+from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.policy_and_run_files import check_family_name, training_folder
@@ -76,8 +78,11 @@ def create_prm_run(loaded: LoadedConfiguration, request: PrmRequest) -> PrmRunFo
 
 def _with_base(loaded: LoadedConfiguration, recipe: PrmRecipe, named: str) -> PrmRecipe:
     """With the folder of the model that is given a head."""
-    base = named or recipe.base or loaded.engine(loaded.config.default_engine).model
-    folder = Path(base) if base else model_path()
+    note, engine = command_output.print_note, loaded.config.default_engine
+    base = named or recipe.base or fetched_engine(loaded, engine, note).model
+    folder = model_path()
+    if base:
+        folder = find_model(base, "model", loaded.home, note, NOTHING_TRAINED_MESSAGE)
     if folder is None or not (folder / "config.json").is_file():
         raise HoustonError(
             f"{folder or 'The default engine'} is no folder of a model: it has no config.json.",

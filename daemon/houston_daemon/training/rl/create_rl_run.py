@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from houston_daemon.engines.hub_downloads import fetched_engine
 from houston_daemon.engines.local_model import model_path
 from houston_daemon.suites.suite_catalog import find_suite
 from houston_daemon.training.policies import policy_constraints, policy_files
@@ -20,6 +21,7 @@ from houston_daemon.training.prm.reward_policy import find_reward_policy
 from houston_daemon.training.rl.rl_recipe import RlRecipe, load_rl_recipe
 from houston_daemon.training.rl.rl_run_folder import RlRunFolder, RlRunSpec, critic_family
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
+from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import EngineSettings
 from houston_shared.errors import ExitCode, HoustonError
@@ -62,7 +64,7 @@ def create_rl_run(loaded: LoadedConfiguration, request: RlRequest) -> RlRunFolde
     recipe = load_rl_recipe(request.recipe, list(request.settings))
     engine = request.engine or recipe.engine or loaded.config.default_engine
     suite = find_suite(request.suite or recipe.suite)
-    settings = loaded.engine(engine)
+    settings = fetched_engine(loaded, engine, command_output.print_note)
     require_trained_engine(engine, settings)
     parent = request.base or recipe.base
     base, adapter = trained_base(loaded, settings, parent)

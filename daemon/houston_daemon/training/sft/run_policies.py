@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from houston_daemon.engines.hub_downloads import find_model
 from houston_daemon.engines.local_model import MODEL_NAME, model_path
 from houston_daemon.training.policies import policy_files
 from houston_daemon.training.policies.policy_files import ADAPTER_FILES
@@ -20,6 +21,7 @@ from houston_daemon.training.policies.policy_registration import register_policy
 from houston_daemon.training.runs.run_progress import ProgressWriter
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE, SftRecipe
 from houston_daemon.training.sft.sft_run_folder import RunFolder
+from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration, load_configuration
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
@@ -34,9 +36,14 @@ _PACKAGED_MODEL_NAMES = ("embedded", "vllm", MODEL_NAME)
 
 
 def with_policy_folders(home: Home, recipe: SftRecipe) -> SftRecipe:
-    """With the folders of the policy that `base` names, if it names one. Raises HoustonError."""
-    if not is_policy_name(recipe.base):
+    """With the folders of the policy that `base` names, or of the model that it names on the hub.
+    Raises HoustonError."""
+    if not recipe.base:
         return recipe
+    if not is_policy_name(recipe.base):
+        note = command_output.print_note
+        folder = find_model(recipe.base, "model", home, note, NOTHING_TRAINED_MESSAGE)
+        return msgspec.structs.replace(recipe, base=str(folder))
     if recipe.adapter:
         raise HoustonError(
             f"{recipe.base} says what to go on from, and `adapter` says it, too.",

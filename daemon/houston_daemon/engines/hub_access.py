@@ -1,0 +1,310 @@
+"""Asking the Hugging Face hub, or a server with its API: what lies in a repository, and a commit.
+
+Every way in which it can refuse becomes one sentence with the next command. `HF_ENDPOINT`,
+`HF_TOKEN`, `HF_HUB_OFFLINE` and `HF_HOME` are `huggingface_hub`'s, which is imported when it is
+first needed. What is fetched is `hub_downloads`; what is pushed is up to who pushes it.
+"""
+
+import contextlib
+import hashlib
+import importlib
+import io
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.hub_models import HubId, hub_origin, parse_hub_id
+from houston_shared.secret_redaction import redact
+
+RepositoryKind = Literal["model", "dataset"]
+LOG_IN = "hf auth login, or export HF_TOKEN=…"
+
+
+class HubUnreachable(HoustonError):
+    """Nobody could be asked: no network, no answer, or `HF_HUB_OFFLINE`."""
+
+
+class HubFile(NamedTuple):
+    """A file of a repository, as the hub lists it."""
+
+    name: str
+    size: int
+    sha256: str
+    """Of a large file; empty for one that git holds itself."""
+    blob: str
+    """What git calls its content (SHA-1)."""
+
+    def matches(self, path: Path) -> bool:
+        """Whether a file has this content. Raises OSError."""
+        with path.open("rb") as opened:
+            if self.sha256:
+                return hashlib.file_digest(opened, "sha256").hexdigest() == self.sha256
+            digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+            digest.update(opened.read())
+            return digest.hexdigest() == self.blob
+
+
+class HubListing(NamedTuple):
+    """A repository at a commit."""
+
+    commit: str
+    files: dict[str, HubFile]
+
+
+def hub_library() -> Any:
+    """`huggingface_hub`. Raises HoustonError where it is not installed."""
+    try:
+        hub: Any = importlib.import_module("huggingface_hub")
+    except ImportError as problem:
+        raise HoustonError(
+            f"huggingface_hub cannot be imported: {problem}.",
+            "The hub was not asked.",
+            "pip install 'houston-agents[local]'",
+            ExitCode.CONFIGURATION,
+        ) from problem
+    if not sys.stderr.isatty():
+        importlib.import_module("huggingface_hub.utils").disable_progress_bars()
+    return hub
+
+
+def endpoint() -> str:
+    """The address of the hub that is asked."""
+    return str(importlib.import_module("huggingface_hub.constants").ENDPOINT)
+
+
+def require_hub_id(text: str, effect: str) -> HubId:
+    """The id that a command was given. Raises ConfigurationError for what is none."""
+    id = parse_hub_id(text)
+    if id is None:
+        raise ConfigurationError(
+            f"{text!r} is no id of the hub.", effect, "Write org/name, or org/name@revision"
+        )
+    return id
+
+
+def require_repository(text: str, effect: str) -> str:
+    """`org/name` of what is pushed to. Raises ConfigurationError for what is none, or has a
+    revision."""
+    id = require_hub_id(text, effect)
+    if text != id.repo:
+        raise ConfigurationError(
+            f"{text!r} has a revision; what is pushed becomes the newest commit.",
+            effect,
+            f"Name {id.repo}",
+        )
+    return id.repo
+
+
+def list_repository(id: HubId, kind: RepositoryKind, effect: str) -> HubListing:
+    """What lies there now. effect: what did not happen, for the error. Raises HoustonError."""
+    hub = hub_library()
+    with hub_errors(str(id), kind, effect):
+        info = hub.HfApi().repo_info(
+            id.repo, repo_type=kind, revision=id.revision, files_metadata=True
+        )
+    files = {
+        file.rfilename: HubFile(
+            file.rfilename,
+            int(file.size or 0),
+            str(file.lfs.sha256) if file.lfs else "",
+            str(file.blob_id or ""),
+        )
+        for file in info.siblings or ()
+    }
+    return HubListing(str(info.sha), files)
+
+
+def push_commit(
+    repo: str,
+    kind: RepositoryKind,
+    files: Mapping[str, Path | bytes],
+    message: str,
+    *,
+    private: bool,
+    replaces: Collection[str] = (),
+) -> str:
+    """Make the repository if it is not there, and commit the files; returns `org/name@COMMIT`.
+
+    Afterwards the hub's own checksums are compared with the files'. private: of a repository that
+    is made; one that is there stays what it is. replaces: patterns of files that an earlier push
+    may have left, which would be read with these; they are deleted. Raises HoustonError.
+    """
+    effect = "Nothing was pushed; what was to be pushed is where it was."
+    hub = hub_library()
+    api = hub.HfApi()
+    with hub_errors(repo, kind, effect, writes=True):
+        api.create_repo(repo, repo_type=kind, private=private, exist_ok=True)
+    stale = [
+        name
+        for name in list_repository(HubId(repo), kind, effect).files
+        if name not in files and any(fnmatchcase(name, pattern) for pattern in replaces)
+    ]
+    with hub_errors(repo, kind, effect, writes=True):
+        operations = [
+            hub.CommitOperationAdd(
+                path_in_repo=name,
+                path_or_fileobj=content if isinstance(content, bytes) else str(content),
+            )
+            for name, content in files.items()
+        ]
+        operations += [hub.CommitOperationDelete(path_in_repo=name) for name in stale]
+        made = api.create_commit(repo, operations, commit_message=message, repo_type=kind)
+    pushed = HubId(repo, str(made.oid))
+    _verify_pushed(pushed, kind, files)
+    return str(pushed)
+
+
+def _verify_pushed(id: HubId, kind: RepositoryKind, files: Mapping[str, Path | bytes]) -> None:
+    listing = list_repository(id, kind, "It was pushed, and could not be looked at again.")
+    wrong = [
+        name
+        for name, content in files.items()
+        if name not in listing.files or not _has_content(listing.files[name], content)
+    ]
+    if wrong:
+        raise HoustonError(
+            f"What the hub has at {id} is not what was pushed: {', '.join(sorted(wrong))}.",
+            "Do not use that commit.",
+            "Push it again",
+        )
+
+
+def _has_content(file: HubFile, content: Path | bytes) -> bool:
+    if isinstance(content, Path):
+        return file.matches(content)
+    if file.sha256:
+        return hashlib.sha256(content).hexdigest() == file.sha256
+    header = b"blob %d\0" % len(content)
+    return hashlib.sha1(header + content, usedforsecurity=False).hexdigest() == file.blob
+
+
+@contextlib.contextmanager
+def hub_errors(
+    what: str, kind: RepositoryKind, effect: str, *, writes: bool = False
+) -> Iterator[None]:
+    """Let what the hub's library raises be one HoustonError.
+
+    what: the repository, as it is named. effect: what did not happen. writes: whether the hub was
+    to be changed.
+    """
+    errors: Any = importlib.import_module("huggingface_hub.errors")
+    try:
+        yield
+    except HoustonError:
+        raise
+    except errors.HfHubHTTPError as problem:
+        raise _refusal(problem, errors, what, kind, effect, writes) from problem
+    except errors.OfflineModeIsEnabled as problem:
+        raise HubUnreachable(
+            f"HF_HUB_OFFLINE is set, and {what} would have to be asked of the hub.",
+            effect,
+            "unset HF_HUB_OFFLINE; or name a folder that holds it",
+            ExitCode.CONFIGURATION,
+        ) from problem
+    except errors.LocalTokenNotFoundError as problem:
+        raise HoustonError("There is no token for the hub.", effect, LOG_IN) from problem
+    except (errors.HTTPError, ConnectionError, TimeoutError) as problem:
+        raise HubUnreachable(
+            f"The hub at {endpoint()} does not answer: {_first_line(problem)}.",
+            effect,
+            "Look at the network and at HF_ENDPOINT, then the same again",
+        ) from problem
+    except (OSError, ValueError) as problem:
+        raise HoustonError(f"{what}: {_first_line(problem)}.", effect) from problem
+
+
+def _refusal(
+    problem: Any, errors: Any, what: str, kind: RepositoryKind, effect: str, writes: bool
+) -> HoustonError:
+    """The sentence for an answer that is an error."""
+    status = int(problem.response.status_code)
+    repo, _, revision = what.partition("@")
+    page = f"{endpoint()}/{'datasets/' if kind == 'dataset' else ''}{repo}"
+    if isinstance(problem, errors.GatedRepoError):
+        next = f"Ask for access at {page}, then {LOG_IN}"
+        return HoustonError(f"{what} is gated: its owner has not let this user in.", effect, next)
+    if isinstance(problem, errors.RevisionNotFoundError):
+        next = f"Name one of {page}/commits"
+        return HoustonError(f"{repo} has no revision {revision!r} on the hub.", effect, next)
+    if status == 429:
+        wait = problem.response.headers.get("Retry-After", "")
+        when = f"in {wait} s" if wait.isdigit() else "in some minutes"
+        cause = f"The hub at {endpoint()} takes no more requests from here for now (429)."
+        next = f"The same again {when}; with a token it takes more: {LOG_IN}"
+        return HoustonError(cause, effect, next, ExitCode.BUSY)
+    if status == 401 and (writes or _has_token()):
+        said = "does not take the token" if _has_token() else "wants a token"
+        return HoustonError(f"The hub at {endpoint()} {said} (401).", effect, LOG_IN)
+    if status in (401, 404):
+        cause = f"The hub at {endpoint()} has no {kind} {repo}, or does not show it to this user."
+        return HoustonError(cause, effect, f"Correct the id; where it is private: {LOG_IN}")
+    if status == 403:
+        may = "write to" if writes else "read"
+        cause = f"The token may not {may} {repo} (403{_said(problem)})."
+        return HoustonError(cause, effect, f"Use a token that may: {LOG_IN}")
+    return HoustonError(f"The hub answers {status} for {what}{_said(problem)}.", effect)
+
+
+def _has_token() -> bool:
+    return bool(hub_library().get_token())
+
+
+def _said(problem: Any) -> str:
+    text = str(problem.server_message or "").strip().partition("\n")[0]
+    return f": {text.rstrip('.')}" if text else ""
+
+
+def _first_line(problem: BaseException) -> str:
+    text = str(problem).strip().partition("\n")[0].rstrip(".")
+    return text or type(problem).__name__
+
+
+def public_value(value: Any) -> Any:
+    """A value of a record as others may read it: folders of this machine by their last name, or as
+    what they are on the hub; addresses of servers are left out."""
+    match value:
+        case str():
+            return _public_text(value)
+        case dict():
+            return {public_value(key): public_value(item) for key, item in value.items()}
+        case list() | tuple():
+            return [public_value(item) for item in value]
+        case _:
+            return value
+
+
+def _public_text(text: str) -> str:
+    if text.startswith(("http://", "https://")):
+        return "a server"
+    if not text.startswith("/"):
+        return text
+    path = Path(text)
+    parent = hub_origin(path) or path.parent.name
+    if path.name == "tokenizer.json":
+        return f"{parent}/{path.name}"
+    return hub_origin(path) or path.name
+
+
+def require_no_secrets(files: Mapping[str, Path | bytes], effect: str) -> None:
+    """Raise HoustonError where a text that is to be pushed holds a secret, the hub's token too.
+
+    Ids and weights are no text: who makes rows of ids decodes them to look.
+    """
+    token = hub_library().get_token() or ""
+    for name, content in files.items():
+        if Path(name).suffix not in (".md", ".json", ".jsonl", ".jinja", ".txt"):
+            continue
+        with contextlib.closing(
+            io.BytesIO(content) if isinstance(content, bytes) else content.open("rb")
+        ) as lines:
+            for number, line in enumerate(lines, 1):
+                text = line.decode("utf-8", "replace")
+                if redact(text) != text or (token and token in text):
+                    raise HoustonError(
+                        f"Line {number} of {name} holds a secret.",
+                        effect,
+                        "houston rollout erase takes it out of the home; then the same again",
+                    )

@@ -1,0 +1,238 @@
+"""Models, tokenizers and adapters of the hub in the hub's own cache, at the commit that the home
+has for them.
+
+Commands fetch; the daemon never does, so that nothing waits in it for gigabytes. What is there
+already is not asked for again, and a commit that is there needs no network at all. Of a model only
+what engines and trainers read is fetched: one set of weights, config, tokenizer.
+"""
+
+import re
+from collections.abc import Callable, Collection
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from houston_daemon.engines.hub_access import (
+    HubListing,
+    HubUnreachable,
+    hub_errors,
+    hub_library,
+    list_repository,
+    require_hub_id,
+)
+from houston_daemon.engines.local_machine import exclusive_lock
+from houston_shared import atomic_file, hub_models
+from houston_shared.config import LoadedConfiguration
+from houston_shared.config_sections import EngineSettings
+from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.home import Home
+from houston_shared.hub_models import HubId, HubPin, parse_hub_id
+
+HubContent = Literal["model", "tokenizer", "policy"]
+"""What is wanted of a repository: a whole model, what its ids mean, or an adapter or model with
+what its repository says of it."""
+Note = Callable[[str], None]
+"""Told in a line what takes long, or what is not as one may think."""
+
+_TOKENIZER_PATTERNS = (
+    "config.json", "generation_config.json", "tokenizer*.json", "tokenizer.model", "vocab.json",
+    "merges.txt", "special_tokens_map.json", "added_tokens.json", "chat_template*",
+)  # fmt: skip
+_TEXT_PATTERNS = ("LICENSE*", "NOTICE*")
+_ADAPTER_PATTERNS = ("adapter_config.json", "adapter_model.safetensors")
+_ABOUT_PATTERNS = ("README.md", "lineage.json")
+_DECISIVE_FILES: dict[HubContent, tuple[str, ...]] = {
+    "model": ("config.json",),
+    "tokenizer": ("tokenizer.json",),
+    "policy": ("adapter_config.json", "config.json"),
+}
+"""One of them is there wherever the content is."""
+
+
+class HubSnapshot(NamedTuple):
+    """What was fetched."""
+
+    id: HubId
+    """At its commit."""
+    folder: Path
+    listing: HubListing | None
+    """What the hub said that lies there; None where it was not asked."""
+
+
+def fetched_engine(loaded: LoadedConfiguration, name: str, note: Note) -> EngineSettings:
+    """The engine called `name` with its model and tokenizer on this machine: what it names on the
+    hub is fetched. Raises HoustonError; what is there stays."""
+    settings = loaded.engine(name)
+    configured = loaded.config.engines.get(name)
+    if configured is None:
+        return settings
+    missing = hub_models.hub_keys(settings)
+    for key, id in hub_models.hub_keys(configured).items():
+        if key in missing:
+            content: HubContent = "model" if key == "model" else "tokenizer"
+            fetch_snapshot(id, content, loaded.home, note, f"Engine {name!r} cannot be used.")
+        elif not hub_models.hub_origin(place := getattr(settings, key)):
+            note(f"`{key}` of engine {name} is {place}, not {id.repo} of the hub.")
+    return loaded.engine(name) if missing else settings
+
+
+def find_model(text: str, content: HubContent, home: Home, note: Note, effect: str) -> Path:
+    """What `text` means: a path, or an id of the hub, which is fetched, as its folder.
+
+    A path of that name wins, and is said. Whatever is neither comes back as a path, for who
+    asked to refuse. effect: what did not happen, for the error. Raises HoustonError.
+    """
+    id = parse_hub_id(text)
+    if path := hub_models.local_path(text):
+        if id:
+            note(f"{text} is {path}; the hub was not asked.")
+        return path
+    if id is None:
+        return Path(text).expanduser().absolute()
+    effect = f"There is no {text} in this folder, either. {effect}"
+    return fetch_snapshot(id, content, home, note, effect).folder
+
+
+def fetch_snapshot(
+    id: HubId, content: HubContent, home: Home | None, note: Note, effect: str, anew: bool = False
+) -> HubSnapshot:
+    """Have what `id` means in the hub's cache, whole.
+
+    home: where its commit is kept, and looked up; None resolves it now and keeps nothing. anew:
+    whether it is resolved although it was before. Raises HoustonError.
+    """
+    pin = None if anew or home is None else hub_models.read_pins(home).get(str(id))
+    wanted = id.at(pin.commit) if pin else id
+    if wanted.is_commit and (folder := _cached_folder(wanted, content)):
+        return _keep_pin(home, id, HubSnapshot(wanted, folder, None))
+    try:
+        listing = list_repository(wanted, "model", effect)
+    except HubUnreachable as problem:
+        if anew or (folder := _cached_folder(wanted, content)) is None:
+            raise
+        found = HubSnapshot(id.at(folder.name), folder, None)
+        note(f"{problem.cause} {found.id} is on this machine and is used.")
+        return _keep_pin(home, id, found)
+    fixed = id.at(listing.commit)
+    names = _wanted_names(listing.files, content)
+    folder = _download(fixed, content, listing, names, note, effect)
+    return _keep_pin(home, id, HubSnapshot(fixed, folder, listing))
+
+
+def verify_snapshot(found: HubSnapshot, effect: str) -> None:
+    """Raise HoustonError where a fetched file is not what the hub says that it is."""
+    listing = found.listing or list_repository(found.id, "model", effect)
+    for file in sorted(found.folder.iterdir()):
+        listed = listing.files.get(file.name)
+        if listed is not None and not listed.matches(file):
+            raise HoustonError(
+                f"{file} is not the file that the hub has at {found.id}.",
+                effect,
+                f"rm -r {found.folder}; then the same again",
+            )
+
+
+def _download(
+    id: HubId,
+    content: HubContent,
+    listing: HubListing,
+    names: list[str],
+    note: Note,
+    effect: str,
+) -> Path:
+    """Fetch these files; says how much it is unless all are there."""
+    hub = hub_library()
+    if _cached_folder(id, content) is None:
+        size = sum(listing.files[name].size for name in names)
+        note(f"fetching {id.repo} at {id.revision[:12]} ({_size_words(size)})")
+    if not any(name in names for name in _DECISIVE_FILES[content]):
+        raise HoustonError(
+            f"{id.repo} holds no {content}: {' or '.join(_DECISIVE_FILES[content])} is missing.",
+            effect,
+            "Name another repository or revision",
+        )
+    with hub_errors(str(id), "model", effect):
+        folder = hub.snapshot_download(id.repo, revision=id.revision, allow_patterns=names)
+    return Path(folder)
+
+
+def _cached_folder(id: HubId, content: HubContent) -> Path | None:
+    """Where it lies in the cache, whole; nobody is asked."""
+    hub = hub_library()
+    for name in _DECISIVE_FILES[content]:
+        found = hub.try_to_load_from_cache(id.repo, name, revision=id.revision)
+        if isinstance(found, str) and _is_whole(Path(found).parent, content):
+            return Path(found).parent
+    return None
+
+
+def _is_whole(folder: Path, content: HubContent) -> bool:
+    if content == "tokenizer":
+        return (folder / "tokenizer.json").is_file()
+    adapter = [(folder / name).is_file() for name in _ADAPTER_PATTERNS]
+    if content == "policy" and any(adapter):
+        return all(adapter)
+    return hub_models.holds_weights(folder)
+
+
+def _wanted_names(names: Collection[str], content: HubContent) -> list[str]:
+    """Files at the top of a repository that belong to the content."""
+    top = [name for name in names if not re.search(r"[/*?\[\]]", name)]
+    patterns = [*_TOKENIZER_PATTERNS]
+    if content != "tokenizer":
+        patterns += [*_TEXT_PATTERNS, *_weight_patterns(top)]
+    if content == "policy":
+        patterns += [*_ADAPTER_PATTERNS, *_ABOUT_PATTERNS]
+    return [name for name in top if any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def _weight_patterns(names: Collection[str]) -> tuple[str, ...]:
+    """Of several sets of the same weights, the one that transformers reads first."""
+    for stem in ("model", "*"):
+        if any(fnmatchcase(name, f"{stem}*.safetensors") for name in names):
+            return f"{stem}*.safetensors", f"{stem}*.safetensors.index.json"
+    return "pytorch_model*.bin", "pytorch_model*.bin.index.json"
+
+
+def _size_words(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
+
+
+def _keep_pin(home: Home | None, id: HubId, found: HubSnapshot) -> HubSnapshot:
+    """Note in the home what an id was resolved to. Raises HoustonError."""
+    if home is None or not home.path.is_dir():
+        return found
+    pin = HubPin(found.id.revision, str(found.folder))
+    try:
+        with exclusive_lock(file := hub_models.pins_file(home)):
+            pins = hub_models.read_pins(home)
+            if pins.get(str(id)) != pin:
+                pins[str(id)] = pin
+                text = msgspec.json.format(msgspec.json.encode(pins, order="sorted"), indent=1)
+                atomic_file.write_atomically(file, text + b"\n", mode=0o640)
+    except OSError as problem:
+        raise HoustonError(
+            f"{file} cannot be written: {problem.strerror}.",
+            f"That {id} is {found.id.revision[:12]} was not kept.",
+        ) from problem
+    return found
+
+
+def require_fetched(name: str, engine: EngineSettings) -> None:
+    """Raise HoustonError for an engine whose model is still to be fetched: the daemon does not."""
+    for key, id in hub_models.hub_keys(engine).items():
+        raise ConfigurationError(
+            f"`{key}` of engine {name!r}, {id.repo} of the hub, is not on this machine.",
+            "The engine was not started.",
+            f"houston doctor --fetch-model {id}",
+        )
+
+
+def refetch_model(text: str, home: Home, note: Note) -> HubSnapshot:
+    """Resolve an id anew and fetch that; what was resolved before stays in the cache. Raises
+    HoustonError."""
+    effect = "What the home had for it stays."
+    id = require_hub_id(text, effect)
+    return fetch_snapshot(id, "model", home, note, effect, anew=True)

@@ -1,0 +1,143 @@
+"""Models of the Hugging Face hub by id: `org/name` or `org/name@revision`, and what a home made of
+them.
+
+An id is resolved once in a home, to a commit, and stays that commit until somebody fetches it anew
+(`houston doctor --fetch-model ID`); `hub_models.json` in the home keeps which. A fetched model lies
+in the hub's own cache, in a folder that ends in `models--org--name/snapshots/COMMIT`, so that every
+path to it says what it is. Nothing here asks the hub: `houston_daemon.engines.hub_downloads` does.
+"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from houston_shared.config_sections import EngineSettings
+from houston_shared.home import Home
+
+DEFAULT_REVISION = "main"
+_ID_PATTERN = re.compile(
+    r"(?P<repo>[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95})(?:@(?P<revision>[\w./-]{1,120}))?"
+)
+COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")
+_SNAPSHOT_PATTERN = re.compile(r"models--([\w.-]+?)--([\w.-]+)/snapshots/([0-9a-f]{40})(?:/|$)")
+
+
+class HubId(NamedTuple):
+    """A repository of the hub at a revision."""
+
+    repo: str
+    """`org/name`."""
+    revision: str = DEFAULT_REVISION
+    """Branch, tag or commit."""
+
+    def __str__(self) -> str:
+        return f"{self.repo}@{self.revision}"
+
+    @property
+    def is_commit(self) -> bool:
+        """Whether the revision can never mean another content."""
+        return COMMIT_PATTERN.fullmatch(self.revision) is not None
+
+    def at(self, commit: str) -> "HubId":
+        """The same repository at a commit."""
+        return HubId(self.repo, commit)
+
+
+def parse_hub_id(text: str) -> HubId | None:
+    """`org/name` or `org/name@revision`; None for whatever cannot be one, such as a path."""
+    match = _ID_PATTERN.fullmatch(text)
+    return HubId(match["repo"], match["revision"] or DEFAULT_REVISION) if match else None
+
+
+def hub_origin(path: str | Path) -> str:
+    """`org/name@COMMIT` where a path leads into the hub's cache; else empty."""
+    match = _SNAPSHOT_PATTERN.search(str(path))
+    return f"{match[1]}/{match[2]}@{match[3]}" if match else ""
+
+
+class HubPin(msgspec.Struct, frozen=True):
+    """What an id was resolved to."""
+
+    commit: str
+    folder: str
+    """Where its files lie."""
+
+
+def pins_file(home: Home) -> Path:
+    """Where the commits of a home's ids are kept."""
+    return home.path / "hub_models.json"
+
+
+def read_pins(home: Home) -> dict[str, HubPin]:
+    """Id with its revision → what it was resolved to; nothing where none was, or the file cannot be
+    read: it is then resolved again."""
+    try:
+        return msgspec.json.decode(pins_file(home).read_bytes(), type=dict[str, HubPin])
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
+def with_hub_folders(settings: EngineSettings, home: Home, beside: Path) -> EngineSettings:
+    """An engine's settings with folders in the place of ids: one of that name here or in `beside`
+    wins, else what was fetched. Ids that were not fetched stay ids, at their commit if they have
+    one."""
+    found: dict[str, str] = {}
+    pins: dict[str, HubPin] | None = None
+    for key, id in hub_keys(settings).items():
+        text = getattr(settings, key)
+        if local := local_path(text, beside):
+            found[key] = str(local)
+            continue
+        pins = read_pins(home) if pins is None else pins
+        found[key] = _place_of(id, pins.get(str(id)), key)
+    return msgspec.structs.replace(settings, **found) if found else settings
+
+
+def hub_keys(settings: EngineSettings) -> dict[str, HubId]:
+    """Keys of an engine that read like a model of the hub: `model` of a child of ours, `tokenizer`
+    of whatever takes token ids."""
+    named = {}
+    if settings.kind in ("embedded", "vllm") and not settings.url:
+        named["model"] = settings.model
+    if settings.kind not in ("chat", "script", "recorded"):
+        named["tokenizer"] = settings.tokenizer
+    ids = {key: parse_hub_id(text) for key, text in named.items()}
+    return {key: id for key, id in ids.items() if id is not None}
+
+
+def local_path(text: str, beside: Path | None = None) -> Path | None:
+    """The folder or file that a name means in the current folder, or in `beside`; None for none."""
+    places = [Path(text), *([beside / text] if beside else [])]
+    return next((place.absolute() for place in places if place.exists()), None)
+
+
+def _place_of(id: HubId, pin: HubPin | None, key: str) -> str:
+    """The folder of a pinned id where it is whole; else the id, at its commit if there is one."""
+    if pin is None:
+        return str(id)
+    folder = Path(pin.folder)
+    whole = holds_weights(folder) if key == "model" else (folder / "tokenizer.json").is_file()
+    return pin.folder if whole else str(id.at(pin.commit))
+
+
+def holds_weights(folder: Path) -> bool:
+    """Whether the model in a folder is all there: config, and every file that its index names."""
+    if not (folder / "config.json").is_file():
+        return False
+    indexes = [*folder.glob("*.safetensors.index.json"), *folder.glob("*.bin.index.json")]
+    for index in indexes:
+        try:
+            shards = msgspec.json.decode(index.read_bytes(), type=_WeightIndex).weight_map.values()
+        except (OSError, msgspec.DecodeError):
+            return False
+        if all((folder / shard).is_file() for shard in set(shards)):
+            return True
+    return not indexes and any((*folder.glob("*.safetensors"), *folder.glob("*.bin")))
+
+
+class _WeightIndex(msgspec.Struct):
+    """What a model in several files says of them."""
+
+    weight_map: dict[str, str]
