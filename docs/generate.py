@@ -47,6 +47,7 @@ PAGES = {
             ("BackupSettings", "[backup]"),
             ("RoleSettings", "[roles]"),
             ("SecretSettings", "[secrets]"),
+            ("ExportSettings", "[export]"),
             ("WebSearchSettings", "[tools.search]"),
             ("WebBrowseSettings", "[tools.browse]"),
             ("MultimodalSettings", "[tools.multimodal]"),

@@ -138,6 +138,14 @@ class SecretSettings(Settings, frozen=True):
     `sk-…`, JSON web tokens, private key blocks."""
 
 
+class ExportSettings(Settings, frozen=True):
+    """What rows that leave the home say of people."""
+
+    people_by_name: bool = False
+    """Whether the card and the manifest of an export name who spoke to the agents; else people are
+    numbered (`person 1`). What they said stands in the rows in any case."""
+
+
 class BackupSettings(Settings, frozen=True):
     """Backups that the daemon makes by itself, into `backups/` of the home."""
 
@@ -161,6 +169,7 @@ class Configuration(Settings, frozen=True):
     backup: BackupSettings = BackupSettings()
     roles: RoleSettings = RoleSettings()
     secrets: SecretSettings = SecretSettings()
+    export: ExportSettings = ExportSettings()
     tools: ToolSettings = ToolSettings()
     judge: JudgeSettings = JudgeSettings()
     review: ReviewSettings = ReviewSettings()

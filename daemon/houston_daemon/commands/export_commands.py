@@ -11,8 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+from houston_daemon.engines.hub_access import require_repository
 from houston_daemon.engines.hub_downloads import find_model
-from houston_daemon.training.export.export_manifest import ids_source_words
+from houston_daemon.training.export.dataset_card import ids_source_words
+from houston_daemon.training.export.dataset_push import push_dataset
 from houston_daemon.training.export.export_recipe import RECIPES, choose_export_recipe
 from houston_daemon.training.export.export_run import (
     FORMATS,
@@ -95,6 +97,12 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
         help="leave rows out that the consumer would mistrain; the manifest names them",
     )
     parser.add_argument("--force", action="store_true", help="replace another export in DIR")
+    parser.add_argument(
+        "--push", default="", metavar="REPO", help="commit it to the data set org/name of the hub"
+    )
+    parser.add_argument(
+        "--private", action="store_true", help="with --push: make it private, if it is made"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
@@ -157,6 +165,7 @@ def run_export(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
     """Export. Raises HoustonError where a row would be mistrained, naming it."""
     secret_redaction.install_secrets(loaded.config)
     choose_format(arguments.format, arguments.parquet)
+    repo = _pushed_to(arguments)
     request = ExportRequest(
         rollouts=(),
         format=arguments.format,
@@ -167,12 +176,29 @@ def run_export(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
         leave_out=arguments.leave_out,
         force=arguments.force,
         rules=arguments.rules,
+        people_by_name=loaded.config.export.people_by_name,
     )
     choose = _with_run if arguments.run else _with_selection
     request = choose(request, arguments, loaded)
     folder = arguments.out.absolute() if arguments.out else _default_folder(loaded.home, request)
-    _say_exported(write_export(loaded.home, request, folder), arguments.json)
+    result = write_export(loaded.home, request, folder)
+    origin = push_dataset(result, repo, private=arguments.private) if repo else ""
+    _say_exported(result, arguments.json, origin)
     return int(ExitCode.DONE)
+
+
+def _pushed_to(arguments: argparse.Namespace) -> str:
+    """The data set of `--push`; empty without it. Raises HoustonError before anything is made."""
+    if arguments.push:
+        return require_repository(arguments.push, "Nothing was exported.")
+    if arguments.private:
+        raise HoustonError(
+            "--private is of a data set that is pushed.",
+            "Nothing was exported.",
+            "Name it: --push org/name",
+            ExitCode.USAGE,
+        )
+    return ""
 
 
 def read_export_rows(arguments: argparse.Namespace, home: Home) -> RowOptions:
@@ -212,7 +238,7 @@ def _with_run(
 
     plain = ExportRequest(
         (), request.format, parquet=request.parquet, leave_out=request.leave_out,
-        force=request.force,
+        force=request.force, people_by_name=request.people_by_name,
     )  # fmt: skip
     named = arguments.as_named or read_selection(arguments).is_given
     if request != plain or named:
@@ -220,7 +246,7 @@ def _with_run(
             "--run exports the rows that the run trains, whole: it takes no rollouts, and no option"
             " that says how rows are made, repeated or held out.",
             "Nothing was exported.",
-            "--run takes --format, --out, --parquet, --leave-out, --force and --json",
+            "--run takes --format, --out, --parquet, --leave-out, --force, --push and --json",
             ExitCode.USAGE,
         )
     of_run = read_run_credits(loaded.home, arguments.run)
@@ -261,10 +287,11 @@ def _default_folder(home: Home, request: ExportRequest) -> Path:
     return home.path / "exports" / f"{request.format}-{name}"
 
 
-def _say_exported(result: ExportResult, as_json: bool) -> None:
+def _say_exported(result: ExportResult, as_json: bool, origin: str) -> None:
+    """origin: where on the hub it was pushed; empty for nowhere."""
     manifest = result.manifest
     if as_json:
-        command_output.print_json_line(_exported_fields(result))
+        command_output.print_json_line({**_exported_fields(result), "pushed": origin or None})
         return
     counts = manifest.counts
     already = "" if result.written else " (the same export was there)"
@@ -298,6 +325,8 @@ def _say_exported(result: ExportResult, as_json: bool) -> None:
         )
     for remark, count in manifest.remarks.items():
         command_output.print_note(f"{pluralize(count, 'line')}: {remark}.")
+    if origin:
+        command_output.print_line(f"  pushed to {origin}: rows, card, manifest")
     command_output.print_note(
         f"{manifest.traps[0]} More of what {manifest.format} does without a word: README.md there."
     )

@@ -279,6 +279,9 @@ def public_value(value: Any) -> Any:
 def _public_text(text: str) -> str:
     if text.startswith(("http://", "https://")):
         return "a server"
+    kind, colon, place = text.partition(":")
+    if colon and place.startswith("/"):  # script:FILE
+        return f"{kind}:{_public_text(place)}"
     if not text.startswith("/"):
         return text
     path = Path(text)

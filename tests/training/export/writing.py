@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from houston_daemon.training.export import export_manifest
+from houston_daemon.training.export.dataset_card import CARD_NAME, dataset_card
 from houston_daemon.training.export.export_files import UNFINISHED, DataFile
 from houston_daemon.training.export.export_line_builder import LineBuilder
 from houston_daemon.training.export.export_manifest import ExportManifest, JudgedBy
@@ -45,9 +45,7 @@ def written(
         verdicts=JudgedBy({}, {}, 0, {}), options={}, recipe={}, split={}, tokenizers={},
         dialects=[], base=[], left_out=[], remarks={}, traps=[], versions={},
     )  # fmt: skip
-    (folder / export_manifest.CARD_NAME).write_text(
-        export_manifest.dataset_card(manifest, FORMATS[format])
-    )
+    (folder / CARD_NAME).write_text(dataset_card(manifest, FORMATS[format]))
     return folder / file.name, building
 
 

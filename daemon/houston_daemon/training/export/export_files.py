@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from houston_daemon.training.export import export_manifest, llama_factory_format
+from houston_daemon.training.export.dataset_card import CARD_NAME
 from houston_daemon.training.export.export_format import ExportFormat
 from houston_daemon.training.export.export_line_builder import BuiltLine
 from houston_daemon.training.export.export_manifest import ExportedFile, ExportManifest
@@ -241,7 +242,7 @@ class ExportFolder:
         for name, content in support.items():
             (self.folder / name).parent.mkdir(mode=0o700, exist_ok=True)
             atomic_file.write_atomically(self.folder / name, content)
-        atomic_file.write_atomically(self.folder / export_manifest.CARD_NAME, page.encode())
+        atomic_file.write_atomically(self.folder / CARD_NAME, page.encode())
         atomic_file.sync_to_disk(self.folder)
         atomic_file.write_atomically(self.folder / export_manifest.MANIFEST_NAME, encoded)
         self._marker.unlink()

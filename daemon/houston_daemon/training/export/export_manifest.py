@@ -1,10 +1,9 @@
-"""The manifest and the page of an export: what is in it, where it comes from, and by whom steps
-were judged.
+"""The manifest of an export: what is in it, where it comes from, who spoke to its agents, and by
+whom steps were judged.
 
 The manifest has no time and no path of its own, so that the same inputs give the same bytes; a
 folder without one is no export. `JudgedBy` counts the rules, judges and people behind a set of
-rows. The page (`README.md`) is the dataset card from which `load_dataset` takes the columns'
-types.
+rows. What people read of it is `dataset_card`.
 """
 
 from collections import Counter
@@ -13,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from houston_daemon.training.export.export_format import ExportColumnType, ExportFormat
 from houston_daemon.training.rows import shared_steps
 from houston_daemon.training.rows.answer_soundness import FORGED_TURN, NOT_READ_BACK
 from houston_daemon.training.rows.rule_verdicts import RuleRuns
@@ -21,6 +19,7 @@ from houston_shared import verdict_precedence
 from houston_shared.errors import HoustonError
 from houston_shared.secret_redaction import redact, redact_all
 from houston_shared.store import annotation_queries, rollout_queries, step_queries
+from houston_shared.store.journal_events import OPEN_END
 from houston_shared.store.store_reader import Reader
 from houston_shared.times_and_counts import pluralize
 
@@ -95,6 +94,26 @@ def read_judged_by(reader: Reader, rollouts: Sequence[str], runs: RuleRuns) -> J
         _sorted_counts(Counter(runs.ran)),
         len(counted), unjudged,
     )  # fmt: skip
+
+
+def read_people(reader: Reader, rollouts: Sequence[str], by_name: bool) -> dict[str, int]:
+    """Messages that agents of rollouts (whole ids) heard, by who said them, each once; short reads.
+
+    by_name: whether people are named; else they are numbered, whoever said most first.
+    """
+    heard: dict[str, str] = {}
+    for rollout in rollouts:
+        by_step = reader.run(annotation_queries.list_delivered_guidance(rollout, 1, OPEN_END))
+        heard |= {message.id: message.author for said in by_step.values() for message in said}
+    counted = Counter(heard.values())
+    ranked = sorted(counted, key=lambda author: (-counted[author], author))
+    people = [author for author in ranked if not author.startswith(_CRITIC_PREFIX)]
+    shown = {author: f"person {number}" for number, author in enumerate(people, 1)}
+    return {author if by_name else shown.get(author, author): counted[author] for author in ranked}
+
+
+_CRITIC_PREFIX = "critic "
+"""Begins the author of what a critic said by itself."""
 
 
 def judged_by_sentence(manifest: dict[str, Any]) -> str:
@@ -264,6 +283,9 @@ class ExportManifest(msgspec.Struct, frozen=True):
     ids_from: dict[str, int] = {}
     """Rows of ids without copies: `ledger` as they were sampled, `rendered` by a dialect; empty for
     rows of messages, and in manifests from before it was counted."""
+    people: dict[str, int] = {}
+    """Who spoke to these agents → messages that were heard. `person 1` for whoever said most,
+    unless `[export] people_by_name` allows names; a critic that speaks by itself is named."""
     run: dict[str, Any] = {}
     """Of rows with credit: the run, how its rewards are made, and its groups; else empty."""
 
@@ -280,61 +302,3 @@ def decode_manifest(raw: bytes, where: object) -> ExportManifest:
         return msgspec.json.decode(raw, type=ExportManifest)
     except msgspec.MsgspecError as problem:
         raise HoustonError(f"{where} is no manifest of an export ({problem}).") from None
-
-
-CARD_NAME = "README.md"
-_FEATURE_TYPES: dict[ExportColumnType, str] = {
-    "ids": "list: int32",
-    "weights": "list: float32",
-    "text": "dtype: string",
-    "number": "dtype: int32",
-    "real": "dtype: float64",
-    "messages": "list: json",
-}
-
-
-def dataset_card(manifest: ExportManifest, format: ExportFormat) -> str:
-    """The whole page."""
-    lines = _card_header(manifest, format) if format.card else []
-    lines += [f"# {manifest.format}: {manifest.rows} rows of {len(manifest.sources)} rollouts", ""]
-    lines += [f"{format.description[0].upper()}{format.description[1:]}.", ""]
-    lines += [_file_words(file, manifest.counts.unit) for file in manifest.files]
-    if source := ids_source_words(manifest):
-        lines += ["", f"{source[0].upper()}{source[1:]}."]
-    if manifest.provenance == "none":
-        lines += [
-            "",
-            "Provenance `none`: at least one rollout ran without a sandbox, so that nobody can"
-            " promise who wrote its files; its rows say so.",
-        ]
-    lines += ["", "What its consumer does without a word:", ""]
-    lines += [f"- {trap}" for trap in manifest.traps]
-    lines += [f"- {count} lines: {remark}." for remark, count in manifest.remarks.items()]
-    lines += ["", "`manifest.json` says where every row comes from and how it was made.", ""]
-    return "\n".join(lines)
-
-
-def ids_source_words(manifest: ExportManifest) -> str:
-    """Where ids come from, in words; empty for rows of messages."""
-    says = {"ledger": "as they were sampled", "rendered": "rendered by their dialect"}
-    parts = [f"{pluralize(count, 'row')} {says[of]}" for of, count in manifest.ids_from.items()]
-    return f"ids of {' and '.join(parts)}" if parts else ""
-
-
-def _file_words(file: ExportedFile, unit: str) -> str:
-    what = f"{file.tokens:,} tokens, " if file.tokens is not None else ""
-    longest = "tokens" if file.tokens is not None else "messages"
-    return (
-        f"- `{file.name}`: {file.rows} rows, {what}{file.trained:,} {unit} trained,"
-        f" the longest has {file.longest:,} {longest}"
-    )
-
-
-def _card_header(manifest: ExportManifest, format: ExportFormat) -> list[str]:
-    lines = ["---", "dataset_info:", "  features:"]
-    for column in format.columns:
-        lines += [f"  - name: {column.name}", f"    {_FEATURE_TYPES[column.type]}"]
-    lines += ["configs:", "- config_name: default", "  data_files:"]
-    for file, split in zip(manifest.files, ("train", "test"), strict=False):
-        lines += [f"  - split: {split}", f"    path: {file.name}"]
-    return [*lines, "---", ""]

@@ -18,6 +18,7 @@ import msgspec
 
 from houston_daemon.training.credit.credited_rows import RolloutCredit, credit_rollout
 from houston_daemon.training.export import export_manifest, held_out_split
+from houston_daemon.training.export.dataset_card import dataset_card
 from houston_daemon.training.export.export_files import (
     SPOOL_NAME,
     UNFINISHED,
@@ -197,6 +198,8 @@ class ExportRequest:
     """Of a format with credit: one for each of the rollouts, in their order."""
     run: Mapping[str, Any] = field(default_factory=dict)
     """What the manifest says of the run that they are of."""
+    people_by_name: bool = False
+    """Whether the manifest names who spoke to the agents."""
 
 
 class ExportResult(NamedTuple):
@@ -231,7 +234,7 @@ def write_export(home: Home, request: ExportRequest, to: Path) -> ExportResult:
             if format.index:
                 names += [f"{name.partition('.')[0]}.rows.jsonl" for name in names]
             support = format.support_files([(file.name, file.sha256) for file in manifest.files])
-            page = export_manifest.dataset_card(manifest, format)
+            page = dataset_card(manifest, format)
             written = place.publish(manifest, page, names, support)
     return ExportResult(to, manifest, written)
 
@@ -481,6 +484,11 @@ class _ExportAttempt:
             versions={"houston": version("houston-agents")},
             drawn=builder.sampling_counts(),
             ids_from=dict(sorted(builder.ids_from.items())),
+            people=export_manifest.read_people(
+                self._reader,
+                [source.rollout for source in self._sources if source.rows],
+                request.people_by_name,
+            ),
             run=dict(request.run),
         )
 
