@@ -32,6 +32,8 @@ _FEATURE_TYPES: dict[ExportColumnType, str] = {
 }
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (10**6, "100K<n<1M"))
 """The hub's words for how many rows a data set has."""
+_MOST_TASKS = 20
+"""Tasks that the page names; the manifest names all."""
 
 
 def dataset_card(manifest: ExportManifest, format: ExportFormat) -> str:
@@ -168,7 +170,8 @@ def _tasks(manifest: ExportManifest) -> list[str]:
     lines = ["## Tasks", ""]
     for title, key in (("trained", "train"), ("held out", "held_out")):
         if names := manifest.split.get(key):
-            lines.append(f"- {title}: {', '.join(names)}")
+            more = f" and {len(names) - _MOST_TASKS:,} more" if len(names) > _MOST_TASKS else ""
+            lines.append(f"- {title}: {', '.join(names[:_MOST_TASKS])}{more}")
     return lines if len(lines) > 2 else []
 
 
