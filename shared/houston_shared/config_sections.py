@@ -36,10 +36,13 @@ class EngineSettings(Settings, frozen=True):
     `--logprobs-mode` and `--headless` are Houston's. A `command` of your own takes none.
     """
     model: str = ""
-    """Model name in requests, or the model folder of a child; empty for SmolLM2-135M-Instruct."""
+    """Model name in requests, or the model of a child: its folder, or `org/name` or
+    `org/name@revision` of the Hugging Face hub (docs/your_model.md), which a folder of that name
+    beside this file comes before; empty for SmolLM2-135M-Instruct."""
     tokenizer: str = ""
-    """tokenizer.json of the model, or its folder; empty for the one in the model folder. A `token`
-    engine needs it, unless `model` is a folder; `chat` has no use for it."""
+    """tokenizer.json of the model, its folder, or the model on the hub (`org/name@revision`), of
+    which no weights are fetched; empty for the one in the model folder. A `token` engine needs it,
+    unless `model` is a folder; `chat` has no use for it."""
     dialect: str = "chatml-json"
     """How the model's family writes prompts and calls, for engines that take token ids (and `chat`
     with `tool_calls = "text"`). `chatml-json`: models with `<|im_end|>` that write JSON under a

@@ -46,6 +46,7 @@ def dataset_card(manifest: ExportManifest, format: ExportFormat) -> str:
         [_file_words(file, manifest.counts.unit) for file in manifest.files],
         [f"{source[0].upper()}{source[1:]}." for source in [ids_source_words(manifest)] if source],
         _provenance_words(manifest),
+        _run(manifest),
         _kept_and_masked(manifest),
         _judged(manifest),
         _people(manifest),
@@ -99,6 +100,19 @@ def _provenance_words(manifest: ExportManifest) -> list[str]:
         "Provenance `none`: at least one rollout ran without a sandbox, so that nobody can promise"
         " who wrote its files; its rows say so."
     ]
+
+
+def _run(manifest: ExportManifest) -> list[str]:
+    """How rewards and advantages were made, for the rows of a run; nothing for others."""
+    run = manifest.run
+    if not run:
+        return []
+    groups = f"{pluralize(run['groups'], 'group')} of {pluralize(run['updates'], 'update')}"
+    lines = [f"## Rewards of {run['run']}", "", f"Rows of {groups}; a group is one task, and each"]
+    lines[-1] += " advantage compares a rollout with its group."
+    lines += ["", *_bullets(f"left out: {count} {why}" for why, count in run["dropped"].items())]
+    settings = ((key, msgspec.json.encode(value).decode()) for key, value in run["recipe"].items())
+    return lines + _bullets(f"{key}: `{value}`" for key, value in settings)
 
 
 def _kept_and_masked(manifest: ExportManifest) -> list[str]:
