@@ -8,6 +8,7 @@ path to it says what it is. Nothing here asks the hub: `houston_daemon.engines.h
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,7 +80,9 @@ def read_pins(home: Home) -> dict[str, HubPin]:
         return {}
 
 
-def with_hub_folders(settings: EngineSettings, home: Home, beside: Path) -> EngineSettings:
+def with_hub_folders(
+    settings: EngineSettings, home: Home, beside: Path | None = None
+) -> EngineSettings:
     """An engine's settings with folders in the place of ids: one of that name here or in `beside`
     wins, else what was fetched. Ids that were not fetched stay ids, at their commit if they have
     one."""
@@ -91,7 +94,7 @@ def with_hub_folders(settings: EngineSettings, home: Home, beside: Path) -> Engi
             found[key] = str(local)
             continue
         pins = read_pins(home) if pins is None else pins
-        found[key] = _place_of(id, pins.get(str(id)), key)
+        found[key] = _place_of(id, _find_pin(pins, id), key)
     return msgspec.structs.replace(settings, **found) if found else settings
 
 
@@ -111,6 +114,14 @@ def local_path(text: str, beside: Path | None = None) -> Path | None:
     """The folder or file that a name means in the current folder, or in `beside`; None for none."""
     places = [Path(text), *([beside / text] if beside else [])]
     return next((place.absolute() for place in places if place.exists()), None)
+
+
+def _find_pin(pins: Mapping[str, HubPin], id: HubId) -> HubPin | None:
+    """What an id was resolved to, under whatever name where it is a commit."""
+    if found := pins.get(str(id)):
+        return found
+    same = (pin for name, pin in pins.items() if name.startswith(f"{id.repo}@"))
+    return next((pin for pin in same if pin.commit == id.revision), None)
 
 
 def _place_of(id: HubId, pin: HubPin | None, key: str) -> str:

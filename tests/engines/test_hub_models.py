@@ -13,6 +13,7 @@ import pytest
 from houston_daemon.service.engine_child import engine_child_command
 from houston_shared import hub_models
 from houston_shared.config import load_configuration
+from houston_shared.config_sections import EngineSettings
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.hub_models import HubId, parse_hub_id
@@ -228,6 +229,19 @@ def test_engines_find_what_was_fetched(hub: HubServer, station: Station) -> None
     far = loaded.engine("far")
     assert (far.model, far.tokenizer) == ("acme/small", folder)
     assert loaded.engine("paid").model == "acme/small"
+
+
+def test_an_engine_that_waits_finds_its_model_once_it_is_fetched(
+    hub: HubServer, station: Station, tmp_path: Path
+) -> None:
+    """By the id of the configuration, or by the commit that it had before its cache was lost."""
+    use(station, ID)
+    pin = pins(station)[f"{ID}@main"]
+    for name in (f"{ID}@main", f"{ID}@{pin.commit}"):
+        waiting = EngineSettings(kind="embedded", model=name)
+        assert hub_models.with_hub_folders(waiting, Home(station.home)).model == pin.folder
+    other = EngineSettings(kind="embedded", model=f"{ID}@{'0' * 40}")
+    assert hub_models.with_hub_folders(other, Home(station.home)) == other
 
 
 def test_a_tokenizer_alone_is_fetched_without_weights(hub: HubServer, station: Station) -> None:

@@ -1,8 +1,9 @@
 """Backups of a home: made while the daemon writes, listed, pruned, found by name, and restored.
 
-A backup is a home itself: database, head, blobs, adapters and configuration, checked by `verify`,
-its manifest written last. Not in it: the search index, full weights, training runs, what rollouts
-own on hosts. Rollouts of a restored home are paused, because the home before may still run them.
+A backup is a home itself: database, head, blobs, adapters, configuration and the commits of models
+of the hub, checked by `verify`, its manifest written last. Not in it: the search index, full
+weights, training runs, what rollouts own on hosts. Rollouts of a restored home are paused, because
+the home before may still run them.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ from houston_daemon.recorder.disk.writer_connection import open_writer
 from houston_daemon.recorder.journal_writer import EventKey, JournalWriter
 from houston_daemon.recorder.live_workers import LiveWorkers
 from houston_daemon.recorder.recorder_store import Store
-from houston_shared import atomic_file
+from houston_shared import atomic_file, hub_models
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.home import Home, unreadable_home
 from houston_shared.policy_and_run_files import policies_folder
@@ -394,8 +395,11 @@ def _copy_home(home: Home, beside: Home) -> float:
             )
     for path in _list_adapter_files(home):
         durable_copy.copy_file(path, beside.path / path.relative_to(home.path))
-    if home.configuration.is_file():
-        durable_copy.copy_file(home.configuration, beside.configuration)
+    kept = {home.configuration: beside.configuration}
+    kept |= {hub_models.pins_file(home): hub_models.pins_file(beside)}
+    for path, copy in kept.items():
+        if path.is_file():
+            durable_copy.copy_file(path, copy)
     return held
 
 

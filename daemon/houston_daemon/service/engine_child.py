@@ -37,6 +37,7 @@ from houston_shared.config_sections import LOCAL_HOST, EngineSettings
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.gpu_leases import visible_gpus_environment
 from houston_shared.home import Home
+from houston_shared.hub_models import with_hub_folders
 
 LOG_PUMP_MODULE = "houston_daemon.service.log_rotation"
 LOG_PIPE_BYTES = 1 << 20
@@ -150,6 +151,7 @@ class EngineChild:
 
         A child that was started with another command (the configuration changed) is ended first.
         """
+        self._engine = with_hub_folders(self._engine, self._home)  # fetched since it was made?
         port = kept_port(self._home, self._name, self._engine)
         self._lease()
         self._pump()

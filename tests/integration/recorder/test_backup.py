@@ -19,6 +19,7 @@ from houston_daemon.maintenance.journal_repair import repair_home
 from houston_shared import wire
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
+from houston_shared.hub_models import pins_file
 from tests.support import station as real
 from tests.support.full_home import fill, flip
 from tests.support.recorder_client import Station, Worker, until
@@ -128,6 +129,7 @@ def test_a_copy_holds_what_it_names_and_nothing_else(tmp_path: Path) -> None:
     fill(station)
     home = station.home
     home.configuration.write_text("# mine\n")
+    pins_file(home).write_text("{}\n")
     stray = home.blobs / "aa" / ("a" * 64 + ".zst")
     stray.parent.mkdir(exist_ok=True)
     stray.write_bytes(b"named by nobody")
@@ -135,7 +137,7 @@ def test_a_copy_holds_what_it_names_and_nothing_else(tmp_path: Path) -> None:
     station.stop()
     copy = Home(tmp_path / "elsewhere" / made.name)
     assert sorted(path.name for path in copy.path.iterdir()) == [
-        "blobs", "chain.head", "houston.db", "houston.toml", "manifest.json",
+        "blobs", "chain.head", "houston.db", "houston.toml", "hub_models.json", "manifest.json",
     ]  # fmt: skip
     assert len(list(copy.blobs.rglob("*.zst"))) == made.blobs == 1
     assert verify_home(copy).findings == ()
