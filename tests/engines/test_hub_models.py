@@ -222,6 +222,8 @@ def test_engines_find_what_was_fetched(hub: HubServer, station: Station) -> None
         engine_child_command("ours", before.engine("ours"), 1)
 
     use(station, ID)
+    (found,) = [row for row in station.json("doctor") if row["check"] == "hub"][:1]
+    assert found["state"] == "ok" and f"tokenizer of far: {ID}@" in found["found"]
     loaded = load_configuration(str(station.home), environment={})
     folder = pins(station)[f"{ID}@main"].folder
     assert loaded.engine("ours").model == folder

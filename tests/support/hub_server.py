@@ -23,7 +23,7 @@ from starlette.routing import Route
 from tests.engines.conftest import free_port
 
 TOKEN = "hf_" + "Test" * 9
-"""The one token that the server takes; it writes as the user `houston`."""
+"""The token that the server takes; it writes as the user `houston`."""
 LARGE_SUFFIXES = (".safetensors", ".bin", ".parquet", ".arrow")
 
 
@@ -71,6 +71,8 @@ class HubServer:
     """LFS objects by SHA-256."""
     asked: list[str] = field(default_factory=list)
     """Method and path of every request."""
+    tokens: set[str] = field(default_factory=lambda: {TOKEN})
+    """That are taken."""
     busy: bool = False
     """Whether everything is answered with 429."""
     read_only: bool = False
@@ -122,7 +124,7 @@ class HubServer:
         if self.busy:
             return Response("slow down", 429, {"Retry-After": "0"})
         given = request.headers.get("authorization", "")
-        if given and given != f"Bearer {TOKEN}":
+        if given and given.removeprefix("Bearer ") not in self.tokens:
             said = "Invalid credentials in Authorization header"
             return JSONResponse({"error": said}, 401, {"X-Error-Message": said})
         if writes and not given:

@@ -51,7 +51,7 @@ from houston_daemon.service.home_setup import (
     mount_options,
 )
 from houston_daemon.training.prm.reward_policy import find_reward_policy, require_scorer_packages
-from houston_shared import command_output, home_lock
+from houston_shared import command_output, home_lock, hub_models
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import HostSettings, WebSearchSettings
 from houston_shared.errors import ExitCode, HoustonError
@@ -436,6 +436,21 @@ def check_models(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
         yield DoctorFinding("vllm", "warn", "not installed", "houston doctor --install-engine")
 
 
+def check_hub_models(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
+    """Models and tokenizers of the hub that engines name."""
+    for name, configured in sorted(loaded.config.engines.items()):
+        here = loaded.engine(name)
+        missing = hub_models.hub_keys(here)
+        for key in hub_models.hub_keys(configured):
+            if key in missing:
+                problem = f"{key} of {name}, {missing[key]}, is not fetched"
+                step = f"houston doctor --fetch-model {missing[key]}"
+                yield DoctorFinding("hub", "warn", problem, step)
+            else:
+                place = getattr(here, key)
+                yield ok_finding("hub", f"{key} of {name}: {hub_models.hub_origin(place) or place}")
+
+
 def check_engine_urls(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
     """Engines of the configuration that live at a URL."""
     for name, engine in sorted(loaded.config.engines.items()):
@@ -506,6 +521,7 @@ ALL_CHECKS: tuple[DoctorCheck, ...] = (
     check_sandbox,
     check_process_limits,
     check_models,
+    check_hub_models,
     check_engine_urls,
     check_waiting_workers,
     check_search_provider,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from houston_daemon.engines.hub_access import require_repository
+from houston_daemon.engines.hub_access import redact_hub_token, require_repository
 from houston_daemon.engines.hub_downloads import find_model
 from houston_daemon.training.export.dataset_card import ids_source_words
 from houston_daemon.training.export.dataset_push import push_dataset
@@ -163,9 +163,11 @@ def add_row_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_export(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Export. Raises HoustonError where a row would be mistrained, naming it."""
+    repo = _pushed_to(arguments)
+    if repo:
+        redact_hub_token()
     secret_redaction.install_secrets(loaded.config)
     choose_format(arguments.format, arguments.parquet)
-    repo = _pushed_to(arguments)
     request = ExportRequest(
         rollouts=(),
         format=arguments.format,

@@ -130,8 +130,10 @@ def add_policy_push_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_policy_push(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Commit it with its card, and look at what the hub then has."""
+    from houston_daemon.engines.hub_access import redact_hub_token
     from houston_daemon.training.policies.policy_sharing import push_policy
 
+    redact_hub_token()
     secret_redaction.install_secrets(loaded.config)
     pushed = push_policy(
         loaded.home,

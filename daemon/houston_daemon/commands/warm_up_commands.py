@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 
 from houston_daemon.commands.tiny_policy_commands import check_new_folder, parse_share
+from houston_daemon.engines.hub_downloads import find_model
 from houston_daemon.engines.local_model import model_path
 from houston_daemon.suites.imperfect_agents import AgentHabits, suite_choices
 from houston_daemon.suites.warm_up import WarmUpRecipe, warm_up_model
@@ -27,7 +28,10 @@ def add_policy_warm_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", required=True, type=Path, metavar="DIR", help="new or empty folder for the model"
     )
     parser.add_argument(
-        "--model", type=Path, metavar="DIR", help="to begin from (the model of the demo)"
+        "--model",
+        default="",
+        metavar="MODEL",
+        help="to begin from, a folder or org/name@revision (the model of the demo)",
     )
     parser.add_argument(
         "--traces",
@@ -73,7 +77,10 @@ def run_policy_warm(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     """Make it and say how to use it."""
     folder = arguments.out.absolute()
     check_new_folder(folder)
-    model = arguments.model or model_path()
+    model = model_path()
+    if arguments.model:
+        note = command_output.print_note
+        model = find_model(arguments.model, "model", loaded.home, note, "Nothing was made.")
     if model is None:
         raise HoustonError(
             "There is no model to begin from.",

@@ -17,6 +17,7 @@ from tests.support.station import Station
 
 BASE, ADAPTER, ROWS = "acme/base", "acme/adapter", "acme/rows"
 KEY = "rattle-42-lamp-Xy9-Zq7"
+"""The token of the hub in a test whose agent reads it, and a secret of a variable in another."""
 STEPS: list[dict[str, Any]] = [
     {"thought": "look", "calls": [{"name": "list_files", "arguments": {"path": "."}}], "delay": 4},
     {"thought": "read", "calls": [{"name": "open_file", "arguments": {"path": "README.md"}}]},
@@ -240,6 +241,21 @@ def test_a_merged_model_takes_the_place_of_the_adapter(ready: Ready, tmp_path: P
     assert pulled["policy"] == "t@3"
 
 
+def test_a_secret_in_the_files_of_a_policy_is_not_pushed(ready: Ready, tmp_path: Path) -> None:
+    folder = adapter(tmp_path / "adapter")
+    config = json.loads((folder / "adapter_config.json").read_text())
+    (folder / "adapter_config.json").write_text(json.dumps({**config, "note": KEY}))
+    words = ["policy", "import", str(folder), "--base", BASE, "--name", "leaky", "--json"]
+    name = json.loads(ready.run(*words))["policy"]
+    ready.station.environment["LAMP_KEY"] = KEY
+    try:
+        said = ready.run("policy", "push", name, "acme/leaky", code=1)
+    finally:
+        del ready.station.environment["LAMP_KEY"]
+    assert "of adapter_config.json holds a secret. Nothing was pushed." in said
+    assert "acme/leaky" not in ready.hub.models
+
+
 # --- rows ------------------------------------------------------------------------------------
 
 
@@ -290,25 +306,30 @@ def test_what_an_earlier_push_left_is_not_read_with_the_new_rows(
     assert files == {".gitattributes", "README.md", "data.jsonl", "manifest.json"}
 
 
-def test_a_secret_in_the_rows_is_not_pushed(ready: Ready, tmp_path: Path) -> None:
-    """The hub's own token is one, whatever variables say; here an agent has read it from a file."""
+def test_the_token_of_the_hub_is_never_pushed(ready: Ready, tmp_path: Path) -> None:
+    """Also where it lies in a file and no variable tells of it: here an agent has read it. Texts
+    have a placeholder in its place; rows of ids, which can have none, are refused."""
     station = at_hub(Station(tmp_path), ready.hub)
     token_file = tmp_path / "hf" / "token"
     token_file.parent.mkdir()
-    token_file.write_text("plain-words-that-are-a-token")
+    token_file.write_text(KEY)
+    ready.hub.tokens.add(KEY)
     try:
         station.start()
-        steps = [{"thought": "plain-words-that-are-a-token", "calls": []}, *STEPS[1:]]
+        steps = [{**STEPS[0], "thought": f"I read {KEY}"}, *STEPS[1:]]
         (rollout,) = station.rollout(station.task(), station.script(steps))
         station.ended(rollout)
         del station.environment["HF_TOKEN"]
-        words = ["export", rollout, "--format", "slime", "--out", "out", "--push", "acme/leak"]
-        said = station.run(*words, code=1).stderr
+        shown = ["export", rollout, "--push", "acme/leak", "--out"]
+        station.run(*shown, "texts", "--format", "slime")
+        tokens = ["--tokenizer", ready.tokenizer, "--dialect", "chatml-json"]
+        said = station.run(*shown, "ids", "--format", "trl", *tokens, code=1).stderr
     finally:
         station.clear()
-    assert "Line 1 of data.jsonl holds a secret." in said and "Nothing was pushed" in said
-    assert "acme/leak" not in ready.hub.datasets
-    assert (tmp_path / "out" / "manifest.json").is_file()
+    data = ready.hub.datasets["acme/leak"].files["data.jsonl"]
+    assert b"[secret:HF_TOKEN]" in data and KEY.encode() not in data
+    assert "secret" in said and "Nothing was exported" in said
+    assert len(ready.hub.datasets["acme/leak"].commits) == 2
 
 
 def test_a_push_that_fails_leaves_the_export(ready: Ready, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from huggingface_hub import DatasetCard
 
 from houston_daemon.training.credit.credited_rows import CreditedRow, SpanCredit
 from houston_daemon.training.credit.policy_gradient_rows import (
@@ -204,6 +205,15 @@ def test_only_groups_that_ended_and_differ_are_exported(ran: Ran, tmp_path: Path
     manifest = exported(ran, "verl-rl", tmp_path).manifest
     assert (manifest.run["run"], manifest.run["groups"]) == ("dapo-1", 1)
     assert manifest.counts.trained == sum(row.trained for row in trained_rows(ran).values())
+
+
+@pytest.mark.parametrize("name", RL)
+def test_the_card_of_a_run_says_how_rewards_were_made(name: str, ran: Ran, tmp_path: Path) -> None:
+    card = DatasetCard((exported(ran, name, tmp_path).folder / "README.md").read_text())
+    assert name in card.data.tags
+    assert "## Rewards of dapo-1" in card.text and "Rows of 1 group of 1 update" in card.text
+    assert "left out: 1 have rewards that are all alike" in card.text
+    assert "an answer was cut at its limit of tokens" in card.text.split("masked and why")[1]
 
 
 def test_a_rollout_that_was_cut_counts_in_its_group_and_is_not_trained(
