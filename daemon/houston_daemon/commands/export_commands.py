@@ -101,7 +101,9 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
         "--push", default="", metavar="REPO", help="commit it to the data set org/name of the hub"
     )
     parser.add_argument(
-        "--private", action="store_true", help="with --push: make it private, if it is made"
+        "--private",
+        action="store_true",
+        help="with --push: make it private; refuse one that is public",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 

@@ -123,7 +123,7 @@ def add_policy_push_arguments(parser: argparse.ArgumentParser) -> None:
         "--merged", action="store_true", help="base and adapter as one model, not the adapter"
     )
     parser.add_argument(
-        "--private", action="store_true", help="make the repository private, if it is made"
+        "--private", action="store_true", help="make it private; refuse one that is public"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 

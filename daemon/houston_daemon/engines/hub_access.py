@@ -53,6 +53,7 @@ class HubListing(NamedTuple):
 
     commit: str
     files: dict[str, HubFile]
+    private: bool
 
 
 def hub_library() -> Any:
@@ -115,7 +116,7 @@ def list_repository(id: HubId, kind: RepositoryKind, effect: str) -> HubListing:
         )
         for file in info.siblings or ()
     }
-    return HubListing(str(info.sha), files)
+    return HubListing(str(info.sha), files, bool(info.private))
 
 
 def push_commit(
@@ -129,8 +130,8 @@ def push_commit(
 ) -> str:
     """Make the repository if it is not there, and commit the files; returns `org/name@COMMIT`.
 
-    Afterwards the hub's own checksums are compared with the files'. private: of a repository that
-    is made; one that is there stays what it is. replaces: patterns of files that an earlier push
+    Afterwards the hub's own checksums are compared with the files'. private: whether it must be;
+    without it one that is there stays what it is. replaces: patterns of files that an earlier push
     may have left, which would be read with these; they are deleted. Raises HoustonError.
     """
     effect = "Nothing was pushed; what was to be pushed is where it was."
@@ -138,9 +139,14 @@ def push_commit(
     api = hub.HfApi()
     with hub_errors(repo, kind, effect, writes=True):
         api.create_repo(repo, repo_type=kind, private=private, exist_ok=True)
+    listing = list_repository(HubId(repo), kind, effect)
+    if private and not listing.private:
+        raise HoustonError(
+            f"{repo} is there already, and public.", effect, "Name another, or leave out --private"
+        )
     stale = [
         name
-        for name in list_repository(HubId(repo), kind, effect).files
+        for name in listing.files
         if name not in files and any(fnmatchcase(name, pattern) for pattern in replaces)
     ]
     with hub_errors(repo, kind, effect, writes=True):

@@ -130,7 +130,7 @@ def verify_snapshot(found: HubSnapshot, effect: str) -> None:
             raise HoustonError(
                 f"{file} is not the file that the hub has at {found.id}.",
                 effect,
-                f"rm -r {found.folder}; then the same again",
+                f"rm -r {found.folder.parent.parent}; then the same again",
             )
 
 
@@ -144,15 +144,15 @@ def _download(
 ) -> Path:
     """Fetch these files; says how much it is unless all are there."""
     hub = hub_library()
-    if _cached_folder(id, content) is None:
-        size = sum(listing.files[name].size for name in names)
-        note(f"fetching {id.repo} at {id.revision[:12]} ({_size_words(size)})")
     if not any(name in names for name in _DECISIVE_FILES[content]):
         raise HoustonError(
             f"{id.repo} holds no {content}: {' or '.join(_DECISIVE_FILES[content])} is missing.",
             effect,
             "Name another repository or revision",
         )
+    if _cached_folder(id, content) is None:
+        size = sum(listing.files[name].size for name in names)
+        note(f"fetching {id.repo} at {id.revision[:12]} ({_size_words(size)})")
     with hub_errors(str(id), "model", effect):
         folder = hub.snapshot_download(id.repo, revision=id.revision, allow_patterns=names)
     return Path(folder)

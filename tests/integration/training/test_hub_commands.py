@@ -184,6 +184,7 @@ def test_what_cannot_be_pulled_registers_nothing(
 PUSHES = [
     pytest.param(["policy@2", "acme/x@main"], "", 78, "has a revision", id="a revision"),
     pytest.param(["policy@2", "x"], "", 78, "is no id of the hub", id="no id"),
+    pytest.param(["policy@2", BASE, "--private"], "", 1, "there already, and public", id="public"),
     pytest.param(["policy@9", "acme/x"], "", 1, "There is no policy", id="no such policy"),
     pytest.param(["policy@1", "acme/x"], "", 1, "is the base model", id="a base model"),
     pytest.param(["policy@2", "acme/x"], "read_only", 1, "may not write to acme/x", id="403"),

@@ -21,7 +21,7 @@ from houston_shared.errors import HoustonError
 def push_dataset(result: ExportResult, repo: str, *, private: bool) -> str:
     """Commit an export to the data set `org/name`; returns `org/name@COMMIT`.
 
-    private: of a data set that is made for it. Raises HoustonError; the export is then where it is.
+    private: whether the data set must be. Raises HoustonError; the export is then where it is.
     """
     manifest, folder = result.manifest, result.folder
     effect = f"Nothing was pushed; the export is in {folder}."

@@ -62,7 +62,7 @@ class PushedPolicy(NamedTuple):
 def push_policy(home: Home, name: str, repo: str, *, merged: bool, private: bool) -> PushedPolicy:
     """Commit a policy's weights to `org/name`, with its card and lineage.
 
-    merged: base and adapter as one model. private: of a repository that is made for it. Raises
+    merged: base and adapter as one model. private: whether the repository must be. Raises
     HoustonError: for a policy whose files are not what was registered, a text with a secret, and
     what the hub refuses.
     """
