@@ -22,7 +22,8 @@ from houston_console.commands.rollout_summary import (
 )
 from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode
+from houston_shared.hub_models import hub_origin
 from houston_shared.records import ENDED_STATES, RolloutState
 from houston_shared.store import (
     annotation_queries,
@@ -213,7 +214,7 @@ def _read_rollout(
     quarantined = yield from step_queries.list_quarantined_events(rollout.id)
     losses = step_queries.group_repair_losses(quarantined)
     facts = {
-        "seed": (yield from _seed_json(rollout)),
+        **(yield from _spec_json(rollout)),
         "drift": drifts,
         "usage": msgspec.to_builtins((yield from rollout_queries.read_token_usage(rollout.id))),
         "purification": purification_queries.purification_json(purified),
@@ -242,12 +243,14 @@ def _read_rollout(
     return overview, facts, (yield from workspace_queries.list_evaluations(rollout.id))
 
 
-def _seed_json(rollout: RolloutRow) -> ReadPlan[int | None]:
-    """What chose its world, its question and its samples; None where that was erased."""
-    try:
-        return (yield from rollout_queries.read_rollout_spec(rollout)).seed
-    except HoustonError:
-        return None
+def _spec_json(rollout: RolloutRow) -> ReadPlan[dict[str, Any]]:
+    """What chose its world, its question and its samples, and the commit of its engine's model
+    where that is one of the hub; None where it was erased."""
+    spec = yield from rollout_queries.read_spec_if_kept(rollout)
+    if spec is None:
+        return {"seed": None, "model": None}
+    places = (str(spec.engine_settings.get(key) or "") for key in ("model", "tokenizer"))
+    return {"seed": spec.seed, "model": next(filter(None, map(hub_origin, places)), None)}
 
 
 def _resource_limits(rollout: str, workspace: str | None) -> str:
@@ -344,6 +347,7 @@ def _print_rollout(
         "task": row.task,
         "engine": " ".join(filter(None, (row.engine, row.policy))),
         **roles,
+        "model": facts["model"] or "",
         "seed": "" if facts["seed"] is None else str(facts["seed"]),
         "started": local_time(row.created_at),
         "newest": f"{local_time(row.updated_at)}{f', now {row.activity}' if row.activity else ''}",

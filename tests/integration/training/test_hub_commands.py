@@ -188,6 +188,7 @@ PUSHES = [
     pytest.param(["policy@9", "acme/x"], "", 1, "There is no policy", id="no such policy"),
     pytest.param(["policy@1", "acme/x"], "", 1, "is the base model", id="a base model"),
     pytest.param(["policy@2", "acme/x"], "read_only", 1, "may not write to acme/x", id="403"),
+    pytest.param(["policy@2", "acme/x"], "no token", 1, "wants a token (401)", id="401"),
     pytest.param(["policy@2", "acme/x"], "busy", 75, "no more requests", id="429"),
     pytest.param(["policy@2", "acme/c"], "corrupt", 1, "is not what was pushed", id="corrupted"),
 ]
@@ -195,12 +196,19 @@ PUSHES = [
 
 @pytest.mark.parametrize(("words", "fault", "code", "cause"), PUSHES)
 def test_what_cannot_be_pushed_is_said(
-    ready: Ready, words: list[str], fault: str, code: int, cause: str
+    ready: Ready,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    fault: str,
+    code: int,
+    cause: str,
 ) -> None:
-    if fault:
+    if fault == "no token":
+        monkeypatch.delitem(ready.station.environment, "HF_TOKEN")
+    elif fault:
         setattr(ready.hub, fault, True)
     said = ready.run("policy", "push", *words, code=code)
-    assert cause in said and "fault of Houston" not in said
+    assert cause in said and "fault of Houston" not in said and "Traceback" not in said
     assert "acme/x" not in ready.hub.models
 
 
