@@ -65,7 +65,7 @@ $(BIN)/.base: pyproject.toml | system
 	@touch $@
 
 $(BIN)/.dev: $(BIN)/.base | test-system
-	@$(BIN)/pip install -q -e '.[local,train,dev,envs,memory,evaluate]'
+	@$(BIN)/pip install -q -e '.[local,train,dev,envs,memory,evaluate,trackers,otel]'
 	@touch $@
 
 engine: $(BIN)/.base

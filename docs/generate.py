@@ -351,7 +351,7 @@ BOUNDED_TYPES = {
     "UnitShare": "float, ge 0, le 1",
     "RewardKind": "one of ['binary', 'score']",
     "AdvantageScale": "one of ['group', 'none']",
-    "tuple[Tracker, ...]": "list of one of ['trackio', 'wandb', 'tensorboard']",
+    "ReportTo": "one of ['auto', 'none', 'trackio', 'wandb', 'tensorboard'], or a list",
 }
 """Names of types that recipes use, as a person writes them."""
 

@@ -7,6 +7,7 @@ scenarios that mostly wait, and the files that start vLLM do not meet.
 
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from tests.support.station import Station
 # In children too; engines set their own number.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# Trainings that tests start report to no tracker of whoever runs them.
+os.environ["TRACKIO_DIR"] = os.path.join(tempfile.gettempdir(), f"houston-trackio-{os.getuid()}")
 
 # How fast a busy machine makes up examples says nothing about Houston; and a change is judged by
 # the same examples as the one before it. HYPOTHESIS_PROFILE=search tries new ones, many more.

@@ -21,7 +21,7 @@ from tests.support.station import Station
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 FAST = (
     *("--recipe", "small", "--set", "groups=6", "--set", "group_size=4", "--set", "refill=1"),
-    *("--set", "precision=fp32", "--set", "device=cpu"),
+    *("--set", "precision=fp32", "--set", "device=cpu", "--set", "report_to=none"),
 )
 
 

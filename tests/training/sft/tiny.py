@@ -104,6 +104,7 @@ def run_folder(
     """A run that was asked for and not started."""
     folder = RunFolder(tmp_path / name)
     plain: dict[str, Any] = {"device": "cpu", "precision": "fp32", "batch": 4, "pack_tokens": 64}
+    plain["report_to"] = "none"  # a tracker takes seconds to start
     folder.write_spec(RunSpec(run=name, recipe=SftRecipe(base=str(base), **(plain | recipe))))
     write(folder.data, examples)
     return folder

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from houston_daemon.training.runs.tracker_choice import ReportTo, require_trackers
 from houston_daemon.training.sft.sft_recipe import (
     NonNegativeInt,
     PositiveFloat,
@@ -53,6 +54,9 @@ class CriticRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """bf16 multiplies in bfloat16; auto: where the device does that fast."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to train; auto: a GPU where one can be seen."""
+    report_to: ReportTo = "auto"
+    """Trackers that are told every figure as well: `trackio`, `wandb`, `tensorboard`, or several of
+    them as a list. `auto`: trackio where it is installed. `none`: nobody."""
     keep_checkpoints: PositiveInt = 1
     """One is written after each epoch; older ones are removed."""
 
@@ -76,4 +80,6 @@ def critic_recipe(settings: list[str]) -> CriticRecipe:
     """The defaults with `key=value` settings laid over them. Raises ConfigurationError."""
     tables: dict[str, object] = {}
     lay_settings(tables, settings)
-    return convert_toml(tables, CriticRecipe, "--set")
+    recipe = convert_toml(tables, CriticRecipe, "--set")
+    require_trackers(recipe.report_to)
+    return recipe

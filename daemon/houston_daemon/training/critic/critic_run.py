@@ -9,6 +9,7 @@ the last whole epoch.
 import os
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from houston_daemon.training.policies.policy_registration import register_policy
 from houston_daemon.training.runs import run_checkpoints
 from houston_daemon.training.runs.epoch_training import EpochTrainer, EpochWatch
 from houston_daemon.training.runs.run_progress import ProgressWriter
+from houston_daemon.training.runs.run_trackers import RunTrackers
 from houston_daemon.training.sft import sft_model, training_run
 from houston_daemon.training.sft.sft_recipe import SftRecipe
 from houston_shared.config import load_configuration
@@ -42,24 +44,28 @@ def train_critic(folder: CriticRunFolder, writer: ProgressWriter) -> bool:
     rows = folder.read_rows()
     before = reference_logprobs(net, rows, pad)
     watch = EpochWatch(writer, recipe.epochs)
+    trackers = RunTrackers(folder, folder.spec, writer)
     trainer = CriticTrainer(
         model=net,
         args=_arguments(folder, recipe, bf16, device),
         train_dataset=list(range(len(rows))),
         data_collator=lambda items: items,
-        callbacks=[watch],
+        callbacks=[watch, trackers],
     )
     trainer.set_rows(rows, before, recipe, pad)
     trainer.keep = recipe.keep_checkpoints
     trainer.remove_callback(PrinterCallback)
     newest = run_checkpoints.newest_checkpoint(folder.checkpoints)
     began = time.monotonic()
-    trainer.train(resume_from_checkpoint=str(newest) if newest else None)
-    if watch.ended:
-        return False
+    with closing(trackers):
+        trainer.train(resume_from_checkpoint=str(newest) if newest else None)
+        if watch.ended:
+            return False
+        after = reference_logprobs(net, rows, pad)
+        preferred = {"before": preferred_share(rows, before), "after": preferred_share(rows, after)}
+        trackers.report({f"preferred/{when}": share for when, share in preferred.items()})
     writer.set_state("running", "saving")
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    after = reference_logprobs(net, rows, pad)
     training_run.save_output(trainer, folder, None)
     folder.write_result(
         CriticResult(
@@ -69,8 +75,8 @@ def train_critic(folder: CriticRunFolder, writer: ProgressWriter) -> bool:
             seconds=round(time.monotonic() - began, 2),
             loss_first=losses[0],
             loss_last=losses[-1],
-            preferred_before=preferred_share(rows, before),
-            preferred_after=preferred_share(rows, after),
+            preferred_before=preferred["before"],
+            preferred_after=preferred["after"],
         )
     )
     return True
@@ -213,7 +219,7 @@ def _arguments(
         save_strategy="no",  # the watch says when
         logging_steps=1,
         logging_nan_inf_filter=False,
-        report_to="none",
+        report_to="none",  # the run's own callback tells them
         disable_tqdm=True,
         log_level="error",
         remove_unused_columns=False,

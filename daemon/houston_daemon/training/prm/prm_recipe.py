@@ -6,6 +6,7 @@ A recipe is a TOML file with `key=value` settings laid over it. It imports no to
 from pathlib import Path
 from typing import Literal
 
+from houston_daemon.training.runs.tracker_choice import ReportTo, require_trackers
 from houston_daemon.training.sft.sft_recipe import (
     NonNegativeInt,
     PositiveFloat,
@@ -43,6 +44,9 @@ class PrmRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """Of the split, the head's first weights and the order of the labels."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to train; auto: a GPU where one can be seen."""
+    report_to: ReportTo = "auto"
+    """Trackers that are told every figure as well: `trackio`, `wandb`, `tensorboard`, or several of
+    them as a list. `auto`: trackio where it is installed. `none`: nobody."""
     keep_checkpoints: PositiveInt = 1
     """One is written after each epoch; older ones are removed."""
 
@@ -62,4 +66,6 @@ def load_prm_recipe(name: str, settings: list[str]) -> PrmRecipe:
         )
     tables = toml_file.read_toml(file)
     lay_settings(tables, settings)
-    return toml_file.convert_toml(tables, PrmRecipe, str(file))
+    recipe = toml_file.convert_toml(tables, PrmRecipe, str(file))
+    require_trackers(recipe.report_to)
+    return recipe

@@ -8,6 +8,7 @@ tasks that were held out, by the files that are registered.
 import os
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ from houston_daemon.training.prm.prm_scorer import (
 from houston_daemon.training.runs import run_checkpoints
 from houston_daemon.training.runs.epoch_training import EpochTrainer, EpochWatch
 from houston_daemon.training.runs.run_progress import ProgressWriter
+from houston_daemon.training.runs.run_trackers import RunTrackers
 from houston_daemon.training.sft import training_run
 from houston_shared.config import load_configuration
 
@@ -62,25 +64,28 @@ def train_prm(folder: PrmRunFolder, writer: ProgressWriter) -> bool:
     limit = longest_text(net.config, recipe.max_tokens)
     setattr(net.config, TRAINED_LENGTH, limit)
     watch = EpochWatch(writer, recipe.epochs)
+    trackers = RunTrackers(folder, folder.spec, writer)
     trainer = EpochTrainer(
         model=net,
         args=_arguments(folder, recipe, device),
         train_dataset=training_set(split.train, tokenizer, limit),
         data_collator=DataCollatorWithPadding(tokenizer),
-        callbacks=[watch],
+        callbacks=[watch, trackers],
     )
     trainer.keep = recipe.keep_checkpoints
     trainer.remove_callback(PrinterCallback)
     newest = run_checkpoints.newest_checkpoint(folder.checkpoints)
     began = time.monotonic()
-    trainer.train(resume_from_checkpoint=str(newest) if newest else None)
-    if watch.ended:
-        return False
-    writer.set_state("running", "measuring on held-out tasks")
-    seconds = time.monotonic() - began
-    training_run.save_output(trainer, folder, Path(recipe.base))
-    scorer = load_scorer(folder.output, str(device))  # what is registered: it has lost digits
-    result = _result(folder, split, scorer, trainer, seconds)
+    with closing(trackers):
+        trainer.train(resume_from_checkpoint=str(newest) if newest else None)
+        if watch.ended:
+            return False
+        writer.set_state("running", "measuring on held-out tasks")
+        seconds = time.monotonic() - began
+        training_run.save_output(trainer, folder, Path(recipe.base))
+        scorer = load_scorer(folder.output, str(device))  # what is registered: it has lost digits
+        result = _result(folder, split, scorer, trainer, seconds)
+        trackers.report(_tracked_agreement(result))
     folder.write_result(result)
     _draw(folder, result, writer)
     return True
@@ -131,7 +136,7 @@ def _arguments(folder: PrmRunFolder, recipe: PrmRecipe, device: torch.device) ->
         save_strategy="no",  # the watch says when
         logging_steps=1,
         logging_nan_inf_filter=False,
-        report_to="none",
+        report_to="none",  # the run's own callback tells them
         disable_tqdm=True,
         log_level="error",
         dataloader_pin_memory=device.type == "cuda",
@@ -163,6 +168,18 @@ def _result(
         train=_measured(scorer, split.train, mean),
         held_out=_measured(scorer, split.held_out, mean) if split.held_out else None,
     )
+
+
+def _tracked_agreement(result: PrmResult) -> dict[str, float | None]:
+    """What a tracker is told at the end."""
+    measured = {"trained": result.train} | (
+        {"held_out": result.held_out} if result.held_out else {}
+    )
+    return {
+        f"{where}/{name}": getattr(figures, name)
+        for where, figures in measured.items()
+        for name in ("mae", "mean_predictor_mae", "rank_correlation")
+    }
 
 
 def _measured(

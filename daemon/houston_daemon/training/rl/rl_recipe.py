@@ -5,7 +5,6 @@ A recipe is a TOML file with `key=value` settings laid over it. `dapo` and `grpo
 keys only. It knows nothing of rollouts and imports no torch.
 """
 
-import importlib.util
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,6 +15,7 @@ from houston_daemon.training.credit.group_advantages import (
     AdvantageScale,
     RewardKind,
 )
+from houston_daemon.training.runs.tracker_choice import ReportTo, require_trackers
 from houston_daemon.training.sft.sft_recipe import (
     NOTHING_TRAINED_MESSAGE,
     NonNegativeInt,
@@ -32,7 +32,6 @@ from houston_shared.store.outcome_queries import Overlong
 from houston_shared.toml_file import Settings
 
 RECIPES_FOLDER = Path(__file__).parent / "recipes"
-Tracker = Literal["trackio", "wandb", "tensorboard"]
 NonNegativeFloat = Annotated[float, msgspec.Meta(ge=0)]
 
 
@@ -159,8 +158,9 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where to train; auto: a GPU where one can be seen."""
     gradient_checkpointing: bool = False
     """Keep fewer activations and compute them again: less memory, a third more time."""
-    report_to: tuple[Tracker, ...] = ()
-    """Trackers that are told every figure as well; each is a package of its own."""
+    report_to: ReportTo = "auto"
+    """Trackers that are told every figure as well: `trackio`, `wandb`, `tensorboard`, or several of
+    them as a list. `auto`: trackio where it is installed. `none`: nobody."""
     save_updates: PositiveInt = 1
     """Write a checkpoint every so many updates; what comes after the last one is sampled and
     trained again where a run is killed."""
@@ -197,13 +197,7 @@ def load_rl_recipe(name: str, settings: list[str]) -> RlRecipe:
     recipe = toml_file.convert_toml(tables, RlRecipe, str(file))
     parse_row_roles(recipe.roles, NOTHING_TRAINED_MESSAGE)
     _check_clashes(recipe)
-    for tracker in recipe.report_to:
-        if importlib.util.find_spec(tracker) is None:
-            raise ConfigurationError(
-                f"report_to names {tracker}, which is not installed.",
-                NOTHING_TRAINED_MESSAGE,
-                f"pip install {tracker}, or leave it out: every figure is in updates.jsonl too",
-            )
+    require_trackers(recipe.report_to)
     return recipe
 
 

@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ from houston_daemon.training.rl.update_figures import (
 )
 from houston_daemon.training.runs import run_checkpoints
 from houston_daemon.training.runs.run_progress import ProgressWriter
+from houston_daemon.training.runs.run_trackers import RunTrackers
 from houston_daemon.training.sft import sft_model, training_run
 from houston_daemon.training.sft.sft_recipe import SftRecipe
 from houston_shared.config import LoadedConfiguration, load_configuration
@@ -97,6 +99,7 @@ class RlRun:
             self._watch.stop_requested,
             self._tell_waiting,
         )
+        self._trackers = RunTrackers(folder, spec, writer)
         self._trainer = self._make_trainer()
         self._critic = None if recipe.critic == "none" else self._make_critic(loaded)
         self._batches = self._make_batches(loaded)
@@ -117,7 +120,8 @@ class RlRun:
             if self._critic:
                 self._critic.resume(newest)
         try:
-            self._trainer.train(resume_from_checkpoint=str(newest) if newest else None)
+            with closing(self._trackers):
+                self._trainer.train(resume_from_checkpoint=str(newest) if newest else None)
         except StopRequested:
             return False
         if self._watch.ended:
@@ -203,6 +207,8 @@ class RlRun:
         if self._recipe.ahead and update + 1 < self._recipe.updates:
             self._batches.begin(update + 1, self._policy)
         self._trainer.note_metrics(_tracked_figures(self._batch, self._sync_seconds))
+        if self._validation:
+            self._trackers.report(_tracked_validation(self._validation))
         self._writer.set_state("running", f"training update {update + 1}")
         self._began_training = time.monotonic()
 
@@ -248,7 +254,7 @@ class RlRun:
             keep=recipe.keep_checkpoints,
             processing_class=loaded.tokenizer,
             peft_config=new,
-            callbacks=[self._watch],
+            callbacks=[self._watch, self._trackers],
         )
 
     def _make_critic(self, loaded: LoadedConfiguration) -> RunCritic:
@@ -410,9 +416,7 @@ def _trainer_arguments(
         save_strategy="no",  # the watch says when
         logging_steps=1,
         logging_nan_inf_filter=False,
-        report_to=list(recipe.report_to) or "none",
-        run_name=folder.path.name,
-        project="houston",
+        report_to="none",  # the run's own callback tells them
         disable_tqdm=True,
         log_level="error",
         remove_unused_columns=False,
@@ -441,6 +445,13 @@ def _tracked_figures(batch: UpdateBatch, syncing: float) -> dict[str, float]:
         "seconds/scoring": batch.scoring_seconds,
         "seconds/syncing": syncing,
         **(_tracked_critic(batch.critic.figures) if batch.critic else {}),
+    }
+
+
+def _tracked_validation(figures: ValidationFigures) -> dict[str, float]:
+    return {
+        f"validation/{name}": getattr(figures, name)
+        for name in ("solved", "tool_failures", "steps")
     }
 
 

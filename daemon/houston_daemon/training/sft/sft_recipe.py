@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from houston_daemon.training.runs.tracker_choice import ReportTo, require_trackers
 from houston_shared import toml_file
 from houston_shared.errors import ConfigurationError
 from houston_shared.sample_roles import parse_row_roles
@@ -91,6 +92,9 @@ class SftRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """Keep fewer activations and compute them again: less memory, a third more time."""
     check_memory: bool = True
     """Refuse a run that will need more memory than is free, before its first step."""
+    report_to: ReportTo = "auto"
+    """Trackers that are told every figure as well: `trackio`, `wandb`, `tensorboard`, or several of
+    them as a list. `auto`: trackio where it is installed. `none`: nobody."""
     save_steps: PositiveInt = 50
     """Write a checkpoint every so many steps, and at the end."""
     save_minutes: Annotated[float, msgspec.Meta(gt=0)] = 30.0
@@ -131,6 +135,7 @@ def changed_recipe(recipe: SftRecipe, settings: list[str]) -> SftRecipe:
     changed = toml_file.convert_toml(tables, SftRecipe, "--set")
     if not _rate_rises(recipe):  # an older run whose rate does may go on: it cannot be changed
         _check_rates(changed)
+    require_trackers(changed.report_to)
     return changed
 
 

@@ -8,6 +8,7 @@ registers nothing.
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +27,7 @@ from houston_daemon.training.policies.policy_files import tokenizer_files
 from houston_daemon.training.runs import run_checkpoints
 from houston_daemon.training.runs.run_folder import TrainingRunFolder
 from houston_daemon.training.runs.run_progress import ProgressWriter
+from houston_daemon.training.runs.run_trackers import RunTrackers
 from houston_daemon.training.sft import (
     batch_plan,
     sft_dataset,
@@ -120,13 +122,16 @@ def train_run(folder: RunFolder, writer: ProgressWriter) -> bool:
     writer.log(_model_sentence(loaded, device, processes))
     steps = _planned_steps(rows, recipe, loaded, processes)
     run = _PlannedRun(folder, recipe, writer, device, rows, loaded, steps)
-    trainer, watch = _make_trainer(run)
+    trackers = RunTrackers(folder, folder.spec, writer)
+    trainer, watch = _make_trainer(run, trackers)
     if trainer.kind == sft_run_folder.PLAIN_KIND:  # in shards no process has what a pass would show
         share = rows.prepared.trained / rows.prepared.tokens
         free = training_memory.free_bytes(device) // (1 if device.type == "cuda" else processes)
         peak = training_memory.measure_peak(trainer, share, loaded.bf16)
         training_memory.refuse_too_large(peak, folder, rows.lengths, steps, free, writer.log)
-    figures = _train_and_measure(run, trainer, watch)
+    with closing(trackers):
+        figures = _train_and_measure(run, trainer, watch)
+        trackers.report(_tracked_held_out(figures or {}))
     if figures is None:
         return False
     writer.set_state("running", "saving")
@@ -137,7 +142,7 @@ def train_run(folder: RunFolder, writer: ProgressWriter) -> bool:
     return True
 
 
-def _make_trainer(run: _PlannedRun) -> tuple[WeightedTrainer, TrainingWatch]:
+def _make_trainer(run: _PlannedRun, trackers: RunTrackers) -> tuple[WeightedTrainer, TrainingWatch]:
     """The trainer, watched. Raises HoustonError where it could not read the newest checkpoint."""
     net, new_adapter = sft_model.add_adapter(run.loaded.net, run.recipe)
     watch = TrainingWatch(run.folder, run.steps, run.writer, run.recipe.save_minutes)
@@ -147,7 +152,7 @@ def _make_trainer(run: _PlannedRun) -> tuple[WeightedTrainer, TrainingWatch]:
         passes=sft_dataset.PassDataset(run.rows, run.steps, run.loaded.packing),
         processing_class=run.loaded.tokenizer,
         peft_config=new_adapter,
-        callbacks=[watch],
+        callbacks=[watch, trackers],
         fused=run.loaded.fused,
         keep=run.recipe.keep_checkpoints,
     )
@@ -185,6 +190,11 @@ def _train_and_measure(
         "held_out_after": after,
         "held_out_rows": held_out.rows,
     }
+
+
+def _tracked_held_out(figures: dict[str, Any]) -> dict[str, Any]:
+    """What a tracker is told at the end. figures: of `_train_and_measure`."""
+    return {f"held_out/{when}": figures.get(f"held_out_{when}") for when in ("before", "after")}
 
 
 def _run_result(run: _PlannedRun, trainer: WeightedTrainer, figures: dict[str, Any]) -> RunResult:
@@ -278,7 +288,7 @@ def _trainer_arguments(run: _PlannedRun) -> SFTConfig:
         save_steps=recipe.save_steps,
         logging_steps=1,
         logging_nan_inf_filter=False,
-        report_to="none",
+        report_to="none",  # the run's own callback tells them
         disable_tqdm=True,
         log_level="error",
         remove_unused_columns=False,

@@ -1,0 +1,148 @@
+"""Tells trackers what a training measures: one way for every trainer, by accelerate's trackers.
+
+A run is the same run in each of them: its name, what it was asked for, and what its policy comes
+from. A tracker that fails is named once in the log and told nothing more; the training goes on.
+Which trackers a recipe means is `tracker_choice`'s; figures are kept in the run's folder anyhow.
+"""
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from accelerate import tracking
+from transformers import TrainerCallback
+
+from houston_daemon.training.runs.run_folder import TrainingRunFolder
+from houston_daemon.training.runs.run_progress import ProgressWriter
+from houston_daemon.training.runs.tracker_choice import chosen_trackers
+from houston_daemon.training.runs.trainer_process import is_first_process
+from houston_shared.home import Home
+from houston_shared.store import policy_queries
+from houston_shared.store.store_reader import Reader
+
+PROJECT = "houston"
+"""In trackio and wandb."""
+TENSORBOARD_FOLDER = "tensorboard"
+"""In the folder of a run."""
+_TRAIN_PREFIX = "train/"
+
+
+class RunTrackers(TrainerCallback):  # type: ignore[misc]
+    """The trackers of a run; in other processes than the first of several it has none."""
+
+    def __init__(self, folder: TrainingRunFolder, spec: Any, writer: ProgressWriter) -> None:
+        """spec: the run's, whose recipe has `report_to`."""
+        self._folder = folder
+        self._spec = spec
+        self._writer = writer
+        self._waiting = chosen_trackers(spec.recipe.report_to) if is_first_process() else ()
+        self._started: dict[str, tracking.GeneralTracker] = {}
+        self._step = 0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        """Start them, at the step from which the run goes on."""
+        self._step = state.global_step
+        names, self._waiting = self._waiting, ()
+        for name in names:
+            self._attempt(name, lambda name=name: self._start(name))  # type: ignore[misc]
+        if self._started:
+            self._writer.log(f"reporting to {', '.join(self._started)}")
+
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: Mapping[str, Any], **rest: Any
+    ) -> None:
+        """What the trainer logs; names without a group are of the group `train`."""
+        self._step = state.global_step
+        self.report(
+            {name if "/" in name else _TRAIN_PREFIX + name: value for name, value in logs.items()}
+        )
+
+    def report(self, figures: Mapping[str, Any]) -> None:
+        """Further figures at the present step; what is no number is left out."""
+        numbers = {
+            name: float(value)
+            for name, value in figures.items()
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        }
+        for name in list(self._started):
+            self._attempt(name, lambda name=name: self._started[name].log(numbers, self._step))  # type: ignore[misc]
+
+    def close(self) -> None:
+        """What they were told is stored or sent, however the training ended."""
+        for name in list(self._started):
+            self._attempt(name, lambda name=name: self._started[name].finish())  # type: ignore[misc]
+        self._started.clear()
+
+    def _start(self, name: str) -> None:
+        tracker = self._open(name)
+        tracker.start()
+        if name == "tensorboard":
+            told = msgspec.json.format(msgspec.json.encode(self._config()), indent=1).decode()
+            tracker.log({"houston": f"```json\n{told}\n```"}, self._step)
+        self._started[name] = tracker
+
+    def _open(self, name: str) -> tracking.GeneralTracker:
+        run = self._spec.run
+        match name:
+            case "trackio":
+                return tracking.TrackioTracker(
+                    PROJECT, name=run, resume="allow", config=self._config(), embed=False
+                )
+            case "wandb":
+                return tracking.WandBTracker(
+                    PROJECT,
+                    name=run,
+                    id=run,
+                    resume="allow",
+                    config=self._config(),
+                    dir=str(self._folder.path),
+                )
+            case _:  # steps of before a kill that are trained again take the place of the first
+                return tracking.TensorBoardTracker(
+                    TENSORBOARD_FOLDER, str(self._folder.path), purge_step=self._step + 1
+                )
+
+    def _config(self) -> dict[str, Any]:
+        """What a run is, without what only its own machine understands."""
+        asked = msgspec.to_builtins(self._spec)
+        home = asked.pop("home")
+        parent = asked.get("parent", "")
+        return {
+            "houston": version("houston-agents"),
+            "lineage": " < ".join(_ancestors(home, parent)) if parent else "",
+            **_flat(asked),
+        }
+
+    def _attempt(self, name: str, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as problem:  # noqa: BLE001 whatever a tracker meets, the training goes on
+            self._started.pop(name, None)
+            what = str(problem).strip().partition("\n")[0]
+            self._writer.log(
+                f"{name} is told nothing more: {type(problem).__name__}: {what}. The training goes"
+                " on, and its figures are in its folder."
+            )
+
+
+def _ancestors(home: str, policy: str) -> list[str]:
+    """A policy and what it comes from, the newest first, as far as the home knows them."""
+    with Reader(Home(Path(home))) as reader:
+        parents = {row.name: row.parent for row in reader.run(policy_queries.list_policies())}
+    names = [policy]
+    while (parent := parents.get(names[-1])) and parent not in names:
+        names.append(parent)
+    return names
+
+
+def _flat(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Tables in tables as one: `recipe.learning_rate`."""
+    flat: dict[str, Any] = {}
+    for key, value in tables.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = list(value) if isinstance(value, tuple) else value
+    return flat
