@@ -19,6 +19,7 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 # Debian package and the command it brings.
 SYSTEM := tmux:tmux git:git bubblewrap:bwrap
 # What only tests need (ScienceWorld runs in Java): the tracer of the power cuts is C; hosts over SSH are tried with a real sshd.
+# `houston rollout html` is tried in Chromium where there is one (Debian: chromium); those tests say that they skip.
 TEST_SYSTEM := gcc:cc libc6-dev:cc openssh-client:ssh openssh-server:/usr/sbin/sshd default-jre-headless:java
 
 help:

@@ -57,6 +57,7 @@ COMMANDS = _build_commands(
     ("ask", "daemon.ask_commands", "ask a question; answer, steps and sources"),
     ("rollout list", "console.rollout_view_commands", "all rollouts, by need"),
     ("rollout show", "console.rollout_view_commands", "one rollout"),
+    ("rollout html", "console.rollout_html_command", "one rollout as a page for a browser"),
     ("rollout people", "console.rollout_view_commands", "who looked, and for how long"),
     ("rollout compare", "console.rollout_view_commands", "two rollouts side by side"),
     ("rollout pause", "console.rollout_control_commands", "pause a rollout"),

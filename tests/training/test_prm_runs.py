@@ -16,9 +16,10 @@ from houston_daemon.suites.word_worlds import BOXES, ITEMS, LEVELS, word_world
 from houston_daemon.training.prm.prm_scorer import load_scorer
 from houston_shared.errors import HoustonError
 from tests.support.station import Station
+from tests.support.tracked import TENSORBOARD, read_scalars
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-QUICK = ("--set", "device=cpu", "--set", "epochs=8")
+QUICK = ("--set", "device=cpu", "--set", "epochs=8", "--set", "report_to=none")
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +73,12 @@ def test_a_model_is_trained_measured_registered_and_rewards_decisions(
     started: Station, model: Path, labels: Path
 ) -> None:
     words = ("prm", "--labels", str(labels), "--base", str(model))
-    told = train(started, *words, "--set", "device=cpu", "--set", "epochs=20")
+    quick = ("--set", "device=cpu", "--set", "epochs=20", *TENSORBOARD)
+    told = train(started, *words, *quick)
     held_out = told["result"]["held_out"]
+    tracked = read_scalars(Path(told["folder"]))
+    assert list(tracked["held_out/mae"].values()) == pytest.approx([held_out["mae"]])
+    assert len(tracked["train/loss"]) == told["result"]["steps"]
     assert held_out["mae"] < 0.6 * held_out["mean_predictor_mae"]
     assert held_out["rank_correlation"] > 0.6
     assert ElementTree.parse(Path(told["folder"], "calibration.svg")).getroot() is not None
@@ -93,6 +98,7 @@ RL = (
     *("dapo", "--suite", "word-worlds", "--engine", "tiny", "--recipe", "small"),
     *("--set", "updates=1", "--set", "groups=4", "--set", "group_size=4", "--set", "refill=1"),
     *("--set", "precision=fp32", "--set", "device=cpu", "--set", "process_reward=prm"),
+    *("--set", "report_to=none"),
 )
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from wandb.proto import wandb_internal_pb2
 
 from houston_daemon.training.critic.critic_recipe import critic_recipe
@@ -21,6 +20,7 @@ from houston_daemon.training.runs.tracker_choice import ReportTo, chosen_tracker
 from houston_daemon.training.sft.sft_recipe import load_recipe
 from houston_daemon.training.sft.sft_run_folder import RunFolder
 from houston_shared.errors import ConfigurationError
+from tests.support.tracked import read_events, read_scalars
 from tests.training.sft import tiny
 
 ALL = ("trackio", "wandb", "tensorboard")
@@ -56,24 +56,9 @@ def log_losses(log: str) -> dict[int, float]:
     return {int(words[2].split("/")[0]): float(words[words.index("loss") + 1]) for words in lines}
 
 
-def read_events(folder: RunFolder) -> EventAccumulator:
-    events = EventAccumulator(str(folder.path / "tensorboard"))
-    events.Reload()
-    return events
-
-
 def steps_told(folder: RunFolder) -> list[int]:
     """Of which TensorBoard has a loss, each as often as it has one."""
-    return [event.step for event in read_events(folder).Scalars("train/loss")]
-
-
-def scalars(folder: RunFolder) -> dict[str, dict[int, float]]:
-    """What TensorBoard reads, by name and step."""
-    events = read_events(folder)
-    return {
-        name: {event.step: event.value for event in events.Scalars(name)}
-        for name in events.Tags()["scalars"]
-    }
+    return [event.step for event in read_events(folder.path).Scalars("train/loss")]
 
 
 def trackio(where: str, *words: str) -> Any:
@@ -118,7 +103,7 @@ def test_every_tracker_is_told_the_same_figures_and_what_the_run_is(
     losses = pytest.approx(log_losses(log), abs=1e-4)
     assert len(log_losses(log)) == 6
 
-    told = scalars(folder)
+    told = read_scalars(folder.path)
     assert told["train/loss"] == losses
     assert {name for name in told if name.startswith("held_out/")} == {
         "held_out/before",

@@ -326,7 +326,7 @@ def _print_pages(run: PlanRunner, rollout: str, first: int, last: int, show: Ste
     """Show steps that are over from `first` on; returns the number of the next one."""
     while first <= last:
         end = min(last, first + STEPS_PER_READ - 1)
-        records, verdicts, rewards, newest = run(partial(_read_closed_steps, rollout, first, end))
+        records, verdicts, rewards, newest = run(partial(read_closed_steps, rollout, first, end))
         show(records, verdicts, rewards)
         if end >= newest:
             return records[-1].step + 1 if records else first
@@ -334,7 +334,7 @@ def _print_pages(run: PlanRunner, rollout: str, first: int, last: int, show: Ste
     return first
 
 
-def _read_closed_steps(rollout: str, first: int, last: int) -> ReadPlan[ClosedSteps]:
+def read_closed_steps(rollout: str, first: int, last: int) -> ReadPlan[ClosedSteps]:
     """Closed steps, and those that a repair has left without an end."""
     records = yield from step_queries.read_steps_with_attempts(rollout, first, last)
     marked = yield from step_queries.mark_quarantined_steps(rollout, records, first, last)

@@ -22,6 +22,7 @@ from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.wire import Guide
 from tests.support.station import Station
+from tests.support.tracked import TENSORBOARD, read_scalars
 
 LN = math.log
 REWARDS = {1: 0.2, 2: 0.4, 3: 0.9, 4: 0.7}
@@ -159,13 +160,16 @@ def test_a_critic_learns_what_people_said(home: Station) -> None:
     for rollout in rollouts:
         assert home.ended(rollout)["final_score"] == 50.0
     words = ("train", "echo", "--human", "--engine", "tiny", "--name", "taught")
-    told = home.run(*words, "--set", "epochs=3", "--set", "learning_rate=2e-3", "--json")
+    settings = ("--set", "epochs=3", "--set", "learning_rate=2e-3", *TENSORBOARD)
+    told = home.run(*words, *settings, "--json")
     assert "2 messages of people, 2 with a known gain" in told.stderr
     assert "2 drafts turned down without another word" in told.stderr
     run = json.loads(told.stdout.splitlines()[-1])
     assert (run["state"], run["policy"]) == ("finished", "taught@2")
     assert (run["result"]["messages"], run["result"]["pairs"]) == (2, 0)
     assert run["result"]["loss_last"] < run["result"]["loss_first"]
+    tracked = read_scalars(Path(run["folder"]))["train/loss"].values()
+    assert list(tracked)[-1] == pytest.approx(run["result"]["loss_last"], abs=1e-4)
     rows = [json.loads(line) for line in Path(run["folder"], "rows.jsonl").read_text().splitlines()]
     assert [row["gain"] for row in rows] == [pytest.approx(LN(1.1 / 0.6))] * 2
     report = home.run("critique", rollouts[0], "--policy", "taught@2", "--json", code=None)

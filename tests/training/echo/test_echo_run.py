@@ -13,6 +13,7 @@ import pytest
 from houston_daemon.suites.tiny_policy import TinyRecipe, make_tiny_policy
 from houston_shared.errors import HoustonError
 from tests.support.station import Station
+from tests.support.tracked import TENSORBOARD, read_scalars
 from tests.training.rl.test_run import lines, trainer_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -20,7 +21,7 @@ GROUPS, SIZE = 5, 3
 WORDS = (
     *("train", "echo", "--suite", "word-errands", "--engine", "tiny", "--recipe", "echo_small"),
     *("--set", f"groups={GROUPS}", "--set", f"group_size={SIZE}"),
-    *("--set", "precision=fp32", "--set", "device=cpu"),
+    *("--set", "precision=fp32", "--set", "device=cpu", *TENSORBOARD),
 )
 
 
@@ -57,6 +58,7 @@ def groups_of(folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]
 
 def test_both_tracks_are_trained_on_what_their_own_versions_said(trained: Station) -> None:
     told = train(trained, "--set", "updates=2", "--name", "word")
+    assert "critic/gain" in read_scalars(Path(told["folder"]))
     first, second = told["updates"]
     assert (first["policy"], second["policy"], told["policy"]) == ("base", "word@2", "word@3")
     assert (first["critic"]["policy"], second["critic"]["policy"]) == ("base", "word-critic@2")

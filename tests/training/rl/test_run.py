@@ -17,6 +17,7 @@ from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.store.store_reader import Reader
 from tests.support.station import Station
+from tests.support.tracked import TENSORBOARD, read_scalars
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 FAST = (
@@ -61,8 +62,12 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 def test_each_update_trains_on_the_groups_of_the_version_before(trained: Station) -> None:
     told = train(trained, "--set", "updates=2", "--set", "evaluate_updates=1",
-                 "--set", "evaluate_tasks=8")  # fmt: skip
+                 "--set", "evaluate_tasks=8", *TENSORBOARD)  # fmt: skip
     first, second = told["updates"]
+    tracked = read_scalars(Path(told["folder"]))
+    solved = [update["validation"]["solved"] for update in (first, second)]
+    assert list(tracked["validation/solved"].values()) == pytest.approx(solved)
+    assert {"train/loss", "rollouts/reward", "engine/gap_mean"} <= tracked.keys()
     assert told["state"] == "finished"
     assert (first["policy"], second["policy"]) == ("base", "policy@2")
     assert told["policy"] == "policy@3"
