@@ -77,6 +77,20 @@ class MetricsSettings(Settings, frozen=True):
     """How old the figures may be."""
 
 
+class TelemetrySettings(Settings, frozen=True):
+    """Spans of rollouts for OpenTelemetry; off unless a collector is named. It needs the extra
+    `otel`."""
+
+    otlp: Annotated[str, msgspec.Meta(pattern=r"^(https?://.+)?$")] = ""
+    """Address of a collector that takes OTLP over HTTP, e.g. `http://127.0.0.1:4318`; spans go to
+    its `/v1/traces`, or to the address itself where it has a path. Headers and certificates are
+    taken from OpenTelemetry's own variables in the daemon's environment, such as
+    `OTEL_EXPORTER_OTLP_HEADERS`."""
+    content: bool = False
+    """Whether spans also carry what was said: tasks, answers, arguments and results of calls, each
+    cut at 16,000 characters and without secrets."""
+
+
 ThemeName = Literal[
     "houston-dark", "houston-light", "houston-colour-blind", "houston-ansi",
     "ansi-dark", "ansi-light", "atom-one-dark", "atom-one-light",
@@ -164,6 +178,7 @@ class Configuration(Settings, frozen=True):
     """Engine of `rollout start` without `--engine`."""
     daemon: DaemonSettings = DaemonSettings()
     metrics: MetricsSettings = MetricsSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
     hosts: HostsSettings = HostsSettings()
     console: ConsoleSettings = ConsoleSettings()
     backup: BackupSettings = BackupSettings()

@@ -1,9 +1,9 @@
-"""Processes that follow the journal and have reviews of steps stored, as the supervisor holds them:
-rules, scores of a process reward model, and drafts of a critic.
+"""Processes that follow the journal, as the supervisor holds them: three have reviews of steps
+stored (rules, scores of a process reward model, drafts of a critic), one sends spans.
 
 Started, heard, started again with backoff when one ends by itself, and with other settings when
-they were edited; killed at the end: they keep nothing. What they do is the rooms `review` and
-`training.prm`. All calls belong to the supervisor's thread.
+they were edited; killed at the end: what they keep is whole at any moment. What they do is in the
+rooms `review`, `training.prm` and `telemetry`. All calls belong to the supervisor's thread.
 """
 
 import logging
@@ -26,6 +26,7 @@ LONGEST_DELAY_SECONDS = 300.0
 RULES_CHILD_MODULE = "houston_daemon.review.live_rules_child"
 SCORES_CHILD_MODULE = "houston_daemon.training.prm.live_scores_child"
 DRAFTS_CHILD_MODULE = "houston_daemon.review.critic.live_drafts_child"
+SPANS_CHILD_MODULE = "houston_daemon.telemetry.span_export_child"
 
 
 class ReviewProcess:
@@ -179,4 +180,16 @@ def live_drafts_process(loaded: LoadedConfiguration) -> ReviewProcess:
         "has no draft",
         DRAFTS_CHILD_MODULE,
         lambda config: config.review if config.review.drafts == "attention" else None,
+    )
+
+
+def span_export_process(loaded: LoadedConfiguration) -> ReviewProcess:
+    """Spans, where `[telemetry] otlp` names a collector."""
+    return ReviewProcess(
+        loaded,
+        "telemetry",
+        "sends spans",
+        "has no spans",
+        SPANS_CHILD_MODULE,
+        lambda config: config.telemetry if config.telemetry.otlp else None,
     )
