@@ -41,6 +41,7 @@ PAGES = {
             ("Configuration", "(top)"),
             ("DaemonSettings", "[daemon]"),
             ("MetricsSettings", "[metrics]"),
+            ("TelemetrySettings", "[telemetry]"),
             ("HostsSettings", "[hosts]"),
             ("HostSettings", "[hosts.NAME]"),
             ("ConsoleSettings", "[console]"),
