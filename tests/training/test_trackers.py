@@ -99,7 +99,9 @@ def test_every_tracker_is_told_the_same_figures_and_what_the_run_is(
     tiny.write(folder.data, tiny.rows(seed=3)[:3], "held_out")
     place = str(tmp_path / "trackio")
     log = train(folder, TRACKIO_DIR=place, WANDB_MODE="offline")
-    assert "reporting to trackio, wandb, tensorboard" in log
+    assert "reporting to trackio: trackio show --project houston\n" in log
+    assert "reporting to wandb\n" in log
+    assert f"reporting to tensorboard: tensorboard --logdir {tmp_path}\n" in log
     losses = pytest.approx(log_losses(log), abs=1e-4)
     assert len(log_losses(log)) == 6
 

@@ -1,6 +1,9 @@
 """Spans of rollouts, as the SDK of OpenTelemetry collects them in memory."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -12,8 +15,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from houston_daemon.recorder.journal_writer import EventKey
+from houston_daemon.service.review_processes import SPANS_CHILD_MODULE
 from houston_daemon.telemetry.rollout_spans import MAX_ATTRIBUTE_CHARACTERS
 from houston_daemon.telemetry.span_export_child import (
+    MISSING_PACKAGE,
     OtlpSender,
     SpanFollower,
     SpanPosition,
@@ -287,3 +292,28 @@ def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
     file.write_text('[telemetry]\notlp = "localhost:4317"\n')
     with pytest.raises(ConfigurationError, match=r"telemetry\.otlp"):
         load_configuration(str(tmp_path / "home"), str(file), {})
+
+
+def test_without_the_extra_it_says_what_helps(tmp_path: Path) -> None:
+    """The process, with a package in the place of OpenTelemetry that cannot be imported."""
+    HomeBuilder(tmp_path / "home").close()
+    absent = tmp_path / "absent" / "opentelemetry"
+    absent.mkdir(parents=True)
+    (absent / "__init__.py").write_text("raise ImportError('not installed')\n")
+    child = subprocess.Popen(
+        [sys.executable, "-m", SPANS_CHILD_MODULE, str(os.getpid()), str(tmp_path / "home"), ""],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(absent.parent),
+            "HOUSTON__TELEMETRY__OTLP": ADDRESS,
+        },
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert child.stdout is not None
+        told = json.loads(child.stdout.readline())
+    finally:
+        child.kill()
+        child.communicate()
+    assert told == {"failed": {"": MISSING_PACKAGE}}
+    assert "pip install 'houston-agents[otel]'" in MISSING_PACKAGE

@@ -47,8 +47,8 @@ class RunTrackers(TrainerCallback):  # type: ignore[misc]
         names, self._waiting = self._waiting, ()
         for name in names:
             self._attempt(name, lambda name=name: self._start(name))  # type: ignore[misc]
-        if self._started:
-            self._writer.log(f"reporting to {', '.join(self._started)}")
+        for name in self._started:
+            self._writer.log(f"reporting to {name}{self._how_to_look(name)}")
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: Mapping[str, Any], **rest: Any
@@ -74,6 +74,12 @@ class RunTrackers(TrainerCallback):  # type: ignore[misc]
         for name in list(self._started):
             self._attempt(name, lambda name=name: self._started[name].finish())  # type: ignore[misc]
         self._started.clear()
+
+    def _how_to_look(self, name: str) -> str:
+        """The command that shows what a tracker is told; empty where it says so itself."""
+        if name == "trackio":
+            return f": trackio show --project {PROJECT}"
+        return f": tensorboard --logdir {self._folder.path.parent}" if name == "tensorboard" else ""
 
     def _start(self, name: str) -> None:
         tracker = self._open(name)
