@@ -6,6 +6,7 @@ Which trackers a recipe means is `tracker_choice`'s; figures are kept in the run
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,12 @@ class RunTrackers(TrainerCallback):  # type: ignore[misc]
         """Start them, at the step from which the run goes on."""
         self._step = state.global_step
         names, self._waiting = self._waiting, ()
-        for name in names:
-            self._attempt(name, lambda name=name: self._start(name))  # type: ignore[misc]
+        before = self._writer.now.message
+        for name in names:  # without a network wandb takes a minute and a half to give up
+            self._writer.set_state("running", f"starting {name}")
+            self._attempt(name, partial(self._start, name))
+        if names:
+            self._writer.set_state("running", before)
         for name in self._started:
             self._writer.log(f"reporting to {name}{self._how_to_look(name)}")
 
@@ -66,13 +71,13 @@ class RunTrackers(TrainerCallback):  # type: ignore[misc]
             for name, value in figures.items()
             if isinstance(value, int | float) and not isinstance(value, bool)
         }
-        for name in list(self._started):
-            self._attempt(name, lambda name=name: self._started[name].log(numbers, self._step))  # type: ignore[misc]
+        for name, tracker in list(self._started.items()):
+            self._attempt(name, partial(tracker.log, numbers, self._step))
 
     def close(self) -> None:
         """What they were told is stored or sent, however the training ended."""
-        for name in list(self._started):
-            self._attempt(name, lambda name=name: self._started[name].finish())  # type: ignore[misc]
+        for name, tracker in list(self._started.items()):
+            self._attempt(name, tracker.finish)
         self._started.clear()
 
     def _how_to_look(self, name: str) -> str:
