@@ -14,6 +14,7 @@ from houston_console.commands.rollout_summary import (
     format_seconds,
 )
 from houston_shared.records import Guidance
+from houston_shared.secret_redaction import redact
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.times_and_counts import local_time, pluralize
 
@@ -26,6 +27,8 @@ MARK_NAMES = {
     "marked": "bookmarked",
 }
 """Marks of steps that one can narrow the page to, as people read them."""
+_TITLE_CHARACTERS = 200
+"""Of a message, beside its line in the drawing."""
 
 
 class StepGlance(NamedTuple):
@@ -56,10 +59,9 @@ def header_element(
     """All of it. note: of what the page does not have; may be empty."""
     state = element("span", row.state, kind=f"state {row.state}")
     title = element("h1", row.task, " ", state)
-    about = f"{row.reason}" if row.reason else ""
     node = element("header", element("p", "Houston · rollout ", element("code", row.id)), title)
     parts = [
-        element("p", about, kind="reason") if about else None,
+        element("p", row.reason, kind="reason") if row.reason else None,
         _facts(row, steps),
         element("p", note, kind="remark warn") if note else None,
         _instructions(instructions),
@@ -122,7 +124,7 @@ def _points(steps: Iterable[StepGlance]) -> list[ChartPoint]:
     points = []
     for glance in steps:
         for author, text in glance.said:
-            title = f"{author} at step {glance.step}: {text[:200]}"
+            title = f"{author} at step {glance.step}: {redact(text)[:_TITLE_CHARACTERS]}"
             points.append(ChartPoint(glance.step, glance.seconds, None, title))
         if glance.score is not None:
             title = f"{format_score(glance.score)} at step {glance.step}"

@@ -31,6 +31,7 @@ from houston_shared.records import (
     ToolCall,
     ToolResult,
 )
+from houston_shared.secret_redaction import redact
 from houston_shared.store import step_json, step_queries
 from houston_shared.store.annotation_queries import SourceVerdict
 from houston_shared.store.process_reward_queries import ProcessRewardRow
@@ -94,11 +95,11 @@ def _first_line(record: StepRecord) -> Iterator[Content]:
     calls = record.sample.calls
     if not calls:
         yield element("span", record.sample.malformed or "no action", kind="none")
-        yield f" {cut_line(record.sample.thought, _LINE_CHARACTERS)}"
+        yield f" {cut_line(redact(record.sample.thought), _LINE_CHARACTERS)}"
         return
     yield element("b", calls[0].name)
     for value in calls[0].arguments.values():
-        words = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        words = redact(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
         yield f" {cut_line(words[: 2 * _LINE_CHARACTERS], _LINE_CHARACTERS)}"
     if len(calls) > 1:
         yield element("span", f" and {pluralize(len(calls) - 1, 'more call')}", kind="none")
@@ -176,7 +177,7 @@ def _text_block(text: str, kind: str) -> Element | None:
     """Text as it was written, with its colours; of a very long one the beginning and the end."""
     if not text.strip():
         return None
-    begin, left_out, end = cut_text(text.strip("\n"))
+    begin, left_out, end = cut_text(redact(text.strip("\n")))
     block = extend(element("pre", kind=kind), colored_text(begin))
     if left_out:
         block.append(element("span", f"\n… {left_out} …\n", kind="cut"))
@@ -207,7 +208,7 @@ def _files(files: Sequence[FileChange], more: int) -> Element:
 
 
 def _diff(diff: str) -> Element:
-    begin, left_out, _ = cut_text(diff)
+    begin, left_out, _ = cut_text(redact(diff))
     block = element("pre", kind="diff")
     for line in begin.splitlines():
         kind = "" if line.startswith(("+++", "---")) else _DIFF_KINDS.get(line[:1], "")
