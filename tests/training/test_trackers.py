@@ -6,9 +6,11 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from wandb.proto import wandb_internal_pb2
 
@@ -20,7 +22,9 @@ from houston_daemon.training.runs.tracker_choice import ReportTo, chosen_tracker
 from houston_daemon.training.sft.sft_recipe import load_recipe
 from houston_daemon.training.sft.sft_run_folder import RunFolder
 from houston_shared.errors import ConfigurationError
+from houston_shared.store.policy_queries import PolicyRow
 from tests.support.tracked import read_events, read_scalars
+from tests.support.written_home import WrittenHome
 from tests.training.sft import tiny
 
 ALL = ("trackio", "wandb", "tensorboard")
@@ -126,10 +130,29 @@ def test_every_tracker_is_told_the_same_figures_and_what_the_run_is(
     (run,) = (record.run for record in records if record.HasField("run"))
     assert (run.project, run.run_id, run.display_name) == ("houston", "run", "run")
     for asked in (config, {item.key: json.loads(item.value_json) for item in run.config.update}):
-        assert asked["houston"] == "0.1.0"
+        assert asked["houston"] == version("houston-agents")
         assert asked["recipe.learning_rate"] == folder.spec.recipe.learning_rate
         assert asked["name"] == "policy"
         assert "home" not in asked, "a path of this machine is nobody's business"
+
+
+def test_what_a_policy_comes_from_is_told(tmp_path: Path, base: Path) -> None:
+    home = WrittenHome(tmp_path / "home")
+    for number, parent in ((2, "policy@1"), (3, "policy@2")):
+        columns = dict.fromkeys(PolicyRow.__struct_fields__, "")
+        numbers = {"number": number, "seq": 0, "created_at": 0}
+        names = {"name": f"policy@{number}", "family": "policy", "kind": "lora", "parent": parent}
+        home.insert("policies", **columns | numbers | names)
+    home.close()
+    folder = tiny.run_folder(tmp_path, base, tiny.rows(), report_to="tensorboard", epochs=1)
+    spec = folder.spec
+    asked = msgspec.structs.replace(spec, home=str(tmp_path / "home"), parent="policy@3")
+    folder.write_spec(asked)
+    train(folder)
+    (told,) = read_events(folder.path).Tensors("houston/text_summary")
+    config = json.loads(told.tensor_proto.string_val[0].decode().strip("`json\n"))
+    assert config["lineage"] == "policy@3 < policy@2 < policy@1"
+    assert (config["run"], config["houston"]) == ("run", version("houston-agents"))
 
 
 def test_steps_that_are_trained_again_after_a_kill_are_shown_once(

@@ -143,7 +143,7 @@ def test_secrets_of_this_machine_do_not_leave_it(
     page = page_of(home, capsys, rollout)
     assert part in before
     assert part not in page
-    assert "[secret:BENCH_TOKEN]" in page
+    assert "[secr" in page, "its name, of which a cut may leave a part"
 
 
 FILES = [
