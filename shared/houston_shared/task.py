@@ -158,9 +158,11 @@ class AttentionSettings(Settings, frozen=True):
     low_score: ScoreThreshold = 50.0
     """`low_finish`: best score below which an end is worth a look."""
     budget_share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.1
-    """`near_budget`: share of the steps or of the active time that is left."""
+    """`near_budget`, `no_submission`: share of the steps or of the active time that is left."""
     evaluations_left: StepWindow = 1
     """`near_budget`: submissions left when one is used."""
+    guidance_steps: StepWindow = 3
+    """`guidance_ignored`: steps that act after guidance, in which it must be followed."""
     signals: tuple[Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9_]{0,39}$")], ...] = ()
     """Signals that installed packages bring, which are looked at, too (docs/extending.md)."""
 

@@ -398,4 +398,5 @@ class AgentLoop:
         )
         self.context.add(entry)
         self.agent.note_closed(opened, observation, guidance)
+        self.attention.hear(guidance)
         self.unscored.note_step(opened.results, bool(observation.files or observation.more_files))

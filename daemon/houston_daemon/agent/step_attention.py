@@ -1,10 +1,12 @@
 """The attention signals of a closing step, put into its observation.
 
 Brings the signals what they look at: the step, its results and the budgets. Signals and their
-thresholds are in the review room's attention catalog; this module decides none of them.
+thresholds are in the review room's attention catalog; this module decides none of them. What
+people said is followed from the ack that brought it.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -12,7 +14,14 @@ from houston_daemon.agent.recorder_client import RecorderClient
 from houston_daemon.agent.rollout_budgets import RolloutBudgets
 from houston_daemon.review.attention_catalog import SIGNALS_VERSION, AttentionTracker
 from houston_daemon.review.attention_window import RemainingBudgets, observe_step, window_length
-from houston_shared.records import ObservationBody, SampleBody, StepRecord, ToolResult
+from houston_daemon.review.guidance_following import GuidanceFollowing
+from houston_shared.records import (
+    DeliveredGuidance,
+    ObservationBody,
+    SampleBody,
+    StepRecord,
+    ToolResult,
+)
 from houston_shared.secret_redaction import redact
 from houston_shared.task import Task
 
@@ -29,7 +38,11 @@ class StepAttention:
     def __init__(self, budgets: RolloutBudgets, task: Task, records: Iterable[StepRecord]) -> None:
         """records: the last closed steps, in order."""
         self._budgets = budgets
-        self._tracker = AttentionTracker(task.attention, records, task.hosts[0])
+        closed = [record for record in records if record.observation is not None]
+        self._tracker = AttentionTracker(task.attention, closed, task.hosts[0])
+        self._following = GuidanceFollowing(task)
+        for record in closed:
+            self._following.replay(record)
 
     @property
     def needs_more_steps(self) -> bool:
@@ -45,7 +58,10 @@ class StepAttention:
         unsnapped: str = "",
     ) -> ObservationBody:
         """The observation with its signals and reasons. unsnapped: why it has no snapshot."""
-        observed = observe_step(step, sample, results, closing)
+        observed = replace(
+            observe_step(step, sample, results, closing),
+            ignored_guidance=self._following.take(_closing_record(step, sample, results, closing)),
+        )
         signals = self._tracker.step(observed, self._remaining_budgets(step, closing), results)
         if unsnapped:
             signals[SNAPSHOT_FAILED_SIGNAL] = unsnapped
@@ -55,6 +71,10 @@ class StepAttention:
             reasons={name: redact(reason) for name, reason in signals.items()},
             attention_version=SIGNALS_VERSION,
         )
+
+    def hear(self, guidance: tuple[DeliveredGuidance, ...]) -> None:
+        """Guidance that was joined to the observation of the step that was looked at last."""
+        self._following.hear(guidance)
 
     def _remaining_budgets(self, step: int, closing: ObservationBody) -> RemainingBudgets:
         budgets = self._budgets
@@ -70,6 +90,16 @@ class StepAttention:
             seconds_since_gain=budgets.clock.seconds - budgets.scores.best_at_seconds,
             finished=closing.finished,
         )
+
+
+def _closing_record(
+    step: int, sample: SampleBody, results: Sequence[ToolResult], closing: ObservationBody
+) -> StepRecord:
+    """A step that closes as the journal will have it, without what only the recorder knows."""
+    return StepRecord(
+        step=step, attempt=1, sample_seq=0, sample=sample, intents=(), results=tuple(results),
+        observation=closing, guidance=(), at="", active_seconds=0.0,
+    )  # fmt: skip
 
 
 async def load_step_attention(

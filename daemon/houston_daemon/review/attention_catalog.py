@@ -120,7 +120,7 @@ def job_failed(window: AttentionWindow, _: AttentionSettings) -> str:
 
 
 log = logging.getLogger(__name__)
-SIGNALS_VERSION = 3
+SIGNALS_VERSION = 4
 """Raised when a signal is added, taken away, or holds in other cases than before."""
 Signal = Callable[[AttentionWindow, AttentionSettings], str]
 SIGNALS: Mapping[str, Signal] = {
@@ -136,9 +136,12 @@ SIGNALS: Mapping[str, Signal] = {
     "idle_sleep": attention_signals.idle_sleep,
     "repeated_evaluation": attention_signals.repeated_evaluation,
     "job_failed": job_failed,
+    "evaluator_failed": attention_signals.evaluator_failed,
+    "guidance_ignored": attention_signals.guidance_ignored,
     "score_fell": attention_signals.score_fell,
     "no_gain": attention_signals.no_gain,
     "near_budget": attention_signals.near_budget,
+    "no_submission": attention_signals.no_submission,
     "low_finish": attention_signals.low_finish,
 }
 MAX_REASON_CHARACTERS = 300

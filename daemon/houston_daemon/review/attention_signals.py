@@ -20,6 +20,7 @@ from houston_daemon.review.attention_window import (
     AttentionWindow,
     ObservedCall,
     ObservedStep,
+    RemainingBudgets,
     RepeatCount,
     command_of,
     excerpt,
@@ -311,6 +312,35 @@ def score_fell(window: AttentionWindow, limits: AttentionSettings) -> str:
     return f"scored {scores[-1]:g}, best was {best:g}" if fell else ""
 
 
+def evaluator_failed(window: AttentionWindow, _: AttentionSettings) -> str:
+    """The evaluator itself gave no score: it crashed, took too long, or its output is not what a
+    task promises. A person sees it until a submission is scored.
+    """
+    for call in window.now.calls:
+        if call.kind == EVALUATION and call.fields.get("evaluator_failed") is True:
+            lines = str(call.fields.get("detail", "")).strip().splitlines()
+            return f"{call.error} Its last words: {excerpt(lines[-1])}" if lines else call.error
+    return ""
+
+
+def no_submission(window: AttentionWindow, limits: AttentionSettings) -> str:
+    """Little is left of the steps or of active time, and nothing was submitted."""
+    budgets = window.budgets
+    submitted = budgets.best is not None or budgets.evaluations_left < budgets.evaluations
+    if budgets.finished or submitted or not budgets.evaluations:
+        return ""
+    little = _little_left(budgets, limits.budget_share)
+    return f"nothing was submitted, {' and '.join(little)}" if little else ""
+
+
+def guidance_ignored(window: AttentionWindow, _: AttentionSettings) -> str:
+    """What a person said was heard and not followed: a step right after does what it forbids, or
+    no step names anything that it names. Only where it names files, flags, quoted words or a
+    submission, without a condition; of anything else nobody can tell without reading it.
+    """
+    return window.now.ignored_guidance
+
+
 def no_gain(window: AttentionWindow, limits: AttentionSettings) -> str:
     """No better score for several submissions, or for long: active time since the best score, or
     since the beginning where there is none. Not where the best score is the highest there is.
@@ -329,19 +359,25 @@ def no_gain(window: AttentionWindow, limits: AttentionSettings) -> str:
 
 def near_budget(window: AttentionWindow, limits: AttentionSettings) -> str:
     """Little is left of a budget: steps, active time, or submissions."""
-    budgets, share = window.budgets, limits.budget_share
+    budgets = window.budgets
     if budgets.finished:
         return ""
+    parts = _little_left(budgets, limits.budget_share)
+    least = limits.evaluations_left
+    if least and _newest_scores(window) and budgets.evaluations_left <= least:
+        parts.append(f"{budgets.evaluations_left} of {budgets.evaluations} evaluations left")
+    return "; ".join(parts)
+
+
+def _little_left(budgets: RemainingBudgets, share: float) -> list[str]:
+    """In words, of what at most this share is left: steps, active time; 0 is never little."""
     parts = []
     if share and budgets.steps_left <= budgets.steps * share:
         parts.append(f"{budgets.steps_left} of {budgets.steps} steps left")
     if share and budgets.seconds_left <= budgets.seconds * share:
         share_left = max(0.0, budgets.seconds_left) / budgets.seconds
         parts.append(f"{100 * share_left:.0f}% of active time left")
-    least = limits.evaluations_left
-    if least and _newest_scores(window) and budgets.evaluations_left <= least:
-        parts.append(f"{budgets.evaluations_left} of {budgets.evaluations} evaluations left")
-    return "; ".join(parts)
+    return parts
 
 
 def low_finish(window: AttentionWindow, limits: AttentionSettings) -> str:

@@ -79,6 +79,9 @@ class ObservedStep:
     failed_jobs: tuple[str, ...] = ()
     """Background jobs that it showed to have ended with an error, in words; found by
     `BackgroundJobs`, from before the window, too."""
+    ignored_guidance: str = ""
+    """Which guidance of the steps before it was not followed, in words; found by
+    `GuidanceFollowing`."""
 
     @property
     def acts(self) -> bool:

@@ -19,7 +19,7 @@ from houston_shared.store.journal_events import JournalEvent, ReadPlan, RunSql
 from houston_shared.store.presence_queries import ClaimStatus, Person, PresenceRow
 from houston_shared.store.process_reward_queries import LONGEST_WEAK_RUN, WeakRun, read_weak_runs
 from houston_shared.store.rollout_queries import RolloutRow, ScorePoint
-from houston_shared.times_and_counts import now_us
+from houston_shared.times_and_counts import now_us, pluralize
 
 ACTION_CHARACTERS = 160
 """Characters of an action's words."""
@@ -160,6 +160,9 @@ SIGNAL_WEIGHTS: dict[str, int] = {
     "low_finish": 70,
     "error_streak": 60,
     "repeated_action": 60,
+    "no_submission": 60,
+    "evaluator_failed": 55,
+    "guidance_ignored": 55,
     "score_fell": 50,
     "job_failed": 45,
     "no_gain": 42,
@@ -178,8 +181,10 @@ SIGNAL_WEIGHTS: dict[str, int] = {
 """Weight of each signal of docs/attention.md; 0 shows it and asks for nobody."""
 LOW_SCORE_LIMIT = 50.0
 """Best score below which little budget left means: about to finish low."""
-LASTING_SIGNALS = frozenset({"no_gain"})
+LASTING_SIGNALS = frozenset({"no_gain", "no_submission"})
 """Signals that every step has while they hold: the first step without one ends it."""
+EVALUATOR_SIGNAL = "evaluator_failed"
+"""A signal that holds until a submission is scored, however many steps lie between."""
 UNKNOWN_SIGNAL_WEIGHT = 25
 """Of a signal that an installed package brings."""
 SIGNAL_WORDS = {
@@ -187,6 +192,8 @@ SIGNAL_WORDS = {
     "error_streak": "error streak",
     "repeated_action": "repeating itself",
     "job_failed": "background job failed",
+    "no_submission": "budget nearly gone",
+    "guidance_ignored": "guidance not followed",
 }
 """How a signal is called where its name would not be read at once."""
 PAUSED_WEIGHTS = {
@@ -221,6 +228,17 @@ FURTHER_REASON_SHARE = 0.1
 MOST_FURTHER_WEIGHT = 20.0
 
 
+class FailingEvaluator(NamedTuple):
+    """Submissions since the last score whose evaluator failed."""
+
+    submissions: int
+    step: int
+    """The step of the newest of them."""
+    seq: int
+    """Its observation."""
+    reason: str
+
+
 class RolloutOverview(NamedTuple):
     """One rollout as people see it from afar: everything that a line of a list needs."""
 
@@ -235,6 +253,8 @@ class RolloutOverview(NamedTuple):
     """The end of its last step, where it finished and that step says `low_finish`; else 0."""
     weak_run: WeakRun | None = None
     """Weak decisions in a row that its newest scored step ends; None for none, or for few."""
+    evaluator: FailingEvaluator | None = None
+    """Where nothing was scored since its evaluator failed."""
     unanswered: int = 0
     """The step at which guidance was heard and whose successor nobody has seen; 0 for none."""
     queued: int = 0
@@ -258,6 +278,8 @@ class NeedReason(NamedTuple):
     `waiting`, `gpu`, `weak_decisions`, `unanswered`, `unheard`."""
     text: str
     weight: int
+    step: int = 0
+    """The step that shows it; 0 for none, or for the newest."""
 
 
 class RolloutNeed(NamedTuple):
@@ -303,6 +325,8 @@ def _need_reasons(overview: RolloutOverview, now: int) -> Iterator[NeedReason]:
         yield from _ended_reasons(overview)
         return
     yield from _signal_need_reasons(overview)
+    if overview.evaluator is not None:
+        yield _evaluator_reason(overview.evaluator, overview.seen_seq)
     if overview.weak_run is not None:
         yield _weak_run_reason(overview.weak_run, overview.seen_seq)
     if rollout.state == "paused":
@@ -332,7 +356,7 @@ def _ended_reasons(overview: RolloutOverview) -> Iterator[NeedReason]:
 def _signal_need_reasons(overview: RolloutOverview) -> Iterator[NeedReason]:
     rollout = overview.rollout
     was_seen = 0 < overview.marked_seq <= overview.seen_seq
-    names_given: set[str] = set()
+    names_given = {EVALUATOR_SIGNAL}
     for step in overview.marked:
         for name in step.signals:
             if name in names_given or (name in LASTING_SIGNALS and step.step < rollout.steps):
@@ -343,7 +367,15 @@ def _signal_need_reasons(overview: RolloutOverview) -> Iterator[NeedReason]:
                 name, reason = "low_finish", _with_reason(f"best score {best:.4g}", reason)
             text = _with_reason(SIGNAL_WORDS.get(name, name.replace("_", " ")), reason)
             weight = SIGNAL_WEIGHTS.get(name, UNKNOWN_SIGNAL_WEIGHT)
-            yield NeedReason(name, text, weight // 2 if was_seen else weight)
+            yield NeedReason(name, text, weight // 2 if was_seen else weight, step.step)
+
+
+def _evaluator_reason(failing: FailingEvaluator, seen_seq: int) -> NeedReason:
+    count = pluralize(failing.submissions, "submission")
+    text = _with_reason(f"evaluator failing, {count} without a score", failing.reason)
+    weight = SIGNAL_WEIGHTS[EVALUATOR_SIGNAL]
+    weight = weight // 2 if failing.seq <= seen_seq else weight
+    return NeedReason(EVALUATOR_SIGNAL, text, weight, failing.step)
 
 
 def _weak_run_reason(run: WeakRun, seen_seq: int) -> NeedReason:
@@ -352,7 +384,8 @@ def _weak_run_reason(run: WeakRun, seen_seq: int) -> NeedReason:
         f"weak decisions: {count} in a row, step {run.last} scored {run.score:.2f} by {run.policy}"
     )
     weight = WEAK_DECISIONS_WEIGHT
-    return NeedReason("weak_decisions", text, weight // 2 if run.seq <= seen_seq else weight)
+    weight = weight // 2 if run.seq <= seen_seq else weight
+    return NeedReason("weak_decisions", text, weight, run.last)
 
 
 def _paused_reason(rollout: RolloutRow) -> NeedReason:
@@ -371,7 +404,7 @@ def _paused_reason(rollout: RolloutRow) -> NeedReason:
 def _guidance_reasons(overview: RolloutOverview, now: int) -> Iterator[NeedReason]:
     if overview.unanswered:
         text = f"guidance heard at step {overview.unanswered}, nobody has seen what followed"
-        yield NeedReason("unanswered", text, UNANSWERED_WEIGHT)
+        yield NeedReason("unanswered", text, UNANSWERED_WEIGHT, overview.unanswered + 1)
     seconds = (now - overview.queued_at) / 1e6 if overview.queued else 0.0
     if seconds > UNHEARD_SECONDS and overview.rollout.state == "running":
         guidance_text = "guidance" if overview.queued == 1 else f"{overview.queued} messages"
@@ -406,6 +439,7 @@ def read_rollout_overviews(
     marks = yield from _read_marked_seqs()
     low = yield from _read_low_end_seqs()
     weak_runs = yield from read_weak_runs(LAST_STEPS)
+    evaluators = yield from _read_failing_evaluators()
     queued = yield from _read_queued_guidance()
     heard = yield from _read_heard_guidance()
     claims = yield from presence_queries.list_claims()
@@ -433,6 +467,7 @@ def read_rollout_overviews(
                 marked_seq=marks.get(row.id, 0),
                 low_seq=low.get(row.id, 0),
                 weak_run=weak_runs.get(row.id),
+                evaluator=evaluators.get(row.id),
                 unanswered=step if seen_seq < followed else 0,
                 queued=count,
                 queued_at=since,
@@ -465,6 +500,27 @@ def _read_low_end_seqs() -> ReadPlan[dict[str, int]]:
         " AND ',' || s.attention || ',' LIKE '%,low_finish,%'"
     )
     return dict(rows)
+
+
+def _read_failing_evaluators() -> ReadPlan[dict[str, FailingEvaluator]]:
+    """By rollout that lives, the submissions since its last score whose evaluator failed."""
+    rows = yield RunSql(
+        "SELECT r.id, count(*), max(s.step), max(s.observation_seq) FROM rollouts r"
+        " JOIN evaluations e ON e.rollout = r.id AND e.score IS NULL AND e.number > coalesce("
+        "(SELECT max(number) FROM evaluations WHERE rollout = r.id AND state = 'scored'), 0)"
+        " JOIN steps s ON s.rollout = e.rollout AND s.step = e.step AND s.current"
+        " AND instr(',' || s.attention || ',', ?) > 0"
+        " WHERE r.state IN ('queued', 'running', 'paused') GROUP BY r.id",
+        (f",{EVALUATOR_SIGNAL},",),
+    )
+    events = yield from journal_events.events_by_seq([row[3] for row in rows])
+    failing: dict[str, FailingEvaluator] = {}
+    for rollout, submissions, step, seq in rows:
+        reasons = (yield from read_signal_reasons(events[seq])) if seq in events else {}
+        failing[rollout] = FailingEvaluator(
+            submissions, step, seq, reasons.get(EVALUATOR_SIGNAL, "")
+        )
+    return failing
 
 
 def _read_queued_guidance() -> ReadPlan[dict[str, tuple[int, int]]]:

@@ -87,7 +87,10 @@ def need_json(need: RolloutNeed) -> JsonDict:
     return {
         **attention_json(signals(list(standing.marked))),
         "need": need.weight,
-        "reasons": [{"kind": r.kind, "text": r.text, "weight": r.weight} for r in need.reasons],
+        "reasons": [
+            {"kind": r.kind, "text": r.text, "weight": r.weight, "step": r.step or None}
+            for r in need.reasons
+        ],
         "looking": sorted({look.name for look in standing.lookers}),
         "claim": claim_json(claim) if claim else None,
         "new_steps": standing.new_steps,

@@ -293,7 +293,7 @@ def test_the_list_is_ordered_by_need_and_by_task(desk: Desk, houston: Shell) -> 
     listed = houston.json("rollout", "list")
     assert listed[0]["rollout"] == noisy.rollout
     assert listed[0]["reasons"][0] == {
-        "kind": "error_streak", "text": "error streak: 2 steps", "weight": 60,
+        "kind": "error_streak", "text": "error streak: 2 steps", "weight": 60, "step": 3,
     }  # fmt: skip
     assert [line["need"] for line in listed[1:]] == [0.0, 0.0]
     assert listed[0]["last_action"]["step"] == 3

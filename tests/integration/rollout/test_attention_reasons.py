@@ -1,5 +1,7 @@
 """Reasons that order rollouts, of rollouts that really ran: a background job that failed, no gain
-for long, an end that is low and that nobody has seen. Shown by every command and by home.
+for long, an end that is low and that nobody has seen, an evaluator that fails, a budget that goes
+without a submission, guidance that is not followed, an engine that refuses. Shown by every command
+and by home.
 """
 
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from houston_console.screens.home_list import HomeList
 from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.home import Home
 from tests.console.conftest import Seat
+from tests.integration.rollout.endpoint import Endpoint, error
 from tests.support.station import Station
 
 EVALUATE = """
@@ -156,3 +159,86 @@ async def test_a_low_end_asks_for_a_person_until_somebody_has_looked(running: St
     assert need(running, low) == {"ended_low": words}, "who only peeks has not been there"
     running.run("since", low)
     running.until(lambda: need(running, low) == {}, why="somebody has looked")
+
+
+EVALUATOR_FAILS = [
+    do("run_command", command="echo none > score.txt"),
+    do("eval"),
+    *[do("run_command", command=f"echo {number}") for number in range(6)],
+    do("eval"),
+    WAIT,
+    *score(30),
+    WAIT,
+]
+
+
+async def test_an_evaluator_that_fails_asks_for_a_person_until_there_is_a_score(
+    running: Station,
+) -> None:
+    rollout = start(running, "crash", EVALUATOR_FAILS)
+    running.until(lambda: running.closed(rollout) == 9, why="it failed twice")
+    (reason,) = need(running, rollout).values()
+    assert reason.startswith("evaluator failing, 2 submissions without a score: ")
+    assert "failed with exit code 1" in reason and "could not convert string to float" in reason
+    assert list(told(running, rollout)) == [2, 9], "steps in between do not fail"
+    await at_home(running, "evaluator failing, 2 submissions")
+    running.run("guide", rollout, "Go on.", "--wake")
+    running.until(lambda: running.closed(rollout) == 12, why="it is scored")
+    assert "evaluator_failed" not in need(running, rollout)
+
+
+def test_a_budget_that_goes_without_a_submission_asks_for_a_person(running: Station) -> None:
+    steps = [*[do("run_command", command=f"echo {n}") for n in range(9)], WAIT, *score(90)]
+    rollout = start(running, "late", steps, "budget_share = 0.4\n", most=14)
+    running.until(lambda: running.closed(rollout) == 9, why="little is left")
+    assert list(told(running, rollout))[0] == 9, "5 of 14 steps are less than four tenths"
+    words = "budget nearly gone: nothing was submitted, 5 of 14 steps left"
+    assert need(running, rollout)["no_submission"] == words
+    running.run("guide", rollout, "Go on.", "--wake")
+    running.until(lambda: running.closed(rollout) == 12, why="it submits")
+    assert "no_submission" not in need(running, rollout)
+
+
+def test_guidance_that_is_not_followed_asks_for_a_person(running: Station) -> None:
+    steps = [WAIT, *[do("run_command", command=f"echo {n}") for n in range(3)], WAIT]
+    rollout = start(running, "deaf", steps)
+    running.until(lambda: running.query("SELECT 1 FROM events WHERE kind = 'intent'"), why="sleeps")
+    running.run("guide", rollout, "Read README.md.", "--wake")
+    running.until(lambda: running.closed(rollout) == 4, why="three steps went on")
+    reason = need(running, rollout)["guidance_ignored"]
+    assert reason == (
+        "guidance not followed: heard in step 1, and 3 steps since name nothing of it"
+        " (readme.md): Read README.md."
+    )
+    assert "not followed" in running.run("rollout", "list").stdout
+
+
+def test_guidance_that_is_not_followed_is_found_by_a_successor(running: Station) -> None:
+    slow = {**do("run_command", command="echo 2"), "delay": 3.0}
+    steps = [WAIT, do("run_command", command="echo 1"), slow, do("list_files", path="."), WAIT]
+    rollout = start(running, "deaf-again", steps)
+    running.until(lambda: running.query("SELECT 1 FROM events WHERE kind = 'intent'"), why="sleeps")
+    running.run("guide", rollout, "Read README.md.", "--wake")
+    running.until(lambda: running.closed(rollout) == 2, why="it heard, and went on")
+    running.kill_daemon()
+    running.start()
+    running.until(lambda: running.closed(rollout) == 4, why="its successor goes on")
+    assert "heard in step 1, and 3 steps" in told(running, rollout)[4]["guidance_ignored"]
+
+
+def test_an_engine_that_refuses_asks_for_a_person(station: Station) -> None:
+    endpoint = Endpoint(lambda body: error(401, "Incorrect API key provided"))
+    try:
+        station.home.mkdir()
+        (station.home / "houston.toml").write_text(
+            "[daemon]\nengine_patience_seconds = 0\n"
+            f'[engines.far]\nkind = "chat"\nmodel = "m"\nurl = "{endpoint.url}"\n'
+        )
+        station.start()
+        (rollout,) = station.rollout(station.task(), "far")
+        station.until(lambda: station.state(rollout) == "paused", why="the engine refused")
+        words = station.until(lambda: need(station, rollout).get("engine"), why="it says so")
+        assert words.startswith("engine refuses: ") and "Incorrect API key provided" in words
+        assert "refused the request with 401" in station.run("rollout", "list").stdout
+    finally:
+        endpoint.close()

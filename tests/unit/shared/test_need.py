@@ -6,6 +6,7 @@ import pytest
 
 from houston_shared.records import AWAY_ACTIVITY
 from houston_shared.store.attention_ranking import (
+    FailingEvaluator,
     MarkedStep,
     RolloutOverview,
     rank_rollouts,
@@ -91,6 +92,27 @@ SITUATIONS: dict[str, tuple[RolloutOverview, str]] = {
             rollout(), marked("job_failed", job_failed="python t.py ended with exit code 1")
         ),
         "background job failed: python t.py ended with exit code 1",
+    ),
+    "the evaluator fails": (
+        RolloutOverview(
+            rollout(), marked("evaluator_failed"), evaluator=FailingEvaluator(3, 7, 70, "exit 1")
+        ),
+        "evaluator failing, 3 submissions without a score: exit 1",
+    ),
+    "the evaluator failed, and scored since": (
+        RolloutOverview(rollout(), marked("evaluator_failed", evaluator_failed="exit 1")), "",
+    ),
+    "little budget and nothing submitted": (
+        RolloutOverview(rollout(steps=9), marked("no_submission", no_submission="2 steps left")),
+        "budget nearly gone: 2 steps left",
+    ),
+    "submitted in the newest step": (
+        RolloutOverview(rollout(steps=10), marked("no_submission", no_submission="2 steps left")),
+        "",
+    ),
+    "guidance was not followed": (
+        RolloutOverview(rollout(), marked("guidance_ignored", guidance_ignored="heard in step 3")),
+        "guidance not followed: heard in step 3",
     ),
     "nothing got better": (
         RolloutOverview(rollout(steps=9), marked("no_gain", no_gain="no score for 4.0 h")),

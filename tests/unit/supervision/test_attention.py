@@ -72,8 +72,14 @@ def sleep(seconds: float, running: list[str] | None = None) -> dict[str, Any]:
                 running=running, _sleep_time=seconds)  # fmt: skip
 
 
-def score(value: float | None, state: str = "scored") -> dict[str, Any]:
-    return call("eval", "eval", "scored", overall_score=value, state=state, ok=value is not None)
+def score(value: float | None, state: str = "scored", **fields: Any) -> dict[str, Any]:
+    return call("eval", "eval", "scored", overall_score=value, state=state, ok=value is not None,
+                **fields)  # fmt: skip
+
+
+def crashed(**fields: Any) -> dict[str, Any]:
+    """An evaluation whose evaluator failed."""
+    return score(None, "failed", evaluator_failed=True, error="It failed with 1.", **fields)
 
 
 def finish(ok: bool = True) -> dict[str, Any]:
@@ -289,6 +295,22 @@ BUDGETS: list[tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any], st
     ("score_fell", "a new best", score(90), {"best": 90.0}, {}, ""),
     ("score_fell", "no score", score(None, "format"), {"best": 90.0}, {}, ""),
     ("score_fell", "turned off", score(0), {"best": 90.0}, {"score_drop": 0}, ""),
+    ("evaluator_failed", "it crashed", crashed(detail="Traceback\n  x\nKeyError: 'a'\n"), {}, {},
+     "Its last words: KeyError: 'a'"),
+    ("evaluator_failed", "it said nothing", crashed(), {}, {}, "scored"),
+    ("evaluator_failed", "the form is wrong", score(None, "format"), {}, {}, ""),
+    ("evaluator_failed", "interrupted", score(None, "failed", evaluator_failed=False), {}, {}, ""),
+    ("evaluator_failed", "scored", score(3), {}, {}, ""),
+    ("no_submission", "steps", run("x"), {"steps_left": 9}, {},
+     "nothing was submitted, 9 of 100 steps left"),
+    ("no_submission", "time", run("x"), {"seconds_left": 9.0}, {}, "9% of active time left"),
+    ("no_submission", "plenty", run("x"), {}, {}, ""),
+    ("no_submission", "one was", run("x"), {"steps_left": 9, "evaluations_left": 2}, {}, ""),
+    ("no_submission", "one is not counted", run("x"), {"steps_left": 9, "best": 0.0}, {}, ""),
+    ("no_submission", "nobody scores", run("x"), {"steps_left": 9, "evaluations": 0,
+     "evaluations_left": 0}, {}, ""),
+    ("no_submission", "it is over", run("x"), {"steps_left": 0, "finished": True}, {}, ""),
+    ("no_submission", "turned off", run("x"), {"steps_left": 9}, {"budget_share": 0}, ""),
     ("near_budget", "plenty", run("x"), {}, {}, ""),
     ("near_budget", "steps", run("x"), {"steps_left": 10}, {}, "10 of 100 steps left"),
     ("near_budget", "time", run("x"), {"seconds_left": 9.0}, {}, "9% of active time left"),
@@ -365,6 +387,7 @@ def test_no_action_counts_as_going_wrong() -> None:
 
 def test_every_signal_has_cases_and_a_sentence() -> None:
     covered = {case[0] for case in (*CASES, *UNCHANGED, *BUDGETS)} | {"null_action", "interrupted"}
+    covered |= {"guidance_ignored"}  # in test_guidance_following.py
     assert covered == set(SIGNALS)
     assert all(says.__doc__ for says in SIGNALS.values())
 

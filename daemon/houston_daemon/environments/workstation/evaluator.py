@@ -46,6 +46,9 @@ class EvaluationResult(Observation, frozen=True, kw_only=True):
     """The workspace as it was scored: a commit of the shadow repository, large files stored."""
     finished: bool = False
     """Whether it ends the rollout; named here so that no metric can say so."""
+    evaluator_failed: bool = False
+    """Whether the evaluator itself gave no score: it crashed, took too long, or printed none. Not
+    where the agent's work has the wrong form, nor where a person interrupted it."""
 
     def fields(self) -> dict[str, Any]:
         """Metrics stand beside the score; a metric cannot take the name of a field."""
@@ -298,7 +301,8 @@ class Evaluation:
         if standing.evaluations >= limit:
             return Failed(error=f"All {limit} submissions are used.")
         if self._host.name == LOCAL_HOST and not self._folder.is_dir():
-            return Failed(error="The task's folder, where its evaluator lies, is not there now.")
+            gone = "The task's folder, where its evaluator lies, is not there now."
+            return self._failed(gone, standing, fault=True)
         seconds = self._seconds(standing)
         if seconds <= 0:
             return Failed(error="The time that evaluations may take is used.")
@@ -364,7 +368,7 @@ class Evaluation:
         if result.exit_code != 0:
             detail = str(safe(result.stderr[-_DETAIL:]))
             error = "The links of the workspace could not be looked at, so nothing was scored."
-            return self._failed(error, attempt.standing, 0.0, detail)
+            return self._failed(error, attempt.standing, 0.0, detail, fault=True)
         error = links_found(result.stdout)
         return self._failed(error, attempt.standing, 0.0, "", "format") if error else None
 
@@ -401,7 +405,8 @@ class Evaluation:
         reason = "was interrupted by a person" if attempt.interrupted.is_set() else reason
         detail = str(safe(result.stderr[-_DETAIL:]))
         error = f"The evaluator {reason}."
-        return self._failed(error, attempt.standing, attempt.seconds_used, detail)
+        fault = not attempt.interrupted.is_set()
+        return self._failed(error, attempt.standing, attempt.seconds_used, detail, fault=fault)
 
     async def _scored(self, attempt: "Attempt") -> EvaluationResult:
         evaluate, standing = self._task.evaluate, attempt.standing
@@ -411,13 +416,13 @@ class Evaluation:
         seconds, detail = attempt.seconds_used, str(safe(result.stderr[-_DETAIL:]))
         if result.exit_code:
             crash = f"The evaluator failed with exit code {result.exit_code} and gave no score."
-            return self._failed(crash, standing, seconds, detail)
+            return self._failed(crash, standing, seconds, detail, fault=True)
         try:
             score, metrics = read_score(result.stdout, result.cut, evaluate)
         except Malformed as problem:
             error = f"The evaluator gave no valid score: {problem}."
             detail = f"{detail}\nIt printed: {safe(result.stdout[:_DETAIL])}".strip()
-            return self._failed(error, standing, seconds, detail, "format")
+            return self._failed(error, standing, seconds, detail, "format", fault=True)
         return EvaluationResult(
             overall_score=score,
             state="scored",
@@ -436,7 +441,9 @@ class Evaluation:
         seconds: float = 0.0,
         detail: str = "",
         state: str = "failed",
+        fault: bool = False,
     ) -> EvaluationResult:
+        """fault: of the evaluator itself."""
         return EvaluationResult(
             success=False,
             error=error,
@@ -446,6 +453,7 @@ class Evaluation:
             seconds=round(seconds, 3),
             left=self._task.budget.evaluations - standing.evaluations,
             detail=detail,
+            evaluator_failed=fault,
         )
 
 

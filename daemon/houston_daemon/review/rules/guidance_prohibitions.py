@@ -99,9 +99,10 @@ _ASKING_WORDS = (
 )
 _WORDS_BEFORE_NOT = frozenset(_ASKING_WORDS.split())
 """Words before `do not` with which it still asks: after `you` or a name it only says how it is."""
-_CONDITION = re.compile(
+CONDITION = re.compile(
     r"\b(?:until|unless|if|when|while|before|after|except|without|only|more\s+than)\b", re.I
 )
+"""Words with which a sentence asks for something only sometimes."""
 _FOR_NOW = re.compile(
     r"\b(?:first|yet|(?:for|right)\s+now|at\s+the\s+moment|this\s+time|today)\b", re.I
 )
@@ -111,7 +112,8 @@ _OBJECT_END = re.compile(
     re.I | re.S,
 )
 _PURPOSE = re.compile(r"\s+(?:for|to)\s+(?:the\s+)?(?P<what>[a-z]+)\b.*", re.I | re.S)
-_QUOTED = re.compile(r"(?<!\w)[`'\"“‘]([^`'\"“”‘’]{2,80})[`'\"”’](?!\w)")
+QUOTED = re.compile(r"(?<!\w)[`'\"“‘]([^`'\"“”‘’]{2,80})[`'\"”’](?!\w)")
+"""Words in quotes or backticks."""
 _FILLER_WORDS = (
     "a an the this that your my our of library package module model file script command tool flag"
     " option action function directly"
@@ -178,8 +180,8 @@ def _matched_prohibitions(pattern: re.Pattern[str], text: str) -> Iterator[Prohi
     for match in pattern.finditer(text):
         verb, rest = match["verb"].lower(), match["rest"]
         before = _SENTENCE_END.split(text[: match.start()])[-1]
-        sentence = f"{before} {_QUOTED.sub('', rest)}"
-        if _CONDITION.search(sentence):
+        sentence = f"{before} {QUOTED.sub('', rest)}"
+        if CONDITION.search(sentence):
             continue
         word = re.search(r"([\w’']+)\s*\Z", before)
         if match.groupdict().get("asks") and word and word[1].lower() not in _WORDS_BEFORE_NOT:
@@ -203,16 +205,16 @@ def _plain_prohibitions(text: str) -> Iterator[Prohibition]:
             ordinary = target.lower() in _ORDINARY or target.lower().endswith("ing")
             if ordinary or target.lower() in _VERB_MANNERS or len(target) <= _MIN_NAME_LENGTH:
                 continue
-            if not _CONDITION.search(f"{before} {after}"):
+            if not CONDITION.search(f"{before} {after}"):
                 yield Prohibition(manner, target, now=bool(_FOR_NOW.search(f"{before} {after}")))
 
 
 def _forbidden_objects(manner: str, rest: str) -> Iterator[Prohibition]:
     purpose = ""
-    if match := _PURPOSE.search(_QUOTED.sub(" x ", rest)):
+    if match := _PURPOSE.search(QUOTED.sub(" x ", rest)):
         purpose = match["what"].lower()
         rest = _PURPOSE.sub("", rest)
-    if quoted := _QUOTED.findall(rest):
+    if quoted := QUOTED.findall(rest):
         yield from (Prohibition(manner, name.strip(), purpose) for name in quoted)
         return
     words = [word for word in _OBJECT_END.sub("", rest).split() if word.lower() not in _FILLERS]

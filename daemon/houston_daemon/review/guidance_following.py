@@ -1,0 +1,137 @@
+"""Whether guidance that was heard is followed, as far as its words name something; no model is
+asked.
+
+`GuidanceFollowing` is told of every step that closes and of the guidance that its observation
+brought. In the steps after, what a message forbids must not be done (the rule
+`contradicted_guidance` says what that is), and one thing that it names must be named: a file, a
+flag, quoted words, or a submission. Sentences with a condition, and questions, ask for nothing
+here. That a thing was named does not say that it was done well: that is a person's to judge.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+
+from houston_daemon.review.attention_window import EVALUATION, excerpt, observe_record
+from houston_daemon.review.rollout_trace import RolloutTrace
+from houston_daemon.review.rules.guidance_prohibitions import CONDITION, QUOTED, find_prohibitions
+from houston_daemon.review.rules.guidance_rule import contradicted_guidance
+from houston_shared.records import DeliveredGuidance, StepRecord
+from houston_shared.task import Task
+
+KEPT_STEPS = 20
+"""Steps that are kept: a job that runs, or a file that was written, tells what a later step does.
+"""
+_SENTENCE = re.compile(r"(?P<words>.+?)(?P<end>[.;!?\n](?!\w)|\Z)", re.DOTALL)
+_NAME = re.compile(r"(?<![\w./-])(?:--?[a-z][\w-]+|[\w-]*[\w/-][./_][\w./-]*\w)")
+"""A flag; or a word with a dot, a slash or an underscore in it, such as a path or an identifier."""
+_SUBMISSION = re.compile(
+    r"\A\W*(?:(?:please|now|then|just|and|first|so)\s+)*(?:submit|evaluate|call\s+eval)\b", re.I
+)
+_LEAST_CHARACTERS = 3
+"""Characters of a word that is looked for."""
+_NUMBER = re.compile(r"[\d.,/-]+\Z")
+
+
+def asked_words(text: str) -> tuple[str, ...]:
+    """Words of which an agent that follows a message names at least one; none where it names
+    nothing, in lower case."""
+    forbidden = {each.what.lower() for each in find_prohibitions(text)}
+    words = (word for sentence in _plain_sentences(text) for word in _named_words(sentence))
+    return tuple(
+        dict.fromkeys(
+            word
+            for word in words
+            if len(word) >= _LEAST_CHARACTERS
+            and not _NUMBER.match(word)
+            and not any(word in what for what in forbidden)
+        )
+    )
+
+
+def _plain_sentences(text: str) -> Iterator[str]:
+    for sentence in _SENTENCE.finditer(text):
+        if sentence["end"] != "?" and not CONDITION.search(QUOTED.sub("", sentence["words"])):
+            yield sentence["words"]
+
+
+def _named_words(sentence: str) -> Iterator[str]:
+    if _SUBMISSION.match(sentence):
+        yield EVALUATION
+    for quoted in QUOTED.findall(sentence):
+        yield from quoted.lower().split()
+    for name in _NAME.findall(QUOTED.sub(" ", sentence)):
+        yield name.lower()
+
+
+class GuidanceFollowing:
+    """Follows the newest guidance of one rollout for some steps."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._records: deque[StepRecord] = deque(maxlen=KEPT_STEPS)
+        self._heard_step = 0
+        """The step whose guidance is followed; 0 for none."""
+        self._acted = 0
+        """Steps since that did more than sleep."""
+
+    def replay(self, record: StepRecord) -> None:
+        """Take a closed step that the journal has already, with its guidance."""
+        self.take(record)
+        self.hear(record.guidance)
+
+    def hear(self, guidance: tuple[DeliveredGuidance, ...]) -> None:
+        """Guidance that the observation of the step that was taken last brought."""
+        if not guidance or not self._records:
+            return
+        self._records[-1] = msgspec.structs.replace(self._records[-1], guidance=guidance)
+        self._heard_step, self._acted = self._records[-1].step, 0
+
+    def take(self, record: StepRecord) -> str:
+        """Take a step that closes; which guidance it shows not to be followed, in words. Each is
+        told once."""
+        self._records.append(record)
+        most = self._task.attention.guidance_steps
+        if not self._heard_step or not most:
+            return ""
+        observed = observe_record(record)
+        self._acted += observed is not None and observed.acts
+        reason = self._contradiction(record.step)
+        if not reason and self._acted >= most:
+            reason = self._nothing_named()
+        if reason or self._acted >= most:
+            self._heard_step = 0
+        return reason
+
+    def _contradiction(self, step: int) -> str:
+        trace = RolloutTrace("", self._task, "", {}, tuple(self._records))
+        findings = contradicted_guidance(trace, self._task.rules)
+        return next((finding.reason for finding in findings if finding.step == step), "")
+
+    def _nothing_named(self) -> str:
+        """Which message no step since has named anything of; empty for none."""
+        heard = next((each for each in self._records if each.step == self._heard_step), None)
+        if heard is None:
+            return ""
+        said = "\n".join(
+            _agent_text(record) for record in self._records if record.step > self._heard_step
+        ).lower()
+        for message in heard.guidance:
+            words = asked_words(message.text)
+            if words and not any(word in said for word in words):
+                named = ", ".join(words[:3])
+                return (
+                    f"heard in step {heard.step}, and {self._acted} steps since name nothing of it"
+                    f" ({named}): {excerpt(message.text)}"
+                )
+        return ""
+
+
+def _agent_text(record: StepRecord) -> str:
+    """What an agent thought and called in a step."""
+    calls = (
+        value for call in record.sample.calls for value in (call.name, *call.arguments.values())
+    )
+    return "\n".join([record.sample.thought, *map(str, calls)])
