@@ -30,9 +30,10 @@ PAGES = {
         "is read when it is whole. After `houston daemon restart`, which costs rollouts nothing, "
         "and named in `daemon status` until then: `home`, `daemon.group`, `daemon.drain_seconds`, "
         "`daemon.silent_seconds`, `daemon.log_mb`, `daemon.log_files`, `[metrics]`, `hosts.root`, "
-        "`gpus` of hosts, `[secrets]`. An engine that the daemon started and that is in use is "
-        "made anew when no rollout uses it any more. `console.name` and `keys.toml` count when a "
-        "console is opened. Task files of this home (`task.toml` and its `instructions_file`) and "
+        "`gpus` of hosts, `[secrets]`, `notify.urls`. An engine that the daemon started and that "
+        "is in use is made anew when no rollout uses it any more. `console.name` and `keys.toml` "
+        "count when a console is opened. Task files of this home (`task.toml` and its "
+        "`instructions_file`) and "
         "`recipes/*.toml` beside houston.toml are checked when they are edited: `daemon status` "
         "says what is wrong with them, `task list` which task is changed or broken. Rollouts that "
         "run keep what they started with. Recipes are named by their path: `houston train sft R… "
@@ -54,6 +55,7 @@ PAGES = {
             ("MultimodalSettings", "[tools.multimodal]"),
             ("JudgeSettings", "[judge]"),
             ("ReviewSettings", "[review]"),
+            ("NotifySettings", "[notify]"),
             ("EngineSettings", "[engines.NAME]"),
         ],
     ),

@@ -116,6 +116,7 @@ COMMANDS = _build_commands(
     ("tail", "console.journal_commands", "follow steps as they come"),
     ("console", "houston_console.console_command", "the annotators' screen"),
     ("export", "daemon.export_commands", "rows as a file that others train on"),
+    ("notify test", "daemon.notify_commands", "send a message to everywhere in [notify] urls"),
     ("verify", "daemon.maintenance_commands", "check every byte of the store"),
     ("repair", "daemon.maintenance_commands", "set damaged events aside, rebuild the rest"),
     ("backup", "daemon.maintenance_commands", "copy the home while the daemon runs"),

@@ -19,9 +19,11 @@ from houston_shared.config_sections import (
     HostSettings,
     HostsSettings,
     JudgeSettings,
+    NotifySettings,
     ReviewSettings,
     ToolSettings,
     check_engine_kinds,
+    check_quiet_hours,
     nest_named_hosts,
     restore_host_key,
 )
@@ -118,6 +120,9 @@ class ConsoleSettings(Settings, frozen=True):
     `NO_COLOR`, `COLORTERM` and `TERM`; ssh does not take `COLORTERM` along."""
     name: str = ""
     """Name to speak under where annotators share a login; kept, and marked unverified."""
+    bell: bool = True
+    """Whether a console in the background rings the terminal's bell and asks it for a notification
+    (OSC 9 or 777) when a rollout begins to need a person."""
 
 
 class RoleSettings(Settings, frozen=True):
@@ -188,6 +193,7 @@ class Configuration(Settings, frozen=True):
     tools: ToolSettings = ToolSettings()
     judge: JudgeSettings = JudgeSettings()
     review: ReviewSettings = ReviewSettings()
+    notify: NotifySettings = NotifySettings()
     engines: dict[str, EngineSettings] = {}
     """Engines by name; `embedded` is there without being named."""
 
@@ -288,6 +294,7 @@ def load_configuration(
     merged = nest_named_hosts(_merge_environment(tables, environment))
     config = _check_tables(merged, f"{source} with {_PREFIX}… variables")
     check_engine_kinds(config.engines, source)
+    check_quiet_hours(config.notify, source)
     return LoadedConfiguration(config, Home(_home_folder(named, path, config)), source)
 
 

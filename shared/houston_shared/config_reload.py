@@ -143,8 +143,10 @@ RESTART_KEYS = (
     "hosts.root",
     "hosts.gpus",
     "secrets",
+    "notify.urls",
 )
-"""Keys and tables that a daemon reads as it starts: folders, sockets, what children inherit."""
+"""Keys and tables that a daemon reads as it starts: folders, sockets, what children inherit
+or take out of text."""
 
 
 class ConfigurationEdit(NamedTuple):

@@ -1,10 +1,12 @@
-"""The larger tables of `houston.toml`: `[engines.NAME]`, `[hosts]`, `[judge]` and `[tools]`.
+"""The larger tables of `houston.toml`: `[engines.NAME]`, `[hosts]`, `[judge]`, `[notify]` and
+`[tools]`.
 
-Structs with a sentence under each key, which the documentation is made from; and the check that an
-engine's kind is Houston's own or registered. Where the file is looked for and how it is merged with
-the environment stands in `config`.
+Structs with a sentence under each key, which the documentation is made from; and the checks that an
+engine's kind is Houston's own or registered, and that quiet hours are hours. Where the file is
+looked for and how it is merged with the environment stands in `config`.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Protocol
 
@@ -220,6 +222,37 @@ class ReviewSettings(Settings, frozen=True):
     """Engine of the critic that drafts guidance (docs/critic.md); empty: `[judge] engine`."""
     critic: str = ""
     """Policy that it drafts with, e.g. `word-critic@3`; empty: what the engine serves itself."""
+
+
+class NotifySettings(Settings, frozen=True):
+    """Messages to people who are away, as a rollout begins to need one (docs/notifications.md)."""
+
+    urls: tuple[str, ...] = ()
+    """Where they go: URLs of Apprise, such as `ntfy://ntfy.example.org/topic`, `mailtos://…` or
+    `json://host/path`; a hundred services have one. `${NAME}` in it is a variable of the daemon's
+    environment, for keys. Empty sends nothing. It needs the extra `notify`."""
+    at_need: Annotated[float, msgspec.Meta(ge=0, le=100)] = 40.0
+    """Weight (docs/attention.md) that a reason must have for a message. 75: only what has failed or
+    stands still for a person; 40: also failed jobs, plateaus, and guidance that nobody followed up.
+    """
+    quiet_hours: str = ""
+    """Hours in which nothing is sent, e.g. `22:00-07:30`; what waits then comes as one message."""
+    time_zone: str = ""
+    """Zone of these hours, e.g. `Europe/Berlin`; empty for this machine's."""
+    digest_minutes: Annotated[float, msgspec.Meta(ge=0, le=10_080)] = 0.0
+    """Least time between two messages: what comes up meanwhile goes into one. 0 sends at once."""
+
+
+_HOURS = re.compile(r"(?:(?:[01]\d|2[0-3]):[0-5]\d-(?:[01]\d|2[0-3]):[0-5]\d)?")
+
+
+def check_quiet_hours(settings: NotifySettings, source: str) -> None:
+    """Raises ConfigurationError for hours that are none. source: the file they stand in."""
+    if not _HOURS.fullmatch(settings.quiet_hours):
+        raise ConfigurationError(
+            f"{source}: `notify.quiet_hours` = {settings.quiet_hours!r} is no span of hours such as"
+            " 22:00-07:30."
+        )
 
 
 class WebSearchSettings(Settings, frozen=True):

@@ -74,6 +74,11 @@ class Home(msgspec.Struct, frozen=True):
         return self.path / "archives"
 
     @property
+    def sent_notifications(self) -> Path:
+        """Which messages went to people who are away; written by the notifier alone."""
+        return self.path / "notifications.json"
+
+    @property
     def lock_file(self) -> Path:
         """Held by flock while a daemon runs; its content is for people only."""
         return self.path / "daemon.lock"

@@ -1,12 +1,12 @@
 """Secrets out of text: known values, and the shapes of well-known keys, become `[secret:NAME]`.
 
 The redactor knows values and shapes. Which values are secret in this process stands below it:
-environment variables that the configuration names or whose names look like it, and such values in
-the environments that it gives to engines. The daemon decides (`install_secrets`) and tells its
-children by `HOUSTON_SECRETS`; a process that was told nothing goes by the defaults. Found is also
-what a cut has left of a known value: its beginning or its end. Not found is a value in another
-encoding (Base64, spaces between), and one shorter than `SHORTEST_SECRET`. Where text goes is not
-known here.
+environment variables that the configuration names or whose names look like it, such values in the
+environments that it gives to engines, and the keys in the URLs that messages go to. The daemon
+decides (`install_secrets`) and tells its children by `HOUSTON_SECRETS`; a process that was told
+nothing goes by the defaults. Found is also what a cut has left of a known value: its beginning or
+its end. Not found is a value in another encoding (Base64, spaces between), and one shorter than
+`SHORTEST_SECRET`. Where text goes is not known here.
 """
 
 import json
@@ -23,6 +23,7 @@ from urllib.parse import quote
 import msgspec
 
 from houston_shared.config import Configuration, SecretSettings
+from houston_shared.notification_urls import notification_secrets
 
 SHORTEST_SECRET = 8
 """Characters of the shortest value that is redacted: a shorter one is a word like any other."""
@@ -230,6 +231,7 @@ def install_secrets(config: Configuration) -> None:
         for name, value in engine.environment.items()
         if _is_secret(name, value, rules)
     }
+    values |= notification_secrets(config.notify.urls, os.environ)
     os.environ[SECRETS_VARIABLE] = msgspec.json.encode(_InheritedSecrets(rules, values)).decode()
     process_redactor.cache_clear()
 

@@ -16,6 +16,7 @@ import shutil
 import socket
 import sqlite3
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -37,11 +38,18 @@ from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
 from houston_shared.policy_and_run_files import read_training_progress
 from houston_shared.records import PURIFIED_ENGINE, STATE_TRANSITIONS
+from houston_shared.store import attention_ranking
+from houston_shared.store.attention_ranking import rank_rollouts
+from houston_shared.store.store_reader import Reader
+from houston_shared.times_and_counts import now_us
 
 SAMPLES_PER_READ = 20_000
 """Rows of samples read at a time."""
 LATENCY_BUCKETS = (1, 5, 15, 60, 300, 900, 3600, 14_400)
 """Seconds from a message's queueing to its delivery; a step may take an hour."""
+NEEDS_SECONDS = 10.0
+"""Between two readings of who needs a person; longer where one takes long."""
+NEEDS_REST_PER_WORK = 100.0
 TOKEN_KINDS = ("prompt", "cached", "completion", "reasoning")
 """Kinds of tokens that endpoints count."""
 
@@ -76,19 +84,25 @@ class DatabaseTotals:
         self.purified_steps = self.lookahead_samples = 0
         self.usage: Counter[tuple[str, str]] = Counter()
         """Tokens by engine and kind (prompt, cached, completion, reasoning), as engines say."""
+        self.needing: Counter[str] = Counter()
+        """Rollouts by the reason for which they need a person, some seconds old."""
+        self._needs_reader = Reader(Home(database.parent))
+        self._needs_due = 0.0
+        """When reasons are read again, monotonic."""
         self.attention: Counter[str] = Counter()
         """Closed steps by signal."""
         self._counted_steps: dict[str, int] = {}
         """Rollout → the newest step whose signals are counted."""
 
     def read(self) -> None:
-        """Bring everything up to date. Raises sqlite3.Error."""
+        """Bring everything up to date. Raises sqlite3.Error, HoustonError."""
         with open_read_only(self._database, seconds=2) as reader:
             self._read_counts(reader)
             self._read_guidance(reader)
             while self._read_samples(reader):
                 pass
             self._read_signals(reader)
+        self._read_needs(time.monotonic())
 
     def _read_counts(self, reader: sqlite3.Connection) -> None:
         ((self.events, self.steps),) = reader.execute(
@@ -157,6 +171,18 @@ class DatabaseTotals:
                 self.attention.update(names.split(","))
             self._counted_steps[rollout] = steps
 
+    def _read_needs(self, now: float) -> None:
+        """Weigh all rollouts, as consoles do; rarely, as that takes longer than all else here."""
+        if now < self._needs_due:
+            return
+        plan = attention_ranking.read_rollout_overviews(bodies=False)
+        needs = rank_rollouts(self._needs_reader.run(plan), now_us())
+        self.needing = Counter(
+            kind for need in needs for kind in {reason.kind for reason in need.reasons}
+        )
+        took = time.monotonic() - now
+        self._needs_due = now + max(NEEDS_SECONDS, took * NEEDS_REST_PER_WORK)
+
 
 SINCE_START = "since the daemon's start"
 
@@ -189,6 +215,8 @@ def _store_metrics(totals: DatabaseTotals) -> Iterator[Metric]:
     states: dict[str, float] = {s: totals.rollouts.get(s, 0) for s in STATE_TRANSITIONS}
     yield _metric("rollouts", "Rollouts by state.", states, "state")
     yield _metric("rollouts_paused", "Paused rollouts by who paused them.", totals.paused, "by")
+    words = f"Rollouts by the reason for which they need a person, {NEEDS_SECONDS:g} s old or so."
+    yield _metric("rollouts_needing", words, totals.needing, "reason")
     yield _metric("steps_total", "Closed steps of all rollouts.", totals.steps)
     yield _metric("attention_total", "Closed steps by signal.", totals.attention, "signal")
     yield _metric("events_total", "Events of the journal, all on disk.", totals.events)
@@ -357,7 +385,7 @@ class MetricsExporter:
             self.page = render_metrics(self._status(), self._totals, self._home)
             if self._file is not None:
                 write_atomically(self._file, self.page, durable=False)
-        except (OSError, sqlite3.Error) as problem:
+        except (OSError, sqlite3.Error, HoustonError) as problem:
             if str(problem) != self._problem:  # a full disk: said once, tried again
                 LOGGER.warning("figures could not be gathered: %s", problem)
             self._problem = str(problem)

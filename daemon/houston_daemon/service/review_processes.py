@@ -1,5 +1,6 @@
 """Processes that follow the journal, as the supervisor holds them: three have reviews of steps
-stored (rules, scores of a process reward model, drafts of a critic), one sends spans.
+stored (rules, scores of a process reward model, drafts of a critic), one sends spans, and one
+messages to people.
 
 Started, heard, started again with backoff when one ends by itself, and with other settings when
 they were edited; killed at the end: what they keep is whole at any moment. What they do is in the
@@ -27,6 +28,7 @@ RULES_CHILD_MODULE = "houston_daemon.review.live_rules_child"
 SCORES_CHILD_MODULE = "houston_daemon.training.prm.live_scores_child"
 DRAFTS_CHILD_MODULE = "houston_daemon.review.critic.live_drafts_child"
 SPANS_CHILD_MODULE = "houston_daemon.telemetry.span_export_child"
+NOTIFIER_CHILD_MODULE = "houston_daemon.review.notify.notifier_child"
 
 
 class ReviewProcess:
@@ -40,14 +42,17 @@ class ReviewProcess:
         failure: str,
         module: str,
         settings: Callable[[Configuration], object],
+        of: str = "rollout",
     ) -> None:
         """name: of its troubles. task: what it does, in words: `runs rules`. failure: what is
         then wrong with a rollout: `is not judged`. module: what is run. settings: what it is
-        started with, started again when that is another; None where it is not wanted.
+        started with, started again when that is another; None where it is not wanted. of: what
+        it reports on.
         """
         self._loaded = loaded
         self._name, self._task, self._failure, self._module = name, task, failure, module
         self._settings = settings
+        self._of = of
         self._started_with: object = None
         self._process: subprocess.Popen[bytes] | None = None
         self._rest = b""
@@ -79,10 +84,10 @@ class ReviewProcess:
             return {self._name: self._ended}
         if not self._failed:
             return {}
-        rollout, reason = next(iter(self._failed.items()))
+        subject, reason = next(iter(self._failed.items()))
         more = len(self._failed) - 1
-        others_text = f"; and of {pluralize(more, 'other rollout')}" if more else ""
-        of = f"{rollout} {self._failure}: " if rollout else ""
+        others_text = f"; and of {pluralize(more, f'other {self._of}')}" if more else ""
+        of = f"{subject} {self._failure}: " if subject else ""
         return {self._name: f"{of}{reason}{others_text}"}
 
     def stop(self) -> None:
@@ -133,8 +138,9 @@ class ReviewProcess:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._failed = msgspec.json.decode(line, type=dict[str, dict[str, str]])["failed"]
-            for rollout, reason in self._failed.items():
-                REVIEW_LOGGER.warning("%s: %s: %s", self._name, rollout or "all rollouts", reason)
+            for subject, reason in self._failed.items():
+                every = f"all {self._of}s"
+                REVIEW_LOGGER.warning("%s: %s: %s", self._name, subject or every, reason)
 
     def _retry_later(self, now: float, problem: str) -> None:
         steady = now - self._began > LONGEST_DELAY_SECONDS
@@ -192,4 +198,17 @@ def span_export_process(loaded: LoadedConfiguration) -> ReviewProcess:
         "has no spans",
         SPANS_CHILD_MODULE,
         lambda config: config.telemetry if config.telemetry.otlp else None,
+    )
+
+
+def notifier_process(loaded: LoadedConfiguration) -> ReviewProcess:
+    """Messages to people who are away, where `[notify] urls` says where to."""
+    return ReviewProcess(
+        loaded,
+        "notify",
+        "sends messages to people",
+        "has no messages",
+        NOTIFIER_CHILD_MODULE,
+        lambda config: config.notify if config.notify.urls else None,
+        of="service",
     )

@@ -33,6 +33,7 @@ from houston_daemon.service.review_processes import (
     live_drafts_process,
     live_rules_process,
     live_scores_process,
+    notifier_process,
     span_export_process,
 )
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
@@ -117,6 +118,7 @@ class Supervisor:
             live_scores_process(loaded),
             live_drafts_process(loaded),
             span_export_process(loaded),
+            notifier_process(loaded),
         )
         self._force_exit = force_exit
         self._rollout_gpus = rollout_gpus

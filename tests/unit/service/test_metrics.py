@@ -134,6 +134,15 @@ def test_the_page_is_what_prometheus_reads(written: WrittenHome) -> None:
     assert "houston_backup_age_seconds" not in found, "there is none"
 
 
+def test_who_needs_a_person_is_counted_by_reason(written: WrittenHome) -> None:
+    for name, signals in (("a", ("error_streak", "error")), ("b", ("error_streak",)), ("c", ())):
+        written.rollout(name)
+        written.step(name, 1, observation=ObservationBody(tail="", attention=signals))
+    found = read(render_metrics(None, totals(written), written.home))
+    needing = {dict(k)["reason"]: v for k, v in found["houston_rollouts_needing"].items()}
+    assert needing == {"error_streak": 2, "error": 1}
+
+
 def test_training_runs_that_go_on_are_figures(written: WrittenHome) -> None:
     folder = written.home.path / "training" / "sft-1"
     folder.mkdir(parents=True)

@@ -83,7 +83,10 @@ def test_each_message_is_told_once() -> None:
 
 def test_a_job_of_before_is_known() -> None:
     """Sleeping while a job runs is right, whatever a person says of sleeping."""
-    assert followed({2: "Stop sleeping."}, [job(session="gpu"), run("make"), sleep(600, ["gpu"])]) == {}
+    assert (
+        followed({2: "Stop sleeping."}, [job(session="gpu"), run("make"), sleep(600, ["gpu"])])
+        == {}
+    )
 
 
 def test_a_successor_goes_on_from_the_journal() -> None:

@@ -1,0 +1,114 @@
+"""Messages through Apprise: one service for each URL, what it answered, and no key in any word.
+
+Apprise is imported when the first service is made, and only where the extra `notify` is installed.
+It says what went wrong only in its log, so that is read; whatever a URL holds is taken out of it.
+What is sent, and when, is not known here.
+"""
+
+import contextlib
+import logging
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from houston_daemon.review.notify.need_notices import Message
+from houston_shared.errors import ConfigurationError
+from houston_shared.notification_urls import expand_notification_url, url_parts
+
+APPRISE_LOGGER = "apprise"
+NO_ANSWER = "it was not sent, and Apprise does not say why"
+_HIDDEN = "[…]"
+_MIN_HIDDEN_CHARACTERS = 3
+
+
+class Service:
+    """One URL."""
+
+    def __init__(self, label: str, url: str, sender: Any) -> None:
+        """sender: the service as Apprise made it of `url`."""
+        self.label = label
+        """Names it for people, without anything of the URL: `ntfy (url 1)`."""
+        self.key = str(sender.url_id() or label)
+        """The same as long as the URL is: a short hash, of which nothing can be read."""
+        self._sender = sender
+        parts = sorted(url_parts(url), key=len, reverse=True)
+        hidden = [re.escape(part) for part in parts if len(part) >= _MIN_HIDDEN_CHARACTERS]
+        self._private = re.compile("|".join([re.escape(url), *hidden]))
+
+    def send(self, message: Message) -> str:
+        """Send it once, within some seconds; why that failed, empty where it did not."""
+        from apprise import NotifyFormat, NotifyType
+
+        with _recorded_warnings() as said:
+            try:
+                sent = self._sender.notify(
+                    body=message.body,
+                    title=message.title,
+                    notify_type=NotifyType.WARNING,
+                    body_format=NotifyFormat.TEXT,
+                )
+            except Exception as problem:  # noqa: BLE001 a service's own code; it is told
+                return self._without_keys(f"{type(problem).__name__}: {problem}")
+        return "" if sent else self._without_keys(said[-1] if said else NO_ANSWER)
+
+    def _without_keys(self, text: str) -> str:
+        line = " ".join(text.split())
+        return self._private.sub(_HIDDEN, line)
+
+
+def open_services(urls: Sequence[str]) -> list[Service]:
+    """A service for each URL of the configuration.
+
+    Raises ConfigurationError where Apprise is missing, a variable is not set, or a URL is none that
+    Apprise knows; nothing of a URL is said.
+    """
+    return [_open_service(number, url) for number, url in enumerate(urls, 1)]
+
+
+def _open_service(number: int, url: str) -> Service:
+    apprise = _import_apprise()
+    whole = expand_notification_url(url, os.environ)
+    asset = apprise.AppriseAsset(app_id="Houston", app_desc="Houston", app_url="")
+    with _recorded_warnings():
+        sender = apprise.Apprise.instantiate(whole, asset=asset)
+    if sender is None:
+        raise ConfigurationError(
+            f"URL {number} of `notify.urls` is none that Apprise knows.",
+            "No message is sent.",
+            "https://appriseit.com/services/ lists them; one is ntfy://HOST/TOPIC",
+        )
+    return Service(f"{sender.service_name} (url {number})", whole, sender)
+
+
+def _import_apprise() -> Any:
+    try:
+        import apprise
+    except ModuleNotFoundError as problem:
+        if problem.name != "apprise":
+            raise
+        raise ConfigurationError(
+            "`notify.urls` needs the package apprise, which is not installed.",
+            "No message is sent.",
+            "pip install 'houston-agents[notify]'",
+        ) from None
+    return apprise
+
+
+@contextlib.contextmanager
+def _recorded_warnings() -> Iterator[list[str]]:
+    """What Apprise warns of meanwhile, and nowhere else: its words hold parts of URLs."""
+    said: list[str] = []
+
+    class Recorder(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage())
+
+    logger, recorder = logging.getLogger(APPRISE_LOGGER), Recorder(logging.WARNING)
+    propagated, logger.propagate = logger.propagate, False
+    logger.addHandler(recorder)
+    try:
+        yield said
+    finally:
+        logger.removeHandler(recorder)
+        logger.propagate = propagated

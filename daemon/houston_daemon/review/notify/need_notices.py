@@ -1,0 +1,171 @@
+"""What people who are away are told: which reasons are new, when, and in which words.
+
+Pure functions of how the rollouts stand (`houston_shared.store.attention_ranking`), the settings
+and the time. A notice is one reason of one rollout. Nothing is read, kept or sent here.
+"""
+
+import platform
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, time
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+
+from houston_shared.command_arguments import format_permalink
+from houston_shared.config_sections import NotifySettings
+from houston_shared.errors import ConfigurationError
+from houston_shared.home import Home
+from houston_shared.records import ENDED_STATES
+from houston_shared.safe_text import safe_line
+from houston_shared.secret_redaction import redact
+from houston_shared.store.attention_ranking import NeedReason, RolloutNeed
+from houston_shared.times_and_counts import pluralize
+
+SINGLE_NOTICES = 3
+"""So many notices are a message each; more are one."""
+REASON_CHARACTERS = 600
+DIGEST_REASON_CHARACTERS = 160
+DIGEST_NOTICES = 20
+"""Notices that a digest writes out."""
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """One reason of one rollout."""
+
+    rollout: str
+    kind: str
+    text: str
+    """The reason in words."""
+    task: str
+    state: str
+    """The rollout's: `running`, `failed` and so on."""
+    step: int
+    """Which one to look at; 0 where there is none yet."""
+    seq: int
+    """Newest event of the rollout when it came up: who saw that has seen the reason, too."""
+
+    @property
+    def key(self) -> str:
+        """Equal for the same reason of the same rollout."""
+        return f"{self.rollout} {self.kind}"  # no id has a space
+
+    @property
+    def command(self) -> str:
+        """What opens the rollout where it needs somebody."""
+        place = format_permalink(self.rollout, self.step) if self.step else self.rollout
+        return f"houston console {place}"
+
+
+class Message(NamedTuple):
+    """What is sent."""
+
+    title: str
+    body: str
+
+
+def find_notices(needs: Sequence[RolloutNeed], at_need: float) -> list[Notice]:
+    """The reasons that weigh enough, of rollouts that nobody looks at now; who needs somebody most
+    first."""
+    return [
+        _make_notice(need, reason)
+        for need in needs
+        if not need.standing.lookers
+        for reason in need.reasons
+        if reason.weight >= at_need
+    ]
+
+
+def _make_notice(need: RolloutNeed, reason: NeedReason) -> Notice:
+    row = need.standing.rollout
+    return Notice(
+        rollout=row.id,
+        kind=reason.kind,
+        text=redact(str(safe_line(reason.text))),
+        task=row.task,
+        state=row.state,
+        step=min(reason.step or row.steps, row.steps),
+        seq=row.last_seq,
+    )
+
+
+def of_ended_rollouts(notices: Iterable[Notice]) -> list[Notice]:
+    """Those of rollouts that have ended."""
+    return [notice for notice in notices if notice.state in ENDED_STATES]
+
+
+class QuietHours:
+    """Hours of the day in which nothing is sent."""
+
+    def __init__(self, settings: NotifySettings) -> None:
+        """Raises ConfigurationError for a time zone that there is not."""
+        begin, _, end = settings.quiet_hours.partition("-")
+        self._hours = (time.fromisoformat(begin), time.fromisoformat(end)) if begin else None
+        self._zone = _time_zone(settings.time_zone)
+
+    def hold(self, now: int) -> bool:
+        """Whether it is quiet now. now: UTC microseconds."""
+        if self._hours is None:
+            return False
+        moment = datetime.fromtimestamp(now / 1e6, UTC).astimezone(self._zone).time()
+        begin, end = self._hours
+        if begin <= end:
+            return begin <= moment < end
+        return moment >= begin or moment < end
+
+
+def _time_zone(name: str) -> ZoneInfo | None:
+    """None for this machine's own."""
+    try:
+        return ZoneInfo(name) if name else None
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ConfigurationError(
+            f"`notify.time_zone` = {name!r} is no time zone that this machine knows.",
+            "No message is sent.",
+            "Name one such as Europe/Berlin, or leave it out for this machine's.",
+        ) from None
+
+
+def take_notices(waiting: Sequence[Notice], alone: bool) -> int:
+    """How many of those that wait, oldest first, the next message has.
+
+    alone: whether a few of them are a message each.
+    """
+    return 1 if alone and len(waiting) <= SINGLE_NOTICES else len(waiting)
+
+
+def write_message(notices: Sequence[Notice], holding: frozenset[str], home: Home) -> Message:
+    """One notice, or a digest of several. holding: keys of those whose reason still holds."""
+    where = f"{platform.node()}, {home.path}"
+    if len(notices) == 1:
+        (notice,) = notices
+        label, _, rest = notice.text.partition(": ")
+        reason = f"{_cut(rest or label, REASON_CHARACTERS)}{_passed(notice, holding)}"
+        status = f"{notice.task}, {notice.state}, step {notice.step}"
+        body = "\n".join([reason, status, where, "", notice.command])
+        return Message(f"{notice.rollout}: {_cut(label, 80)}", body)
+    rollouts = list(dict.fromkeys(notice.rollout for notice in notices))
+    lines = []
+    for notice in notices[:DIGEST_NOTICES]:
+        text = _cut(notice.text, DIGEST_REASON_CHARACTERS)
+        lines += [f"{notice.rollout}: {text}{_passed(notice, holding)}", f"  {notice.command}"]
+    if len(notices) > DIGEST_NOTICES:
+        lines.append(f"and {len(notices) - DIGEST_NOTICES} more: houston rollout list")
+    count = pluralize(len(rollouts), "rollout")
+    title = f"{count} {'needs' if len(rollouts) == 1 else 'need'} somebody"
+    return Message(title, "\n".join([*lines, "", where]))
+
+
+def trial_message(home: Home) -> Message:
+    """What `houston notify test` sends."""
+    words = "This is a test: messages about rollouts that need somebody come here."
+    where = f"{platform.node()}, {home.path}"
+    return Message("Houston: test message", "\n".join([words, where, "", "houston console"]))
+
+
+def _passed(notice: Notice, holding: frozenset[str]) -> str:
+    return "" if notice.key in holding else " (it has passed since)"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,0 +1,202 @@
+"""Messages to people who are away: a process that follows the journal and sends them.
+
+`python -m houston_daemon.review.notify.notifier_child PARENT HOME CONFIG`, started and watched by
+the supervisor where `[notify] urls` names where to. It reads who needs a person, as consoles do,
+writes down what it is about to send, and sends it. It asks the recorder for nothing, and nothing
+waits for it: a service that is away is tried again, later each time. On its stdout it says what
+does not work, a `NotifierReport` a line.
+"""
+
+import math
+import os
+import signal
+import sys
+import time
+
+import msgspec
+
+from houston_daemon.review.notify.apprise_services import Service, open_services
+from houston_daemon.review.notify.need_notices import (
+    QuietHours,
+    find_notices,
+    of_ended_rollouts,
+    take_notices,
+    write_message,
+)
+from houston_daemon.review.notify.sent_notices import SentNotices
+from houston_daemon.service.parent_death import end_with_parent
+from houston_shared import secret_redaction
+from houston_shared.backoff import Backoff
+from houston_shared.config import LoadedConfiguration, load_configuration
+from houston_shared.errors import HoustonError
+from houston_shared.store import attention_ranking
+from houston_shared.store.attention_ranking import rank_rollouts
+from houston_shared.store.store_reader import Reader
+from houston_shared.times_and_counts import now_us
+
+POLL_SECONDS = 1.0
+"""How often is looked whether something was committed."""
+MAX_READ_INTERVAL_SECONDS = 15.0
+"""Between two reads at most: visits end and guidance waits without a commit."""
+REST_PER_WORK = 9.0
+"""After each read it rests so many times as long as that took: at most a tenth of one core."""
+RETRY_SECONDS, LONGEST_DELAY_SECONDS = 10.0, 900.0
+"""Between two tries of a service that failed: doubled each time."""
+GONE_SECONDS = 3_600.0
+"""How long a reason must be gone before its return is told again."""
+NICENESS = 15
+
+
+class NotifierReport(msgspec.Struct, frozen=True):
+    """What is wrong."""
+
+    failed: dict[str, str]
+    """By the label of a service, why it has no messages; under the empty name, of all."""
+
+
+class Notifier:
+    """Tells what is new to every service."""
+
+    def __init__(self, loaded: LoadedConfiguration) -> None:
+        """Raises HoustonError where nothing can be sent, whatever happens."""
+        self._home = loaded.home
+        self._settings = loaded.config.notify
+        self._quiet = QuietHours(self._settings)
+        self._services = open_services(self._settings.urls)
+        self._sent = SentNotices(
+            loaded.home.sent_notifications, {service.key for service in self._services}
+        )
+        self._backoffs = {
+            service.key: Backoff(RETRY_SECONDS, LONGEST_DELAY_SECONDS) for service in self._services
+        }
+        self._last_held = dict.fromkeys(self._sent.told, time.monotonic())
+        """By key of what was told, when it held last, monotonic."""
+        self._digests = {service.key for service in self._services if self._quiet.hold(now_us())}
+        """Services whose next message has all that waits: it was quiet."""
+        self._reader = Reader(loaded.home)
+        self._version: tuple[int, int] | None = None
+        self._read_at, self._rest_until = -math.inf, 0.0
+        self._holding: frozenset[str] = frozenset()
+        """Keys of the reasons that hold."""
+        self._seen: dict[str, int] = {}
+        """By rollout, the newest event that somebody has had before them."""
+        self._failed: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
+        if self._sent.unknown:
+            keys = ", ".join(notice.key for notice in self._sent.unknown)
+            self._failed[""] = f"nobody knows whether messages on their way arrived: {keys}"
+
+    def run(self) -> None:
+        """Follow for ever; what goes wrong as a whole is said, and tried again."""
+        while True:
+            if self._failed != self._reported:
+                self._reported = dict(self._failed)
+                report(self._reported)
+            try:
+                self._failed.pop("", None)
+                self.round(time.monotonic())
+            except HoustonError as problem:  # the daemon goes down, or the disk is full
+                self._reader.close()
+                self._failed[""] = str(problem)
+            time.sleep(POLL_SECONDS)
+
+    def round(self, now: float) -> None:
+        """Look where something may be new, then send what is due. now: monotonic seconds."""
+        if self._read_is_due(now):
+            self._take_new(now)
+        if self._quiet.hold(now_us()):
+            self._digests = {service.key for service in self._services}
+            return
+        for service in self._services:
+            if now >= self._backoffs[service.key].not_before:
+                self._deliver(service, now)
+
+    def _read_is_due(self, now: float) -> bool:
+        if now < self._rest_until:
+            return False
+        old = now - self._read_at >= MAX_READ_INTERVAL_SECONDS
+        return old or self._reader.data_version() != self._version
+
+    def _take_new(self, now: float) -> None:
+        self._version = self._reader.data_version()
+        plan = attention_ranking.read_rollout_overviews(bodies=False)
+        needs = rank_rollouts(self._reader.run(plan), now_us())
+        self._read_at = time.monotonic()
+        self._rest_until = self._read_at + (self._read_at - now) * REST_PER_WORK
+        self._seen = {n.standing.rollout.id: n.standing.seen_seq for n in needs}
+        notices = find_notices(needs, self._settings.at_need)
+        self._holding = frozenset(notice.key for notice in notices)
+        self._forget_gone(now)
+        new = [notice for notice in notices if not self._sent.is_told(notice)]
+        if not new and not self._sent.is_new:
+            return
+        # What had ended before anybody was told of anything is no news.
+        old = of_ended_rollouts(new) if self._sent.is_new else []
+        self._sent.is_new = False
+        if left_out := self._sent.take(new, {notice.key for notice in old}):
+            self._failed[""] = f"{left_out} older messages were given up: too many wait"
+
+    def _forget_gone(self, now: float) -> None:
+        """Tell a reason again where it comes back after somebody saw it, or after long."""
+        self._last_held |= dict.fromkeys(self._holding, now)
+        gone = {
+            key
+            for key, seq in self._sent.told.items()
+            if key not in self._holding
+            and (
+                now - self._last_held.setdefault(key, now) > GONE_SECONDS
+                or self._was_seen(key.partition(" ")[0], seq)
+            )
+        }
+        self._last_held = {key: at for key, at in self._last_held.items() if key not in gone}
+        self._sent.forget(gone)
+
+    def _was_seen(self, rollout: str, seq: int) -> bool:
+        """Whether somebody has had an event of a rollout before them; also where it is gone."""
+        return rollout not in self._seen or self._seen[rollout] >= seq
+
+    def _deliver(self, service: Service, now: float) -> None:
+        """Send the next message to one service, where one is due."""
+        delivery = self._sent.delivery(service.key)
+        seen = [each for each in delivery.waiting if self._was_seen(each.rollout, each.seq)]
+        self._sent.drop(service.key, seen)
+        pause = self._settings.digest_minutes * 60e6
+        if not delivery.waiting or now_us() < delivery.sent_at + pause:
+            return
+        alone = not pause and service.key not in self._digests
+        notices = self._sent.begin(service.key, take_notices(delivery.waiting, alone))
+        problem = service.send(write_message(notices, self._holding, self._home))
+        self._sent.end(service.key, not problem, now_us())
+        if problem:
+            self._backoffs[service.key].fail(now)
+            self._failed[service.label] = problem
+        else:
+            self._backoffs[service.key] = Backoff(RETRY_SECONDS, LONGEST_DELAY_SECONDS)
+            self._digests.discard(service.key)
+            self._failed.pop(service.label, None)
+
+
+def report(failed: dict[str, str]) -> None:
+    """Say to the supervisor what is wrong now."""
+    os.write(sys.stdout.fileno(), msgspec.json.encode(NotifierReport(failed)) + b"\n")
+
+
+def main() -> None:
+    """The process: ends with its parent, or when the settings are edited."""
+    parent, home, config = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    if not end_with_parent(parent):
+        return
+    os.nice(NICENESS)
+    loaded = load_configuration(home, config or None)
+    secret_redaction.install_secrets(loaded.config)
+    try:
+        notifier = Notifier(loaded)
+    except HoustonError as problem:
+        report({"": f"{problem.cause} {problem.next}".strip()})
+        signal.pause()  # until somebody mends it: the supervisor then starts another
+        return
+    notifier.run()
+
+
+if __name__ == "__main__":
+    main()

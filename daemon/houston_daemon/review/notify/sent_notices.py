@@ -1,0 +1,142 @@
+"""What was sent to people who are away, and what waits: one small file of the home.
+
+Everything that decides whether a message goes out is on disk before it goes: a notifier that is
+killed and started again sends nothing twice. What it was sending just then is taken as sent, since
+nobody can tell. The file is the notifier's alone; without it, what holds now is told once more.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from houston_daemon.review.notify.need_notices import Notice
+from houston_shared.atomic_file import write_atomically
+from houston_shared.errors import HoustonError
+
+OWNER_ONLY = 0o600
+MOST_WAITING = 1_000
+"""Notices that wait for one URL; the oldest are left out, and that is said."""
+
+
+class Delivery(msgspec.Struct):
+    """One URL's messages."""
+
+    waiting: list[Notice] = []
+    """Not sent, the oldest first."""
+    sending: list[Notice] = []
+    """What a message that is on its way has."""
+    sent_at: int = 0
+    """When the last message arrived, UTC microseconds; 0 for never."""
+
+
+class _SentFile(msgspec.Struct):
+    told: dict[str, int] = {}
+    """Notices that were taken, by key, with the rollout's newest event then; a reason that still
+    holds is not taken again."""
+    deliveries: dict[str, Delivery] = {}
+    """By the key of a service."""
+
+
+class SentNotices:
+    """The file, and what stands in it."""
+
+    def __init__(self, path: Path, services: Collection[str]) -> None:
+        """services: keys of those that messages go to; what waits for others is let go.
+
+        Raises HoustonError for a file that cannot be read.
+        """
+        self._path = path
+        content = _read_file(path)
+        self.is_new = content is None
+        """Whether nothing was ever told here."""
+        content = content or _SentFile()
+        self._told = content.told
+        self._deliveries = {key: content.deliveries.get(key, Delivery()) for key in services}
+        self.unknown = [n for each in self._deliveries.values() for n in each.sending]
+        """What was on its way when the notifier ended: nobody knows whether it arrived."""
+        for delivery in self._deliveries.values():
+            delivery.sending = []
+
+    def delivery(self, service: str) -> Delivery:
+        """What waits for a service, and when it had its last message."""
+        return self._deliveries[service]
+
+    def is_told(self, notice: Notice) -> bool:
+        """Whether this reason was taken already."""
+        return notice.key in self._told
+
+    def take(self, notices: Iterable[Notice], quietly: Collection[str] = ()) -> int:
+        """Have new reasons wait for every service; how many older ones were left out for it.
+
+        quietly: keys of those that are only remembered.
+        """
+        left_out = 0
+        for notice in notices:
+            self._told[notice.key] = notice.seq
+            for delivery in self._deliveries.values() if notice.key not in quietly else ():
+                delivery.waiting.append(notice)
+                if len(delivery.waiting) > MOST_WAITING:
+                    del delivery.waiting[0]
+                    left_out += 1
+        self.save()
+        return left_out
+
+    def forget(self, keys: Collection[str]) -> None:
+        """Tell these again when they come up again."""
+        if keys:
+            self._told = {key: seq for key, seq in self._told.items() if key not in keys}
+            self.save()
+
+    @property
+    def told(self) -> Mapping[str, int]:
+        """What was taken: by key, the rollout's newest event then."""
+        return self._told
+
+    def drop(self, service: str, notices: Sequence[Notice]) -> None:
+        """Take what needs no message any more out of what waits."""
+        if notices:
+            delivery = self._deliveries[service]
+            gone = {notice.key for notice in notices}
+            delivery.waiting = [each for each in delivery.waiting if each.key not in gone]
+            self.save()
+
+    def begin(self, service: str, count: int) -> list[Notice]:
+        """The oldest `count` that wait, on disk as on their way."""
+        delivery = self._deliveries[service]
+        delivery.sending, delivery.waiting = delivery.waiting[:count], delivery.waiting[count:]
+        self.save()
+        return delivery.sending
+
+    def end(self, service: str, arrived: bool, now: int) -> None:
+        """How the message that was on its way ended. now: UTC microseconds."""
+        delivery = self._deliveries[service]
+        if arrived:
+            delivery.sent_at = now
+        else:
+            delivery.waiting = [*delivery.sending, *delivery.waiting]
+        delivery.sending = []
+        self.save()
+
+    def save(self) -> None:
+        """Have everything on disk. Raises HoustonError."""
+        data = msgspec.json.encode(_SentFile(self._told, self._deliveries))
+        try:
+            write_atomically(self._path, data, mode=OWNER_ONLY)
+        except OSError as problem:
+            raise HoustonError(
+                f"{self._path} cannot be written: {problem.strerror}.", "No message is sent."
+            ) from None
+
+
+def _read_file(path: Path) -> _SentFile | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_SentFile)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as problem:
+        raise HoustonError(
+            f"{path} cannot be read: {problem}.",
+            "No message is sent, since nobody knows which were.",
+            f"Remove it: what needs somebody now is then told once more. rm {path}",
+        ) from None
