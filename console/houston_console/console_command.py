@@ -1,4 +1,4 @@
-"""The command `houston console [R]`.
+"""The command `houston console [R]`, or `R@STEP`.
 
 Parses its options, sets what Textual reads from the environment, takes the person's own keys, and
 then either runs the app or writes an SVG screenshot. Textual is imported only inside
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import get_args
 
 from houston_console.commands import command_options, daemon_requests
-from houston_shared import command_output
+from houston_shared import command_arguments, command_output
 from houston_shared.config import ColorChoice, LoadedConfiguration
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.store import rollout_queries
@@ -31,7 +31,9 @@ LOW_BANDWIDTH_FPS = "8"
 
 def add_console_arguments(parser: argparse.ArgumentParser) -> None:
     """Which rollout, under which name, or a picture."""
-    parser.add_argument("rollout", nargs="?", default="", metavar="R", help="rollout to open")
+    parser.add_argument(
+        "rollout", nargs="?", default="", metavar="R", help="rollout to open; R@STEP: at a step"
+    )
     command_options.add_speaker_option(parser)
     parser.add_argument("--picture", metavar="FILE.svg", help="write a picture, open no screen")
     parser.add_argument(
@@ -63,7 +65,7 @@ def run_console(parsed: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     os.environ.setdefault("TEXTUAL_FPS", LOW_BANDWIDTH_FPS if parsed.low_bandwidth else MAX_FPS)
     os.environ["TEXTUAL_COLOR_SYSTEM"] = "truecolor"  # nothing is rounded after our own filter
     _apply_personal_keymap()
-    rollout = _resolve_rollout_id(parsed.rollout, loaded)
+    rollout = _resolve_place(parsed.rollout, loaded)
     name = daemon_requests.claimed_name(parsed, loaded)
     colors: ColorChoice = parsed.colors or loaded.config.console.colors
     if parsed.picture:
@@ -135,11 +137,22 @@ def tune_garbage_collector() -> None:
     gc.set_threshold(50_000, 20, 100)
 
 
-def _resolve_rollout_id(name: str, loaded: LoadedConfiguration) -> str:
+def _resolve_place(text: str, loaded: LoadedConfiguration) -> str:
+    """`R` or `R@STEP` with the whole id. Raises HoustonError for what there is not."""
+    name, step = command_arguments.parse_step_reference(text)
     if not name:
         return ""
     with Reader(loaded.home) as reader:
-        return reader.run(rollout_queries.resolve_rollout_id(name))
+        rollout = reader.run(rollout_queries.resolve_rollout_id(name))
+        steps = reader.run(rollout_queries.find_rollout(rollout)).steps
+    if step > steps + 1:  # the one after the last may be under way
+        raise HoustonError(
+            f"{rollout} has no step {step}; its last is {steps}.",
+            "Nothing was opened.",
+            f"houston console {rollout}",
+            ExitCode.USAGE,
+        )
+    return command_arguments.format_permalink(rollout, step) if step else rollout
 
 
 def _parse_screen_size(text: str) -> tuple[int, int]:

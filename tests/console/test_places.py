@@ -8,9 +8,11 @@ from houston_console.transcript.trajectory_reader import (
     parse_step_target,
 )
 from houston_console.transcript.transcript_layout import FoldState
+from houston_shared import command
 from houston_shared.command_arguments import format_permalink
 from houston_shared.records import FileChange
 from houston_shared.store.store_reader import Reader
+from tests.console.conftest import Sit
 from tests.console.homes import HomeBuilder
 
 NOW = 10_000 * 1_000_000
@@ -96,6 +98,31 @@ def test_jumps_of_every_kind_go_to_the_nearest_step(builder: HomeBuilder) -> Non
             reader.run(trajectory_reader.find_step_at_time("r", "active", 10_000 * MINUTE)) is None
         )
         assert reader.run(trajectory_reader.find_step_at_time("r", "ended", 1)) == 1
+
+
+async def test_a_console_opens_at_the_step_that_is_named(builder: HomeBuilder, sit: Sit) -> None:
+    _walked(builder)
+    async with sit(builder.home, "r@12") as seat:
+        await seat.until(lambda: seat.transcript.cursor == 12, "it is there")
+        await seat.press("down")
+        assert seat.transcript.cursor == 13, "keys go to the steps"
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        pytest.param("r@99", "r has no step 99; its last is 40.", id="later than the last"),
+        pytest.param("r@3-7", "Name one step", id="several"),
+        pytest.param("r@x", "is not a step such as 7", id="no number"),
+        pytest.param("q@3", "q", id="no such rollout"),
+    ],
+)
+def test_a_place_that_is_not_there_opens_nothing(
+    builder: HomeBuilder, place: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _walked(builder)
+    assert command.main(["console", place, "--home", str(builder.home.path)]) != 0
+    assert words in capsys.readouterr().err
 
 
 def test_a_branch_is_walked_through_the_past_that_it_shares(builder: HomeBuilder) -> None:

@@ -34,7 +34,7 @@ def _read(master: int) -> bytes:
     return os.read(master, 1 << 16) if readable else b""
 
 
-def _until(reached: Callable[[], bool], why: str) -> None:
+def until(reached: Callable[[], bool], why: str) -> None:
     end = time.monotonic() + SECONDS
     while not reached():
         assert time.monotonic() < end, why
@@ -42,7 +42,7 @@ def _until(reached: Callable[[], bool], why: str) -> None:
 
 
 @contextmanager
-def _console(home: Home, folder: Path, *words: str, **streams: Any) -> Iterator["Terminal"]:
+def open_console(home: Home, folder: Path, *words: str, **streams: Any) -> Iterator["Terminal"]:
     """`houston console`; streams: those that are not the terminal."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 140, 0, 0))
@@ -54,6 +54,8 @@ def _console(home: Home, folder: Path, *words: str, **streams: Any) -> Iterator[
             "HOUSTON_HOME": str(home.path),
             "XDG_STATE_HOME": str(folder / "state"),
             "TERM": "xterm-256color",
+            "TMUX": "",
+            "VTE_VERSION": "",
         },
         start_new_session=True,  # and so without a terminal that controls it
     )
@@ -92,7 +94,7 @@ class Terminal(NamedTuple):
             self.output.extend(_read(self.master))
             return self.process.poll() is not None
 
-        _until(has_left, "it leaves")
+        until(has_left, "it leaves")
         return self.process.wait()
 
 
@@ -101,10 +103,10 @@ def test_a_console_without_a_terminal_leaves(home: Home, tmp_path: Path) -> None
         drafts = (tmp_path / "state").rglob("drafts/*")
         return any(DRAFT in draft.read_text() for draft in drafts)
 
-    with _console(home, tmp_path) as terminal:
-        _until(lambda: terminal.shows(b"I look at what"), "the step shows")
+    with open_console(home, tmp_path) as terminal:
+        until(lambda: terminal.shows(b"I look at what"), "the step shows")
         os.write(terminal.master, b"5" + DRAFT.encode())
-        _until(lambda: terminal.shows(b"half") and is_kept(), "the draft is kept")
+        until(lambda: terminal.shows(b"half") and is_kept(), "the draft is kept")
         os.close(terminal.master)
         assert terminal.process.wait(SECONDS) == 0
         assert is_kept()
@@ -112,8 +114,8 @@ def test_a_console_without_a_terminal_leaves(home: Home, tmp_path: Path) -> None
 
 def test_stderr_may_go_to_a_file(home: Home, tmp_path: Path) -> None:
     errors = tmp_path / "errors"
-    with errors.open("wb") as file, _console(home, tmp_path, stderr=file) as terminal:
-        _until(lambda: terminal.shows(b"I look at what"), "the step shows")
+    with errors.open("wb") as file, open_console(home, tmp_path, stderr=file) as terminal:
+        until(lambda: terminal.shows(b"I look at what"), "the step shows")
         os.write(terminal.master, b"q")
         assert terminal.leaves() == 0
         assert errors.read_bytes() == b""
@@ -121,8 +123,8 @@ def test_stderr_may_go_to_a_file(home: Home, tmp_path: Path) -> None:
 
 def test_stdout_has_to_be_a_terminal(home: Home, tmp_path: Path) -> None:
     shown = tmp_path / "shown"
-    with shown.open("wb") as file, _console(home, tmp_path, stdout=file) as terminal:
-        _until(lambda: terminal.shows(b"The console needs a terminal"), "it says so")
+    with shown.open("wb") as file, open_console(home, tmp_path, stdout=file) as terminal:
+        until(lambda: terminal.shows(b"The console needs a terminal"), "it says so")
         assert terminal.leaves() == 2
         assert shown.read_bytes() == b""
 
@@ -131,9 +133,9 @@ def test_somebody_sits_there_under_the_name_that_they_give(
     live: LiveStation, tmp_path: Path
 ) -> None:
     live.working().step(1)
-    with _console(live.home, tmp_path, "--as", "ben") as terminal:
+    with open_console(live.home, tmp_path, "--as", "ben") as terminal:
         query = "SELECT name, verified FROM looks WHERE here = 1"
-        _until(lambda: terminal.shows(b"live") and live.query(query) == [("ben", 0)], "it is known")
+        until(lambda: terminal.shows(b"live") and live.query(query) == [("ben", 0)], "it is known")
         os.write(terminal.master, b"q")
         assert terminal.leaves() == 0
 
@@ -141,12 +143,12 @@ def test_somebody_sits_there_under_the_name_that_they_give(
 def test_who_leaves_before_undoing_is_told_how_to(live: LiveStation, tmp_path: Path) -> None:
     worker = live.working()
     worker.step(1)
-    with _console(live.home, tmp_path, worker.rollout, "--as", "ben") as terminal:
+    with open_console(live.home, tmp_path, worker.rollout, "--as", "ben") as terminal:
         # A key counts once the rollout itself has been read, which may be after the connection.
-        _until(lambda: terminal.shows(b"live") and terminal.shows(b"running"), "it is there")
+        until(lambda: terminal.shows(b"live") and terminal.shows(b"running"), "it is there")
         os.write(terminal.master, b"p")
-        _until(lambda: terminal.shows(b"takes it back"), "it is paused")
+        until(lambda: terminal.shows(b"takes it back"), "it is paused")
         os.write(terminal.master, b"q")
         undo = f"to undo it: houston rollout resume {worker.rollout}".encode()
-        _until(lambda: terminal.shows(undo), "how to undo it")
+        until(lambda: terminal.shows(undo), "how to undo it")
         assert terminal.leaves() == 0

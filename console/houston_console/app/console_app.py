@@ -23,6 +23,7 @@ from textual.screen import Screen
 from textual.worker import WorkerFailed
 
 from houston_console.app import terminal_driver
+from houston_console.app.background_alerts import BackgroundAlerts
 from houston_console.app.console_state import (
     COALESCE_SECONDS,
     LOW_BANDWIDTH_SECONDS,
@@ -173,7 +174,7 @@ class HoustonConsole(ErrorBoundary, App[None]):
         name: str = "",
         depth: ColorDepth = "truecolor",
     ) -> None:
-        """rollout: the one to open, a whole id. folder: where drafts are kept (for tests).
+        """rollout: the one to open, `id` or `id@step`. folder: where drafts are kept (for tests).
 
         low: little is to be written to the terminal: changes are drawn once in a while, in the
         terminal's own colours. name: as who somebody sits here, where several share a login; empty
@@ -208,6 +209,7 @@ class HoustonConsole(ErrorBoundary, App[None]):
             lambda problem: self.top_screen.show_error(problem),
             self.run_worker,
         )
+        self._background_alerts = BackgroundAlerts(loaded)
         self._begins_at_home = not rollout
         self._configuration_watcher: ConfigurationWatcher | None = None
         self.low = low
@@ -354,6 +356,8 @@ class HoustonConsole(ErrorBoundary, App[None]):
 
     def _show_board(self, board: NeedsBoard) -> None:
         self.state.board = board
+        if words := self._background_alerts.new_needs(board, self.app_focus):
+            terminal_driver.alert(self._driver, words)
         for screen in self.full_screens:
             screen.show_board()
 

@@ -217,7 +217,36 @@ def allow_only(sequences: str, data: str) -> str:
 def clipboard_sequence(text: str, passed: bool) -> str:
     """OSC 52 for `text`; passed: wrapped for a multiplexer in between."""
     sequence = f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\x07"
-    return "\x1bPtmux;" + sequence.replace("\x1b", "\x1b\x1b") + "\x1b\\" if passed else sequence
+    return pass_through_tmux(sequence) if passed else sequence
+
+
+def pass_through_tmux(sequence: str) -> str:
+    """A sequence wrapped for a tmux in between, which hands it on where it may."""
+    return "\x1bPtmux;" + sequence.replace("\x1b", "\x1b\x1b") + "\x1b\\"
+
+
+_OSC_777_TERMINALS = ("rxvt", "foot")
+"""Beginnings of TERM where a notification is OSC 777; VTE's say so in the environment."""
+_NO_OSC_TERMINALS = ("linux", "dumb", "vt")
+"""Where a sequence that is not known may be printed."""
+
+
+def notification_sequence(text: str, environment: Mapping[str, str]) -> str:
+    """What asks the terminal to notify its person: OSC 777 or 9, and nothing where it would show.
+
+    A terminal takes one of them, so that nobody is told twice. A multiplexer in between hands it on
+    where it may (`set -g allow-passthrough on`).
+    """
+    term = environment.get("TERM", "")
+    words = _CONTROL_CHARACTERS.sub(" ", text.replace("\n", " ").replace("\t", " "))
+    if not term or term.startswith(_NO_OSC_TERMINALS):
+        return ""
+    if term.startswith(_OSC_777_TERMINALS) or environment.get("VTE_VERSION"):
+        sequence = f"\x1b]777;notify;Houston;{words.replace(';', ',')}\x07"
+    else:
+        sequence = f"\x1b]9;Houston: {words}\x07"
+    passed = clipboard_method(environment) != "terminal"
+    return pass_through_tmux(sequence) if passed else sequence
 
 
 @runtime_checkable
@@ -259,6 +288,11 @@ class SafeDriver(LinuxDriver):
                 self._app.call_later(self._app.exit)
                 return
 
+    def write_alert(self, sequence: str) -> None:
+        """Write what `alert` made, past the filter."""
+        if not self._hung_up:
+            super().write(sequence)
+
     def write(self, data: str) -> None:
         """Write what Textual wrote; OSC 52 (the clipboard) only when a key asked, no bell."""
         if data == BELL or self._hung_up:
@@ -272,6 +306,12 @@ class SafeDriver(LinuxDriver):
             if _POINTER_SHAPE_SEQUENCE.fullmatch(data)
             else compress_sgr(reposition_after_disputed_width(allow_only(SCREEN_SEQUENCES, data)))
         )
+
+
+def alert(driver: object, text: str) -> None:
+    """Ring the bell, and ask for a notification; nothing but a terminal's own driver does."""
+    if isinstance(driver, SafeDriver):
+        driver.write_alert(BELL + notification_sequence(text, os.environ))
 
 
 class _ColourStream:

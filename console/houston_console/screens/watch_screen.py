@@ -33,6 +33,7 @@ from houston_console.screens.prompt_inspector import PromptInspector
 from houston_console.screens.rollout_selector import RolloutList, RolloutSelector
 from houston_console.transcript.trajectory_pane import TrajectoryPane
 from houston_console.transcript.trajectory_reader import RolloutSource
+from houston_shared.command_arguments import parse_permalink
 from houston_shared.errors import HoustonError
 from houston_shared.records import ENDED_STATES
 from houston_shared.store import (
@@ -90,7 +91,7 @@ class WatchScreen(HoustonScreen):
         background_reader: AsyncReader,
         person: Person,
     ) -> None:
-        """rollout: the one to open first, a whole id; when empty, the only one there is.
+        """rollout: the one to open first, `id` or `id@step`; when empty, the only one there is.
 
         background_reader: a reader that no key waits for. person: who sits here.
         """
@@ -109,7 +110,7 @@ class WatchScreen(HoustonScreen):
             ClaimActions(link, undoing, self),
             SteeringActions(link, undoing, self),
         )
-        self._first_rollout = rollout
+        self._first_place = parse_permalink(rollout)
         self._shown_seq = 0
         self._stage: Literal["unread", "reading", "open"] = "unread"
         """How far the rollout that was turned to is; what could not be read is tried again."""
@@ -137,9 +138,11 @@ class WatchScreen(HoustonScreen):
     async def refresh_from_state(self, changed: bool) -> None:
         """Read what is new of the rollout that is open. Raises HoustonError."""
         if self.source is None:
-            first = self._first_rollout or self.state.only_one()
+            first = self._first_place.rollout or self.state.only_one()
             if first in self.state.rollouts:
                 await self.open_rollout(first)
+                if self._first_place.first:
+                    await self.on_go_to_step(GoToStep(self._first_place.first))
         elif self._stage == "open":
             await self._refresh_rollout(self.source)
         elif self._stage == "unread":
