@@ -6,7 +6,7 @@ It needs no daemon. When messages are sent by themselves is `review.notify.notif
 import argparse
 
 from houston_daemon.review.notify.apprise_services import open_services
-from houston_daemon.review.notify.need_notices import QuietHours, trial_message
+from houston_daemon.review.notify.need_notifications import QuietHours, trial_message
 from houston_shared import command_output, secret_redaction
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ConfigurationError, ExitCode

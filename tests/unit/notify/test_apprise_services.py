@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.review.notify.apprise_services import open_services
-from houston_daemon.review.notify.need_notices import Message, trial_message
+from houston_daemon.review.notify.need_notifications import Message, trial_message
 from houston_shared.config import Configuration
 from houston_shared.config_sections import NotifySettings
 from houston_shared.errors import ConfigurationError

@@ -18,7 +18,7 @@ CASES = [
     pytest.param("Read README.md.", OTHER, {4: "3 steps since name nothing of it (readme.md)"},
                  id="a file that no step names"),
     pytest.param("Read README.md.", READ, {}, id="a file that is looked at"),
-    pytest.param("Read README.md.", [run("ls"), run("cat docs/README.md"), run("x")], {},
+    pytest.param("Read README.md.", [run("ls"), run("cat notes/README.md"), run("x")], {},
                  id="a file that a command names"),
     pytest.param("Read README.md.", [*WAITS, *OTHER], {7: "name nothing"},
                  id="sleeping is no step in which it could be followed"),

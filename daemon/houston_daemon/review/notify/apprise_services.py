@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from houston_daemon.review.notify.need_notices import Message
+from houston_daemon.review.notify.need_notifications import Message
 from houston_shared.errors import ConfigurationError
 from houston_shared.notification_urls import expand_notification_url, url_parts
 

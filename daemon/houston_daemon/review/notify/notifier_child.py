@@ -16,14 +16,14 @@ import time
 import msgspec
 
 from houston_daemon.review.notify.apprise_services import Service, open_services
-from houston_daemon.review.notify.need_notices import (
+from houston_daemon.review.notify.need_notifications import (
     QuietHours,
-    find_notices,
+    find_notifications,
     of_ended_rollouts,
-    take_notices,
+    take_notifications,
     write_message,
 )
-from houston_daemon.review.notify.sent_notices import SentNotices
+from houston_daemon.review.notify.sent_notifications import SentNotifications
 from houston_daemon.service.parent_death import end_with_parent
 from houston_shared import secret_redaction
 from houston_shared.backoff import Backoff
@@ -63,7 +63,7 @@ class Notifier:
         self._settings = loaded.config.notify
         self._quiet = QuietHours(self._settings)
         self._services = open_services(self._settings.urls)
-        self._sent = SentNotices(
+        self._sent = SentNotifications(
             loaded.home.sent_notifications, {service.key for service in self._services}
         )
         self._backoffs = {
@@ -83,7 +83,7 @@ class Notifier:
         self._failed: dict[str, str] = {}
         self._reported: dict[str, str] = {}
         if self._sent.unknown:
-            keys = ", ".join(notice.key for notice in self._sent.unknown)
+            keys = ", ".join(notification.key for notification in self._sent.unknown)
             self._failed[""] = f"nobody knows whether messages on their way arrived: {keys}"
 
     def run(self) -> None:
@@ -124,16 +124,18 @@ class Notifier:
         self._read_at = time.monotonic()
         self._rest_until = self._read_at + (self._read_at - now) * REST_PER_WORK
         self._seen = {n.standing.rollout.id: n.standing.seen_seq for n in needs}
-        notices = find_notices(needs, self._settings.at_need)
-        self._holding = frozenset(notice.key for notice in notices)
+        notifications = find_notifications(needs, self._settings.at_need)
+        self._holding = frozenset(notification.key for notification in notifications)
         self._forget_gone(now)
-        new = [notice for notice in notices if not self._sent.is_told(notice)]
+        new = [
+            notification for notification in notifications if not self._sent.is_told(notification)
+        ]
         if not new and not self._sent.is_new:
             return
         # What had ended before anybody was told of anything is no news.
         old = of_ended_rollouts(new) if self._sent.is_new else []
         self._sent.is_new = False
-        if left_out := self._sent.take(new, {notice.key for notice in old}):
+        if left_out := self._sent.take(new, {notification.key for notification in old}):
             self._failed[""] = f"{left_out} older messages were given up: too many wait"
 
     def _forget_gone(self, now: float) -> None:
@@ -164,8 +166,8 @@ class Notifier:
         if not delivery.waiting or now_us() < delivery.sent_at + pause:
             return
         alone = not pause and service.key not in self._digests
-        notices = self._sent.begin(service.key, take_notices(delivery.waiting, alone))
-        problem = service.send(write_message(notices, self._holding, self._home))
+        notifications = self._sent.begin(service.key, take_notifications(delivery.waiting, alone))
+        problem = service.send(write_message(notifications, self._holding, self._home))
         self._sent.end(service.key, not problem, now_us())
         if problem:
             self._backoffs[service.key].fail(now)

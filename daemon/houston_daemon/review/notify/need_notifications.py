@@ -1,7 +1,7 @@
 """What people who are away are told: which reasons are new, when, and in which words.
 
 Pure functions of how the rollouts stand (`houston_shared.store.attention_ranking`), the settings
-and the time. A notice is one reason of one rollout. Nothing is read, kept or sent here.
+and the time. A notification is one reason of one rollout. Nothing is read, kept or sent here.
 """
 
 import platform
@@ -22,15 +22,15 @@ from houston_shared.secret_redaction import redact
 from houston_shared.store.attention_ranking import NeedReason, RolloutNeed
 from houston_shared.times_and_counts import pluralize
 
-SINGLE_NOTICES = 3
-"""So many notices are a message each; more are one."""
+SINGLE_NOTIFICATIONS = 3
+"""So many notifications are a message each; more are one."""
 REASON_CHARACTERS = 600
 DIGEST_REASON_CHARACTERS = 160
-DIGEST_NOTICES = 20
-"""Notices that a digest writes out."""
+DIGEST_NOTIFICATIONS = 20
+"""Notifications that a digest writes out."""
 
 
-class Notice(msgspec.Struct, frozen=True):
+class Notification(msgspec.Struct, frozen=True):
     """One reason of one rollout."""
 
     rollout: str
@@ -64,11 +64,11 @@ class Message(NamedTuple):
     body: str
 
 
-def find_notices(needs: Sequence[RolloutNeed], at_need: float) -> list[Notice]:
+def find_notifications(needs: Sequence[RolloutNeed], at_need: float) -> list[Notification]:
     """The reasons that weigh enough, of rollouts that nobody looks at now; who needs somebody most
     first."""
     return [
-        _make_notice(need, reason)
+        _make_notification(need, reason)
         for need in needs
         if not need.standing.lookers
         for reason in need.reasons
@@ -76,9 +76,9 @@ def find_notices(needs: Sequence[RolloutNeed], at_need: float) -> list[Notice]:
     ]
 
 
-def _make_notice(need: RolloutNeed, reason: NeedReason) -> Notice:
+def _make_notification(need: RolloutNeed, reason: NeedReason) -> Notification:
     row = need.standing.rollout
-    return Notice(
+    return Notification(
         rollout=row.id,
         kind=reason.kind,
         text=redact(str(safe_line(reason.text))),
@@ -89,9 +89,9 @@ def _make_notice(need: RolloutNeed, reason: NeedReason) -> Notice:
     )
 
 
-def of_ended_rollouts(notices: Iterable[Notice]) -> list[Notice]:
+def of_ended_rollouts(notifications: Iterable[Notification]) -> list[Notification]:
     """Those of rollouts that have ended."""
-    return [notice for notice in notices if notice.state in ENDED_STATES]
+    return [notification for notification in notifications if notification.state in ENDED_STATES]
 
 
 class QuietHours:
@@ -126,31 +126,36 @@ def _time_zone(name: str) -> ZoneInfo | None:
         ) from None
 
 
-def take_notices(waiting: Sequence[Notice], alone: bool) -> int:
+def take_notifications(waiting: Sequence[Notification], alone: bool) -> int:
     """How many of those that wait, oldest first, the next message has.
 
     alone: whether a few of them are a message each.
     """
-    return 1 if alone and len(waiting) <= SINGLE_NOTICES else len(waiting)
+    return 1 if alone and len(waiting) <= SINGLE_NOTIFICATIONS else len(waiting)
 
 
-def write_message(notices: Sequence[Notice], holding: frozenset[str], home: Home) -> Message:
-    """One notice, or a digest of several. holding: keys of those whose reason still holds."""
+def write_message(
+    notifications: Sequence[Notification], holding: frozenset[str], home: Home
+) -> Message:
+    """One notification, or a digest of several. holding: keys of those whose reason still holds."""
     where = f"{platform.node()}, {home.path}"
-    if len(notices) == 1:
-        (notice,) = notices
-        label, _, rest = notice.text.partition(": ")
-        reason = f"{_cut(rest or label, REASON_CHARACTERS)}{_passed(notice, holding)}"
-        status = f"{notice.task}, {notice.state}, step {notice.step}"
-        body = "\n".join([reason, status, where, "", notice.command])
-        return Message(f"{notice.rollout}: {_cut(label, 80)}", body)
-    rollouts = list(dict.fromkeys(notice.rollout for notice in notices))
+    if len(notifications) == 1:
+        (notification,) = notifications
+        label, _, rest = notification.text.partition(": ")
+        reason = f"{_cut(rest or label, REASON_CHARACTERS)}{_passed(notification, holding)}"
+        status = f"{notification.task}, {notification.state}, step {notification.step}"
+        body = "\n".join([reason, status, where, "", notification.command])
+        return Message(f"{notification.rollout}: {_cut(label, 80)}", body)
+    rollouts = list(dict.fromkeys(notification.rollout for notification in notifications))
     lines = []
-    for notice in notices[:DIGEST_NOTICES]:
-        text = _cut(notice.text, DIGEST_REASON_CHARACTERS)
-        lines += [f"{notice.rollout}: {text}{_passed(notice, holding)}", f"  {notice.command}"]
-    if len(notices) > DIGEST_NOTICES:
-        lines.append(f"and {len(notices) - DIGEST_NOTICES} more: houston rollout list")
+    for notification in notifications[:DIGEST_NOTIFICATIONS]:
+        text = _cut(notification.text, DIGEST_REASON_CHARACTERS)
+        lines += [
+            f"{notification.rollout}: {text}{_passed(notification, holding)}",
+            f"  {notification.command}",
+        ]
+    if len(notifications) > DIGEST_NOTIFICATIONS:
+        lines.append(f"and {len(notifications) - DIGEST_NOTIFICATIONS} more: houston rollout list")
     count = pluralize(len(rollouts), "rollout")
     title = f"{count} {'needs' if len(rollouts) == 1 else 'need'} somebody"
     return Message(title, "\n".join([*lines, "", where]))
@@ -163,8 +168,8 @@ def trial_message(home: Home) -> Message:
     return Message("Houston: test message", "\n".join([words, where, "", "houston console"]))
 
 
-def _passed(notice: Notice, holding: frozenset[str]) -> str:
-    return "" if notice.key in holding else " (it has passed since)"
+def _passed(notification: Notification, holding: frozenset[str]) -> str:
+    return "" if notification.key in holding else " (it has passed since)"
 
 
 def _cut(text: str, most: int) -> str:

@@ -7,12 +7,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from houston_daemon.review.notify.need_notices import (
-    DIGEST_NOTICES,
-    Notice,
+from houston_daemon.review.notify.need_notifications import (
+    DIGEST_NOTIFICATIONS,
+    Notification,
     QuietHours,
-    find_notices,
-    take_notices,
+    find_notifications,
+    take_notifications,
     write_message,
 )
 from houston_shared.config_sections import NotifySettings
@@ -24,8 +24,8 @@ from tests.unit.shared.test_need import NOW, look, rollout
 HOME = Home(Path("/data/home"))
 
 
-def notices(overview: RolloutOverview, at_need: float = 40) -> list[Notice]:
-    return find_notices(rank_rollouts([overview], NOW), at_need)
+def notifications(overview: RolloutOverview, at_need: float = 40) -> list[Notification]:
+    return find_notifications(rank_rollouts([overview], NOW), at_need)
 
 
 def drifting(**fields: Any) -> RolloutOverview:
@@ -36,15 +36,17 @@ def drifting(**fields: Any) -> RolloutOverview:
     return RolloutOverview(rollout(), steps, **fields)
 
 
-def notice(number: int, kind: str = "error_streak", text: str = "error streak: 3") -> Notice:
-    return Notice(f"probe-{number}", kind, text, "probe", "running", 7, 10)
+def notification(
+    number: int, kind: str = "error_streak", text: str = "error streak: 3"
+) -> Notification:
+    return Notification(f"probe-{number}", kind, text, "probe", "running", 7, 10)
 
 
 def test_a_reason_that_weighs_enough_is_told_with_the_step_that_shows_it() -> None:
-    (found,) = notices(drifting())
+    (found,) = notifications(drifting())
     assert (found.kind, found.step, found.seq) == ("repeated_action", 8, 100)
     assert found.command == "houston console r@8"
-    assert [each.kind for each in notices(drifting(), 10)] == ["repeated_action", "error"]
+    assert [each.kind for each in notifications(drifting(), 10)] == ["repeated_action", "error"]
 
 
 @pytest.mark.parametrize(
@@ -56,22 +58,22 @@ def test_a_reason_that_weighs_enough_is_told_with_the_step_that_shows_it() -> No
     ],
 )
 def test_nobody_is_called_for_what_somebody_sees(overview: RolloutOverview) -> None:
-    assert notices(overview) == []
+    assert notifications(overview) == []
 
 
 def test_a_rollout_without_a_step_is_opened_at_none() -> None:
-    (found,) = notices(RolloutOverview(rollout(state="failed", steps=0, reason="no engine")))
+    (found,) = notifications(RolloutOverview(rollout(state="failed", steps=0, reason="no engine")))
     assert found.command == "houston console r"
 
 
 def test_what_agents_write_harms_no_terminal() -> None:
     steps = [MarkedStep("r", 9, ("error_streak",), {"error_streak": "\x1b]0;x\x07 \u202ebad"})]
-    (found,) = notices(RolloutOverview(rollout(), steps))
+    (found,) = notifications(RolloutOverview(rollout(), steps))
     assert "\x1b" not in found.text and "\u202e" not in found.text
 
 
-def test_one_notice_says_reason_place_and_command() -> None:
-    message = write_message([notice(1)], frozenset({"probe-1 error_streak"}), HOME)
+def test_one_notification_says_reason_place_and_command() -> None:
+    message = write_message([notification(1)], frozenset({"probe-1 error_streak"}), HOME)
     assert message.title == "probe-1: error streak"
     reason, status, where, _, command = message.body.splitlines()
     assert (reason, status) == ("3", "probe, running, step 7")
@@ -80,7 +82,7 @@ def test_one_notice_says_reason_place_and_command() -> None:
 
 
 def test_a_digest_names_every_rollout_and_what_has_passed() -> None:
-    some = [notice(1), notice(1, "no_gain", "no gain: for 4.0 h"), notice(2)]
+    some = [notification(1), notification(1, "no_gain", "no gain: for 4.0 h"), notification(2)]
     message = write_message(some, frozenset({"probe-1 error_streak", "probe-1 no_gain"}), HOME)
     assert message.title == "2 rollouts need somebody"
     lines = message.body.splitlines()
@@ -90,7 +92,7 @@ def test_a_digest_names_every_rollout_and_what_has_passed() -> None:
 
 
 def test_a_long_digest_is_cut_and_says_so() -> None:
-    many = [notice(number, text="x" * 900) for number in range(DIGEST_NOTICES + 5)]
+    many = [notification(number, text="x" * 900) for number in range(DIGEST_NOTIFICATIONS + 5)]
     body = write_message(many, frozenset(), HOME).body
     assert "and 5 more: houston rollout list" in body
     assert len(body) < 6_000
@@ -105,8 +107,8 @@ def test_a_long_digest_is_cut_and_says_so() -> None:
         pytest.param(2, False, 2, id="after quiet hours all are one"),
     ],
 )
-def test_how_many_notices_a_message_has(waiting: int, alone: bool, taken: int) -> None:
-    assert take_notices([notice(n) for n in range(waiting)], alone) == taken
+def test_how_many_notifications_a_message_has(waiting: int, alone: bool, taken: int) -> None:
+    assert take_notifications([notification(n) for n in range(waiting)], alone) == taken
 
 
 @pytest.mark.parametrize(

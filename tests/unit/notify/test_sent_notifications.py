@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.review.notify import sent_notices
-from houston_daemon.review.notify.sent_notices import SentNotices
+from houston_daemon.review.notify import sent_notifications
+from houston_daemon.review.notify.sent_notifications import SentNotifications
 from houston_shared.errors import HoustonError
-from tests.unit.notify.test_need_notices import notice
+from tests.unit.notify.test_need_notifications import notification
 
-A, B = notice(1), notice(2)
+A, B = notification(1), notification(2)
 
 
 @pytest.fixture
@@ -17,8 +17,8 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "notifications.json"
 
 
-def opened(file: Path, *services: str) -> SentNotices:
-    return SentNotices(file, services or ("x",))
+def opened(file: Path, *services: str) -> SentNotifications:
+    return SentNotifications(file, services or ("x",))
 
 
 def test_a_reason_is_taken_once(file: Path) -> None:
@@ -78,9 +78,9 @@ def test_a_forgotten_reason_is_told_again(file: Path) -> None:
 def test_no_more_wait_than_a_service_will_ever_take(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sent_notices, "MOST_WAITING", 3)
+    monkeypatch.setattr(sent_notifications, "MOST_WAITING", 3)
     sent = opened(file)
-    assert sent.take([notice(number) for number in range(5)]) == 2
+    assert sent.take([notification(number) for number in range(5)]) == 2
     assert [each.rollout for each in sent.delivery("x").waiting] == [
         "probe-2",
         "probe-3",

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import msgspec
 
-from houston_daemon.review.notify.need_notices import Notice
+from houston_daemon.review.notify.need_notifications import Notification
 from houston_shared.atomic_file import write_atomically
 from houston_shared.errors import HoustonError
 
 OWNER_ONLY = 0o600
 MOST_WAITING = 1_000
-"""Notices that wait for one URL; the oldest are left out, and that is said."""
+"""Notifications that wait for one URL; the oldest are left out, and that is said."""
 
 
 class Delivery(msgspec.Struct):
     """One URL's messages."""
 
-    waiting: list[Notice] = []
+    waiting: list[Notification] = []
     """Not sent, the oldest first."""
-    sending: list[Notice] = []
+    sending: list[Notification] = []
     """What a message that is on its way has."""
     sent_at: int = 0
     """When the last message arrived, UTC microseconds; 0 for never."""
@@ -32,13 +32,13 @@ class Delivery(msgspec.Struct):
 
 class _SentFile(msgspec.Struct):
     told: dict[str, int] = {}
-    """Notices that were taken, by key, with the rollout's newest event then; a reason that still
-    holds is not taken again."""
+    """What was taken, by key, with the rollout's newest event then; a reason that still holds is
+    not taken again."""
     deliveries: dict[str, Delivery] = {}
     """By the key of a service."""
 
 
-class SentNotices:
+class SentNotifications:
     """The file, and what stands in it."""
 
     def __init__(self, path: Path, services: Collection[str]) -> None:
@@ -62,20 +62,20 @@ class SentNotices:
         """What waits for a service, and when it had its last message."""
         return self._deliveries[service]
 
-    def is_told(self, notice: Notice) -> bool:
+    def is_told(self, notification: Notification) -> bool:
         """Whether this reason was taken already."""
-        return notice.key in self._told
+        return notification.key in self._told
 
-    def take(self, notices: Iterable[Notice], quietly: Collection[str] = ()) -> int:
+    def take(self, notifications: Iterable[Notification], quietly: Collection[str] = ()) -> int:
         """Have new reasons wait for every service; how many older ones were left out for it.
 
         quietly: keys of those that are only remembered.
         """
         left_out = 0
-        for notice in notices:
-            self._told[notice.key] = notice.seq
-            for delivery in self._deliveries.values() if notice.key not in quietly else ():
-                delivery.waiting.append(notice)
+        for notification in notifications:
+            self._told[notification.key] = notification.seq
+            for delivery in self._deliveries.values() if notification.key not in quietly else ():
+                delivery.waiting.append(notification)
                 if len(delivery.waiting) > MOST_WAITING:
                     del delivery.waiting[0]
                     left_out += 1
@@ -93,15 +93,15 @@ class SentNotices:
         """What was taken: by key, the rollout's newest event then."""
         return self._told
 
-    def drop(self, service: str, notices: Sequence[Notice]) -> None:
+    def drop(self, service: str, notifications: Sequence[Notification]) -> None:
         """Take what needs no message any more out of what waits."""
-        if notices:
+        if notifications:
             delivery = self._deliveries[service]
-            gone = {notice.key for notice in notices}
+            gone = {notification.key for notification in notifications}
             delivery.waiting = [each for each in delivery.waiting if each.key not in gone]
             self.save()
 
-    def begin(self, service: str, count: int) -> list[Notice]:
+    def begin(self, service: str, count: int) -> list[Notification]:
         """The oldest `count` that wait, on disk as on their way."""
         delivery = self._deliveries[service]
         delivery.sending, delivery.waiting = delivery.waiting[:count], delivery.waiting[count:]
