@@ -66,7 +66,7 @@ $(BIN)/.base: pyproject.toml | system
 	@touch $@
 
 $(BIN)/.dev: $(BIN)/.base | test-system
-	@$(BIN)/pip install -q -e '.[local,train,dev,envs,memory,evaluate,trackers,otel,notify]'
+	@$(BIN)/pip install -q -e '.[local,train,dev,envs,memory,evaluate,trackers,otel,notify,dialects]'
 	@touch $@
 
 engine: $(BIN)/.base

@@ -1,6 +1,7 @@
-"""What packages register with Houston by entry point: environments, engines, signals and rules.
+"""What packages register with Houston by entry point: environments, engines, dialects, signals and
+rules.
 
-Houston's own environments stand in the same table, in its `pyproject.toml`, and win over others of
+Houston's own environments and dialects stand in the same table, in its `pyproject.toml`, and win over others of
 their name. Only what is asked for is imported. This module knows no group's meaning.
 """
 
@@ -12,6 +13,7 @@ from houston_shared.errors import ConfigurationError
 
 ENVIRONMENT_GROUP = "houston.environments"
 ENGINE_GROUP = "houston.engines"
+DIALECT_GROUP = "houston.dialects"
 SIGNAL_GROUP = "houston.signals"
 RULE_GROUP = "houston.rules"
 _OWN_PACKAGE = "houston-agents"

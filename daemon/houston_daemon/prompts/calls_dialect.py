@@ -33,7 +33,11 @@ class CallsDialect:
     name = "chatml-calls"
     stop_tokens: tuple[str, ...] = (_STOP,)
     answer_tokens: tuple[str, ...] = ()
+    markup: tuple[str, ...] = ()
     form = 'name("argument")'
+
+    def __init__(self, reasoning: bool = False) -> None:
+        """reasoning: has no switch here."""
 
     def head(
         self, system: str, tools: Sequence[ToolSpec], task: str, short: bool = False

@@ -54,6 +54,10 @@ class Dialect(Protocol):
     answer_tokens: tuple[str, ...]
     """Tokens of the family's own that an answer may hold before its stop token. Any other special
     token in an answer, or one of a tool's result, is a turn that the model forged."""
+    markup: tuple[str, ...]
+    """Tokens that its template writes, each one token in the tokenizers of the family: others are
+    refused. In an answer those that are not its own are a forged turn, special or not. Empty where
+    a tokenizer has to have the first stop token only."""
     form: str
     """One line that shows a model the form of an answer, for an answer that could not be read."""
 

@@ -1,18 +1,18 @@
 """How model families write: ChatML with JSON, Hermes (Qwen 2.5), Qwen3, GLM-4.5; chosen by name.
 
 Each dialect renders head, observations and answers as pieces and parses a sampled text into an
-action. A new model family is a class here and a case in `choose_dialect`. No dialect keeps state or
-re-tokenises what was sampled.
+action. A new model family is an entry point of the group `houston.dialects`; those of the package
+`renderers` are in `renderer_families`. No dialect keeps state or re-tokenises what was sampled.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.prompts import dialect_protocol as read
 from houston_daemon.prompts.answer_grammar import answer_schema
-from houston_daemon.prompts.calls_dialect import CallsDialect
 from houston_daemon.prompts.dialect_protocol import (
     AgentAction,
     Dialect,
@@ -20,8 +20,7 @@ from houston_daemon.prompts.dialect_protocol import (
     PromptToolResult,
 )
 from houston_daemon.prompts.planner_dialect import PLANNER_PREFIX, planner_dialect
-from houston_daemon.prompts.words_dialect import WordsDialect
-from houston_shared.errors import ConfigurationError
+from houston_shared import plugins
 from houston_shared.records import ToolCall
 
 _ASSISTANT_OPENING = "<|im_start|>assistant\n"
@@ -49,12 +48,16 @@ def chatml_prompt(system: str, text: str, opening: str) -> list[PromptPiece]:
 
 
 class ChatmlJsonDialect:
-    """ChatML, calls as JSON. `reasoning` has no form of its own here."""
+    """ChatML, calls as JSON."""
 
     name = "chatml-json"
     stop_tokens: tuple[str, ...] = ("<|im_end|>",)
     answer_tokens: tuple[str, ...] = ()
+    markup: tuple[str, ...] = ()
     form = '{"thought": "…", "calls": [{"name": "…", "arguments": {…}}]}'
+
+    def __init__(self, reasoning: bool = False) -> None:
+        """reasoning: has no form of its own here."""
 
     def head(
         self, system: str, tools: Sequence[ToolSpec], task: str, short: bool = False
@@ -135,10 +138,14 @@ class HermesDialect:
     name = "hermes"
     stop_tokens: tuple[str, ...] = ("<|im_end|>",)
     answer_tokens: tuple[str, ...] = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+    markup: tuple[str, ...] = ()
     form = '<tool_call>\n{"name": "tool", "arguments": {}}\n</tool_call>'
 
     opening = "<|im_start|>assistant\n"
     """What opens an answer; families that switch reasoning add to it."""
+
+    def __init__(self, reasoning: bool = False) -> None:
+        """reasoning: has no switch here."""
 
     def head(
         self, system: str, tools: Sequence[ToolSpec], task: str, short: bool = False
@@ -290,6 +297,7 @@ class Glm45Dialect:
         "<arg_value>",
         "</arg_value>",
     )
+    markup: tuple[str, ...] = ()
     form = "<tool_call>tool\n<arg_key>name</arg_key>\n<arg_value>value</arg_value>\n</tool_call>"
 
     def __init__(self, reasoning: bool = False) -> None:
@@ -405,28 +413,24 @@ def _glm45_argument(text: str, schema: Mapping[str, Any]) -> Any:
         return text  # the environment says what type it wants
 
 
-DIALECT_NAMES = ("chatml-calls", "chatml-json", "glm45", "hermes", "qwen3", "words")
+DialectFactory = Callable[[bool], Dialect]
+"""What an entry point of the group `houston.dialects` names: makes the dialect for models that may
+write reasoning tokens, or may not. Raises ConfigurationError."""
 
 
 def choose_dialect(name: str, reasoning: bool = False) -> Dialect:
-    """The dialect called `name`; raises ConfigurationError naming those there are.
+    """The dialect called `name`, of the entry points of the group `houston.dialects`.
 
     reasoning: whether the model may write reasoning tokens, where the family has a switch. A name
-    that begins with `planner-` is that of a planner of the family (`planner_dialect`).
+    that begins with `planner-` is that of a planner of the family (`planner_dialect`). Raises
+    ConfigurationError that names those there are, or says why this one cannot be used.
     """
     if name.startswith(PLANNER_PREFIX):
         return planner_dialect(choose_dialect(name.removeprefix(PLANNER_PREFIX), reasoning))
-    match name:
-        case "chatml-json":
-            return ChatmlJsonDialect()
-        case "hermes":
-            return HermesDialect()
-        case "qwen3":
-            return Qwen3Dialect(reasoning)
-        case "glm45":
-            return Glm45Dialect(reasoning)
-        case "chatml-calls":
-            return CallsDialect()
-        case "words":
-            return WordsDialect()
-    raise ConfigurationError(f"There is no dialect {name!r}; known: {', '.join(DIALECT_NAMES)}.")
+    return _dialect_factory(name)(reasoning)
+
+
+@lru_cache(maxsize=64)
+def _dialect_factory(name: str) -> DialectFactory:
+    factory: DialectFactory = plugins.load_plugin(plugins.DIALECT_GROUP, name, "dialect")
+    return factory

@@ -45,6 +45,7 @@ class PlannerDialect:
         self.name = f"{PLANNER_PREFIX}{family.name}"
         self.stop_tokens = family.stop_tokens
         self.answer_tokens = family.answer_tokens
+        self.markup = family.markup
 
     def head(
         self, system: str, tools: Sequence[ToolSpec], task: str, short: bool = False

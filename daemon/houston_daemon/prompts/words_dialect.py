@@ -35,7 +35,11 @@ class WordsDialect:
     name = "words"
     stop_tokens: tuple[str, ...] = (END,)
     answer_tokens: tuple[str, ...] = ()
+    markup: tuple[str, ...] = ()
     form = "open red"
+
+    def __init__(self, reasoning: bool = False) -> None:
+        """reasoning: has no switch here."""
 
     def head(
         self, system: str, tools: Sequence[ToolSpec], task: str, short: bool = False
