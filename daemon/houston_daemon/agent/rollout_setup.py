@@ -405,10 +405,10 @@ def make_dialect_and_tokenizer(
     """
     dialect = choose_dialect(str(settings.get("dialect") or "chatml-json"), reasoning)
     tokens = load_prompt_tokenizer(tokenizer_file(settings)) if token_ids else None
-    if tokens and tokens.id_of(dialect.stop_tokens[0]) is None:
+    if tokens and (missing := tokens.lacks((dialect.stop_tokens[0], *dialect.markup))):
         raise ConfigurationError(
-            f"The tokenizer {tokens.path} has no token {dialect.stop_tokens[0]}, which ends an "
-            f"answer in the dialect {dialect.name}.",
+            f"The tokenizer {tokens.path} has no token {missing}, which the dialect {dialect.name}"
+            " writes.",
             "The rollout cannot start.",
             "Set `dialect` of the engine in houston.toml to the model's family.",
         )

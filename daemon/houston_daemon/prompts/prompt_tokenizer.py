@@ -1,8 +1,10 @@
 """Text to token ids and back, for engines that take ids; an estimate for engines without.
 
 The one place that encodes: markup pieces with special tokens, content with every added token as
-ordinary letters, so that a file holding `<|im_end|>` or `<tool_call>` cannot speak as markup. It
-does not know what the text is for.
+ordinary letters, so that a file holding `<|im_end|>` or `<tool_call>` cannot speak as markup. A
+tokenizer that puts a space before what it encodes (SentencePiece) is given the text between two
+markup tokens as a whole, behind a token of ours, so that ids are those of the whole prompt. It does
+not know what the text is for.
 """
 
 import re
@@ -10,11 +12,14 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 
 from houston_daemon.prompts.dialect_protocol import PromptPiece
 from houston_daemon.prompts.token_limits import OBSERVATION_LABEL, cut_middle
 from houston_shared.errors import ConfigurationError
+
+_ANCHOR = "\ufdd2"
+"""A token of ours, before text that does not begin a prompt; a noncharacter of Unicode."""
 
 
 class PromptTokenizer:
@@ -38,12 +43,22 @@ class PromptTokenizer:
                 "Set `tokenizer` of the engine in houston.toml to the model's tokenizer.json.",
             ) from problem
         added_tokens = self._tokenizer.get_added_tokens_decoder().values()
+        self._prefixes = _prefixes_text(self._tokenizer)
+        if self._prefixes:
+            names = sorted((token.content for token in added_tokens), key=len, reverse=True)
+            self._names = re.compile(f"({'|'.join(map(re.escape, names)) or '(?!)'})")
+            self._tokenizer.add_tokens([AddedToken(_ANCHOR, normalized=False)])
+            self._anchor = self._tokenizer.token_to_id(_ANCHOR)
+            added_tokens = self._tokenizer.get_added_tokens_decoder().values()
         # Special ones are switched off by the tokenizer itself; these it would still take whole.
         plain = sorted((token.content for token in added_tokens if not token.special), key=len)
         self._added = re.compile("|".join(map(re.escape, reversed(plain)))) if plain else None
 
     def encode(self, pieces: Iterable[PromptPiece]) -> list[int]:
-        """Token ids of all pieces, one after the other; each is encoded by itself."""
+        """Token ids of all pieces, one after the other; each is encoded by itself, or all text
+        between two markup tokens as one where the tokenizer would put a space before each."""
+        if self._prefixes:
+            return self._encode_whole(pieces)
         ids: list[int] = []
         for piece in pieces:
             ids += self._markup(piece.text) if piece.template else self._content(piece.text)
@@ -51,12 +66,19 @@ class PromptTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of `ids`, special tokens shown."""
-        return str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
+        if not self._prefixes:
+            return str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
+        text = self._tokenizer.decode([self._anchor, *ids], skip_special_tokens=False)
+        return str(text).removeprefix(_ANCHOR)
 
     def id_of(self, token: str) -> int | None:
         """Id of a special token; None when the vocabulary has none."""
         number = self._tokenizer.token_to_id(token)
         return None if number is None else int(number)
+
+    def lacks(self, tokens: Iterable[str]) -> str:
+        """The first of `tokens` that is no single token of the vocabulary; empty where all are."""
+        return next((token for token in tokens if self._markup(token) != [self.id_of(token)]), "")
 
     @property
     def special(self) -> dict[int, str]:
@@ -85,10 +107,23 @@ class PromptTokenizer:
 
     def _content(self, text: str) -> list[int]:
         self._tokenizer.encode_special_tokens = True
+        anchor = _ANCHOR if self._prefixes else ""
         ids: list[int] = []
         for part in self._broken(text):
-            ids += self._tokenizer.encode(part, add_special_tokens=False).ids
+            encoded = self._tokenizer.encode(anchor + part, add_special_tokens=False).ids
+            ids += encoded[len(anchor) :]
         return ids
+
+    def _encode_whole(self, pieces: Iterable[PromptPiece]) -> list[int]:
+        ids: list[int] = []
+        text = ""
+        for piece in pieces:
+            parts = self._names.split(piece.text) if piece.template else [piece.text]
+            text += parts[0]
+            for token, following in zip(parts[1::2], parts[2::2], strict=True):
+                ids += [*self._content(text), self._tokenizer.token_to_id(token)]
+                text = following
+        return ids + self._content(text)
 
     def _broken(self, text: str) -> list[str]:
         """The text in parts none of which holds a whole added token."""
@@ -96,6 +131,14 @@ class PromptTokenizer:
             return [text]
         ends = [match.start() + 1 for match in self._added.finditer(text)]
         return [text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True)]
+
+
+def _prefixes_text(tokenizer: Tokenizer) -> bool:
+    """Whether the tokenizer puts a space before what it encodes."""
+    text = tokenizer.normalizer.normalize_str("a") if tokenizer.normalizer else "a"
+    if tokenizer.pre_tokenizer:
+        text = "".join(part for part, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text))
+    return text != "a"
 
 
 def load_prompt_tokenizer(path: str) -> PromptTokenizer:

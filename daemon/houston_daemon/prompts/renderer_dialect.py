@@ -34,6 +34,7 @@ _FIRST_MARKUP = 0x110000
 _NO_REASONING = "\ufdd0"
 """Stands for reasoning where there is none, and is taken out again: where the opening of an answer
 begins reasoning, an answer without any has to end it."""
+_THINK = re.compile("</?think[:>]")
 _WHOLE_TOKEN = re.compile(r"<[^<>\s]+>")
 _Ids = list[int]
 _Messages = list[dict[str, Any]]
@@ -438,7 +439,7 @@ class RendererDialect:
         ends = [self._called[-1], self._plain[-1], *self._renderer.get_stop_token_ids()]
         self.stop_tokens = tuple(dict.fromkeys(map(self._tokenizer.token_text, ends)))
         names = self._names([*several, *self._called])
-        names |= {"<think>", "</think>"}.intersection(self._tokenizer.markup)
+        names |= {token for token in self._tokenizer.markup if _THINK.match(token)}
         self.answer_tokens = tuple(sorted(names.difference(self.stop_tokens)))
 
     def _opening_of(self, answer: _Ids) -> _Ids:

@@ -32,7 +32,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "a dialect of another family": (
         'kind = "token"\ntokenizer = "{folder}/other.json"',
-        "has no token <|im_end|>, which ends an answer in the dialect chatml-json",
+        "has no token <|im_end|>, which the dialect chatml-json writes",
     ),
     "a folder that is not there": (
         'kind = "vllm"\nmodel = "/nowhere/model"',

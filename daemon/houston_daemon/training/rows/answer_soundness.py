@@ -28,8 +28,9 @@ class ReservedTokens:
     """Tokens of one tokenizer that no answer in a dialect may hold before its end."""
 
     def __init__(self, tokens: PromptTokenizer, dialect: Dialect) -> None:
-        results = {tokens.id_of(token): token for token in _TOOL_RESULT_TOKENS}
-        reserved = tokens.special | {id: token for id, token in results.items() if id is not None}
+        written = (*_TOOL_RESULT_TOKENS, *dialect.markup)
+        plain = {tokens.id_of(token): token for token in written}
+        reserved = tokens.special | {id: token for id, token in plain.items() if id is not None}
         self.ids = {
             id: token for id, token in reserved.items() if token not in dialect.answer_tokens
         }

@@ -150,10 +150,10 @@ def _make_renderer(
     if plan.step_role == "planner":
         dialect = planner_dialect(dialect)
     tokenizer = PromptTokenizer(str(tokenizer_file(file)))
-    if tokenizer.id_of(dialect.stop_tokens[0]) is None:
+    if missing := tokenizer.lacks((dialect.stop_tokens[0], *dialect.markup)):
         raise ConfigurationError(
-            f"The tokenizer {tokenizer.path} has no token {dialect.stop_tokens[0]}, which ends an"
-            f" answer in the dialect {name}.",
+            f"The tokenizer {tokenizer.path} has no token {missing}, which the dialect {name}"
+            " writes.",
             rollout_plan.NO_ROWS_MESSAGE,
             "Name the dialect of the tokenizer's family.",
         )
