@@ -9,7 +9,8 @@ LLAMA_3 = """
 {%- else %}{% set system = '' %}{% endif %}
 {{- '<|start_header_id|>system<|end_header_id|>\\n\\n' }}
 {%- if tools %}{{ 'Environment: ipython\\n' }}{% endif %}
-{{- 'Cutting Knowledge Date: December 2023\\nToday Date: 26 Jul 2024\\n\\n' + system + '<|eot_id|>' }}
+{{- 'Cutting Knowledge Date: December 2023\\nToday Date: 26 Jul 2024\\n\\n' }}
+{{- system + '<|eot_id|>' }}
 {%- if tools %}
   {{- '<|start_header_id|>user<|end_header_id|>\\n\\nGiven the following functions, please respond '
     + 'with a JSON for a function call with its proper arguments that best answers the given '
@@ -21,7 +22,8 @@ LLAMA_3 = """
 {%- endif %}
 {%- for message in messages %}
   {%- if message.role == 'tool' %}
-    {{- '<|start_header_id|>ipython<|end_header_id|>\\n\\n' + message.content | tojson + '<|eot_id|>' }}
+    {{- '<|start_header_id|>ipython<|end_header_id|>\\n\\n' }}
+    {{- message.content | tojson + '<|eot_id|>' }}
   {%- elif message.tool_calls %}
     {%- set call = message.tool_calls[0].function %}
     {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}
@@ -42,7 +44,7 @@ DEEPSEEK_V3 = """
 {%- for message in messages if message.role != 'system' %}
   {%- if message.role == 'user' %}{{ '<｜User｜>' + message.content }}
   {%- elif message.role == 'assistant' %}
-    {%- if loop.previtem is undefined or loop.previtem.role != 'tool' %}{{ '<｜Assistant｜>' }}{% endif %}
+    {{- '<｜Assistant｜>' if loop.previtem is undefined or loop.previtem.role != 'tool' }}
     {{- message.content }}
     {%- if message.tool_calls %}
       {{- '<｜tool▁calls▁begin｜>' }}

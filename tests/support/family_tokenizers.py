@@ -7,6 +7,7 @@ prompt) and Gemma (none) have it.
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -16,7 +17,21 @@ from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_daemon.prompts.renderer_dialect import CharacterTokenizer
 from houston_daemon.prompts.renderer_families import RENDERER_FAMILIES
 
-_TEXT = ["the step and the file read the file of words, then the calls name arguments"] * 3
+REFUSED = {
+    "deepseek-r1": "must be read back as it was said",
+    "gpt-oss": "must be those of the model's tokenizer",
+}
+"""Dialects that cannot be used, with what their refusal says."""
+FAMILY_DIALECTS = (
+    *("llama-3", "mistral-v3", "deepseek-v3", "gemma-4", "mistral-v13"),
+    *(
+        family.name
+        for family in RENDERER_FAMILIES
+        if family.name not in (*REFUSED, "llama-3", "deepseek-v3", "gemma-4")
+    ),
+)
+"""Dialects that have a tokenizer of their own style here."""
+_TEXT = ("the step and the file read the file of words, then the calls name arguments",) * 3
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -31,8 +46,9 @@ _OF_HOUSTON += ("<|user|>", "<|assistant|>", "<|observation|>", "<s>", "<a>", "<
 _PLAIN = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "<arg_key>")
 
 
+@lru_cache(maxsize=64)
 def family_tokenizer(
-    dialect: str, folder: Path, text: Sequence[str] = _TEXT, size: int = 320
+    dialect: str, folder: Path, text: tuple[str, ...] = _TEXT, size: int = 320
 ) -> str:
     """Write the `tokenizer.json` of a dialect's family into `folder`; its path.
 

@@ -17,6 +17,8 @@ SPECIAL = (
     "<|observation|>",
 )
 PLAIN = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "<arg_key>")
+DIALECT_NAMES = ("chatml-calls", "chatml-json", "glm45", "hermes", "qwen3", "words")
+"""Dialects that it has the tokens of."""
 _TEXT = ["the step and the file read the file of words, then the calls name arguments"] * 3
 
 

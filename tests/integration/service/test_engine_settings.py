@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.prompts.model_dialects import DIALECT_NAMES
 from tests.integration.rollout.endpoint import Endpoint, call, error
 from tests.support.small_tokenizer import small_tokenizer
 from tests.support.station import Station
@@ -15,7 +14,11 @@ from tests.support.tiers import sampled
 WRONG: dict[str, tuple[str, str]] = {
     "a dialect that is none": (
         'kind = "token"\ndialect = "qwen2"',
-        f"There is no dialect 'qwen2'; known: {', '.join(DIALECT_NAMES)}",
+        "There is no dialect 'qwen2'; there are: chatml-calls, chatml-json,",
+    ),
+    "a dialect that breaks an invariant": (
+        'kind = "token"\ndialect = "deepseek-r1"',
+        "is refused: an answer that is written anew must be read back as it was said",
     ),
     "a dialect that is none, of a chat endpoint": (
         'kind = "chat"\nmodel = "m"\ndialect = "qwen2"',

@@ -34,6 +34,7 @@ from houston_shared.records import RoleEngine, ToolCall, ToolResult
 from houston_shared.store.store_reader import Reader
 from houston_shared.task import Task, parse_task_record
 from tests.integration.rollout.rig import Rig
+from tests.support.family_tokenizers import family_tokenizer
 from tests.support.small_tokenizer import small_tokenizer
 
 Ending = Literal[
@@ -60,6 +61,9 @@ class Family:
     name: str
     tokenizer: str
     reasoning: bool = False
+    thinks: bool = True
+    """Whether an answer has a place for a thought and for several calls. Where it has none, the
+    thought stands in its one call."""
 
     @property
     def stop(self) -> str:
@@ -69,7 +73,7 @@ class Family:
     @property
     def plain_stop(self) -> str:
         """What ends an answer without calls."""
-        return choose_dialect(self.name).stop_tokens[self.name == "glm45"]
+        return choose_dialect(self.name).assistant("x", ())[-1].text
 
 
 @dataclass(frozen=True)
@@ -163,6 +167,8 @@ class Acting:
     def _answer(self, step: int, turn: Turn, over: bool) -> list[PromptPiece]:
         name = "finish" if over else "noop"
         texts = turn.calls or (("",) if over else ())
+        if not self.family.thinks and turn.calls:
+            texts = (f"{turn.thought} {turn.calls[0]}",)
         calls = [
             ToolCall(id=f"{step}.{n}", name=name, arguments={} if over else {"text": text})
             for n, text in enumerate(texts)
@@ -400,11 +406,21 @@ def copied(tokenizer: str, folder: Path) -> str:
 
 def families(folder: Path) -> dict[str, Family]:
     """Three families on small tokenizers that were trained on what agents are told."""
-    head = system_prompt(Task(name="probe"))
-    words = "thought calls name noop arguments text O1.0o noop gave this back active left steps"
-    file = small_tokenizer(folder, [head, *[words] * 20, *_WORDS], 1_000)
+    file = small_tokenizer(folder, _told(), 1_000)
     return {
         "chatml": Family("chatml-json", file),
         "qwen3": Family("qwen3", file, reasoning=True),
         "glm45": Family("glm45", file),
     }
+
+
+def styled_family(dialect: str, folder: Path) -> Family:
+    """A family on a small tokenizer of its own style, trained on the same."""
+    thinks = dialect not in ("llama-3", "mistral-v3")
+    return Family(dialect, family_tokenizer(dialect, folder, _told(), 1_000), thinks=thinks)
+
+
+def _told() -> tuple[str, ...]:
+    head = system_prompt(Task(name="probe"))
+    words = "thought calls name noop arguments text O1.0o noop gave this back active left steps"
+    return (head, *[words] * 20, *_WORDS)

@@ -8,14 +8,18 @@ renderer has a part in what is expected here.
 import re
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
 from houston_daemon.training.rows.training_row import RowOptions, TokenRow
+from tests.support.family_tokenizers import FAMILY_DIALECTS
+from tests.support.tiers import sampled
 from tests.training.rows.cutting import truncated
-from tests.training.rows.stage import Family, Played, Stage, Turn
+from tests.training.rows.stage import Family, Played, Stage, Turn, styled_family
 
 MARKS = re.compile(r"[TAORGS]\d+(?:\.\d+)?[a-z]")
 ENDINGS = ["stop"] * 5 + ["letters", "cut", "full", "malformed", "lost", "interrupt", "dies"]
@@ -150,8 +154,36 @@ def test_exactly_the_kept_answers_are_trained(
     name: str,
     context: int,
 ) -> None:
+    prove_history(stage, family[name], history, context)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("families")
+
+
+@pytest.mark.parametrize("name", sampled(FAMILY_DIALECTS, 4))
+@settings(slow, max_examples=4)
+@given(history=histories(), context=st.sampled_from([100_000, SHORT]))
+def test_exactly_the_kept_answers_are_trained_in_every_family(
+    stage: Stage,
+    folder: Path,
+    history: tuple[list[Turn], list[tuple[tuple[str, str], ...]]],
+    name: str,
+    context: int,
+) -> None:
+    prove_history(stage, styled_family(name, folder), history, context)
+
+
+def prove_history(
+    stage: Stage,
+    family: Family,
+    history: tuple[list[Turn], list[tuple[tuple[str, str], ...]]],
+    context: int,
+) -> None:
+    """That the rows of a rollout with these turns and verdicts are what docs/rows.md says."""
     turns, verdicts = history
-    played = stage.play(family[name], turns, context=context)
+    played = stage.play(family, turns, context=context)
     for number, of_step in enumerate(verdicts, 1):
         for source, verdict in of_step:
             stage.judge(played.id, number, verdict, source)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from houston_daemon.prompts.model_dialects import DIALECT_NAMES
+from tests.support.small_tokenizer import DIALECT_NAMES
 
 CONFIGURATION = Path(__file__).parents[3] / "docs" / "configuration.md"
 

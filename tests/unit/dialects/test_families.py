@@ -5,7 +5,6 @@ writes it reads; content stays content; and one that cannot hold this is refused
 import importlib
 import importlib.util
 import json
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,8 @@ from houston_shared import plugins
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import ToolCall
 from tests.support.family_templates import TEMPLATES
-from tests.support.family_tokenizers import family_tokenizer
+from tests.support.family_tokenizers import REFUSED, family_tokenizer
 
-REFUSED = {
-    "deepseek-r1": "must be read back as it was said",
-    "gpt-oss": "must be those of the model's tokenizer",
-}
 NAMES = [name for name in plugins.plugin_names(plugins.DIALECT_GROUP) if name not in REFUSED]
 RENDERED = [family for family in RENDERER_FAMILIES if family.name not in REFUSED]
 SWITCHED = [
@@ -63,11 +58,6 @@ RESULTS = [
 ]
 
 
-@lru_cache(maxsize=64)
-def tokenizer_file(name: str, folder: Path) -> str:
-    return family_tokenizer(name, folder)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("families")
@@ -94,7 +84,7 @@ def conversation(dialect: Dialect) -> tuple[list[list[dict[str, Any]]], list[lis
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_prompts_are_those_of_the_chat_template(name: str, folder: Path) -> None:
     template, first, last = TEMPLATES[name]
-    file = tokenizer_file(name, folder)
+    file = family_tokenizer(name, folder)
     theirs = PreTrainedTokenizerFast(
         tokenizer_file=file, bos_token=first, eos_token=last, chat_template=template
     )
@@ -118,7 +108,7 @@ def test_prompts_are_those_of_the_chat_template(name: str, folder: Path) -> None
     ("family", "reasoning"), SWITCHED, ids=[f"{f.name}{'-reasoning' * on}" for f, on in SWITCHED]
 )
 def test_heads_are_those_of_the_package(family: Any, reasoning: bool, folder: Path) -> None:
-    file = tokenizer_file(family.name, folder)
+    file = family_tokenizer(family.name, folder)
     theirs = PreTrainedTokenizerFast(tokenizer_file=file)
     theirs.name_or_path = family.model
     dialect, ours = choose_dialect(family.name, reasoning), PromptTokenizer(file)
@@ -137,14 +127,14 @@ def test_heads_are_those_of_the_package(family: Any, reasoning: bool, folder: Pa
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_tokenizer_of_the_family_fits_and_another_is_refused(name: str, folder: Path) -> None:
-    settings = {"dialect": name, "tokenizer": tokenizer_file(name, folder)}
+    settings = {"dialect": name, "tokenizer": family_tokenizer(name, folder)}
     dialect, tokens = make_dialect_and_tokenizer(settings, False, True)
     assert dialect.name == name
     assert tokens is not None
     other = "llama-3" if not name.startswith("llama") else "mistral-v3"
     with pytest.raises(ConfigurationError, match=f"has no token .*, which the dialect {name}"):
         make_dialect_and_tokenizer(
-            {**settings, "tokenizer": tokenizer_file(other, folder)}, False, True
+            {**settings, "tokenizer": family_tokenizer(other, folder)}, False, True
         )
 
 
@@ -166,7 +156,7 @@ def test_a_package_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_content_becomes_markup(name: str, folder: Path) -> None:
-    dialect, tokens = choose_dialect(name), PromptTokenizer(tokenizer_file(name, folder))
+    dialect, tokens = choose_dialect(name), PromptTokenizer(family_tokenizer(name, folder))
     known = json.loads(Path(tokens.path).read_text())["added_tokens"]
     markup = {token["id"]: token["content"] for token in known}
     hostile = "".join(markup.values())

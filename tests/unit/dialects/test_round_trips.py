@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.prompts.dialect_protocol import Dialect, PromptToolResult
-from houston_daemon.prompts.model_dialects import DIALECT_NAMES, choose_dialect
+from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import ToolCall
+from tests.support.small_tokenizer import DIALECT_NAMES
 
 TOOLS = {
     "run_command": ToolSpec(

@@ -6,6 +6,7 @@ and obvious way, and a worker that resumes at any step must have the same ids.
 
 import itertools
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -16,7 +17,7 @@ from houston_daemon.agent.context_fork import compressed_guidance, forked_contex
 from houston_daemon.agent.resumed_context import rebuild_context
 from houston_daemon.prompts.context_ledger import Context, PromptAnchor, link_prompt
 from houston_daemon.prompts.dialect_protocol import PromptPiece
-from houston_daemon.prompts.model_dialects import DIALECT_NAMES, choose_dialect
+from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_daemon.prompts.prompt_renderer import PromptRenderer, head_messages
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
 from houston_shared.context_messages import ContextBody, build_messages, fit_guidance
@@ -32,12 +33,19 @@ from houston_shared.records import (
     ToolCall,
     ToolResult,
 )
-from tests.support.small_tokenizer import small_tokenizer
+from tests.support.family_tokenizers import FAMILY_DIALECTS, family_tokenizer
+from tests.support.small_tokenizer import DIALECT_NAMES, small_tokenizer
+from tests.support.tiers import sampled
 
 
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory: pytest.TempPathFactory) -> PromptTokenizer:
     return PromptTokenizer(small_tokenizer(tmp_path_factory.mktemp("tokenizer")))
+
+
+@pytest.fixture(scope="module")
+def family_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("families")
 
 
 @dataclass(frozen=True)
@@ -247,6 +255,27 @@ slow = settings(suppress_health_check=list(HealthCheck), deadline=None, max_exam
 def test_every_prompt_is_told_by_the_ledger_and_by_a_resumed_worker(
     tokens: PromptTokenizer, plans: list[Plan], dialect: str, thoughts: ThoughtHandling, room: int
 ) -> None:
+    prove_ledger(tokens, plans, dialect, thoughts, room)
+
+
+@pytest.mark.parametrize("dialect", sampled(FAMILY_DIALECTS, 6))
+@settings(slow, max_examples=5)
+@given(
+    plans=plans,
+    thoughts=st.sampled_from(["keep", "strip"]),
+    room=st.sampled_from([0, 90, 500]),
+)
+def test_the_ledger_holds_for_every_family_with_its_tokenizer(
+    family_folder: Path, plans: list[Plan], dialect: str, thoughts: ThoughtHandling, room: int
+) -> None:
+    tokens = PromptTokenizer(family_tokenizer(dialect, family_folder))
+    prove_ledger(tokens, plans, dialect, thoughts, room)
+
+
+def prove_ledger(
+    tokens: PromptTokenizer, plans: list[Plan], dialect: str, thoughts: ThoughtHandling, room: int
+) -> None:
+    """That the ledger, and a worker that resumes, tell every prompt of these steps."""
     history = History.begin(tokens, dialect, thoughts)
     history.room = room
     for plan in plans:
@@ -273,6 +302,20 @@ def test_every_prompt_is_told_by_the_ledger_and_by_a_resumed_worker(
 def test_guidance_is_in_the_context_once_and_verbatim(
     tokens: PromptTokenizer, plans: list[Plan], dialect: str
 ) -> None:
+    prove_guidance(tokens, plans, dialect)
+
+
+@pytest.mark.parametrize("dialect", sampled(FAMILY_DIALECTS, 6))
+@settings(slow, max_examples=5)
+@given(plans=plans)
+def test_guidance_is_heard_once_in_every_family(
+    family_folder: Path, plans: list[Plan], dialect: str
+) -> None:
+    prove_guidance(PromptTokenizer(family_tokenizer(dialect, family_folder)), plans, dialect)
+
+
+def prove_guidance(tokens: PromptTokenizer, plans: list[Plan], dialect: str) -> None:
+    """That what people said in these steps is in the newest prompt, each word once."""
     history = History.begin(tokens, dialect, "keep")
     for number, plan in enumerate(plans):
         said = tuple(f"word {number}-{n}" for n, _ in enumerate(plan.guidance))

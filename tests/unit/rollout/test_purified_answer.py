@@ -15,13 +15,13 @@ from houston_daemon.agent.purified_answer import (
     graft_calls,
 )
 from houston_daemon.environments.environment_protocol import ToolSpec
-from houston_daemon.prompts.model_dialects import DIALECT_NAMES, choose_dialect
+from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_daemon.prompts.prompt_renderer import PromptRenderer
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
 from houston_shared.records import SampleBody, ToolCall, ToolResult
 from houston_shared.task import Task, purify_settings
 from houston_shared.task_tables import PurifySettings
-from tests.support.small_tokenizer import small_tokenizer
+from tests.support.small_tokenizer import DIALECT_NAMES, small_tokenizer
 from tests.support.written_home import sample
 
 TOOLS = {

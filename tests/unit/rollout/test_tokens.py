@@ -7,14 +7,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from houston_daemon.prompts.dialect_protocol import PromptPiece, PromptToolResult
-from houston_daemon.prompts.model_dialects import DIALECT_NAMES, choose_dialect
+from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_daemon.prompts.prompt_tokenizer import (
     PromptTokenizer,
     TokenEstimator,
     load_prompt_tokenizer,
 )
 from houston_shared.errors import ConfigurationError
-from tests.support.small_tokenizer import PLAIN, SPECIAL, small_tokenizer
+from tests.support.small_tokenizer import DIALECT_NAMES, PLAIN, SPECIAL, small_tokenizer
 
 
 @pytest.fixture(scope="module")
