@@ -9,6 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
 from transformers import (
     DynamicCache,
     LlamaConfig,
@@ -19,11 +22,12 @@ from transformers import (
 
 from houston_daemon.engines.embedded.embedded_model import EmbeddedModel
 from houston_daemon.engines.embedded.prefix_cache import PrefixCache, PrefixCacheEntry
-from houston_daemon.engines.embedded.sampling_jobs import MAX_RUNNING_JOBS, draw_token
+from houston_daemon.engines.embedded.sampling_jobs import MAX_RUNNING_JOBS, TextStream, draw_token
 from houston_daemon.engines.engine_process import process_start_time
 from houston_daemon.engines.token_engine import TokenEngine
 from tests.engines.conftest import Served, free_port
 from tests.engines.test_token_contract import ask, endless
+from tests.support.family_tokenizers import family_tokenizer
 from tests.training.sft.tiny import save_tokenizer
 
 SCOPE = ("", "")
@@ -190,6 +194,25 @@ def test_draws(case: str) -> None:
 
 
 @pytest.mark.model
+@pytest.mark.parametrize("style", ["mistral-v3", "gemma-4", "llama-3"])
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(text=st.text(st.characters(blacklist_categories=("Cs",)), max_size=30), data=st.data())
+def test_text_is_told_as_it_is_sampled_whatever_that_is(
+    tmp_path_factory: pytest.TempPathFactory, style: str, text: str, data: st.DataObject
+) -> None:
+    tokens = Tokenizer.from_file(family_tokenizer(style, tmp_path_factory.getbasetemp()))
+    ids = tokens.encode(text, add_special_tokens=False).ids
+    said = TextStream(False)
+    told = "".join(said.step(tokens, token) for token in ids)
+    whole = tokens.decode(ids, skip_special_tokens=False)
+    assert "\ufffd" in whole or told == whole
+    noise = data.draw(st.lists(st.integers(0, tokens.get_vocab_size() - 1), max_size=20))
+    said = TextStream(False)
+    assert len("".join(said.step(tokens, token) for token in noise)) <= sum(
+        len(tokens.id_to_token(token)) for token in noise
+    )
+
+
 async def test_clients_that_leave_free_their_places(embedded: Served) -> None:
     """As many endless samples as run at once are abandoned; the next request is still served."""
     engine = TokenEngine("embedded", embedded.process.url)

@@ -212,6 +212,7 @@ _TOOL = ToolSpec(
     {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
 )
 _CALL = ToolCall(id="1.0", name="list_files", arguments={"path": "notes"})
+_FORM_CALL = ToolCall(id="1.0", name="tool", arguments={"argument": "value"})
 _RESULT = PromptToolResult("1.0", "list_files", "a.txt")
 _ASKED = {"role": "user", "content": "x"}
 _PARSER_ERRORS = (
@@ -435,7 +436,7 @@ class RendererDialect:
             several = self._answer("why", [_CALL, _CALL])
         except ValueError:  # a template that has no place for two
             several, self._most_calls = self._called, 1
-        self.form = self._tokenizer.decode(self._called[:-1]).strip()
+        self.form = self._tokenizer.decode(self._answer("", [_FORM_CALL])[:-1]).strip()
         ends = [self._called[-1], self._plain[-1], *self._renderer.get_stop_token_ids()]
         self.stop_tokens = tuple(dict.fromkeys(map(self._tokenizer.token_text, ends)))
         names = self._names([*several, *self._called])

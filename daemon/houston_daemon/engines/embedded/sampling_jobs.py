@@ -19,7 +19,7 @@ import llguidance.hf
 import msgspec
 import numpy as np
 import torch
-from tokenizers.decoders import DecodeStream
+from tokenizers import Tokenizer
 from transformers import DynamicCache, PreTrainedTokenizerBase
 
 from houston_daemon.engines.embedded.completions_wire import CompletionRequest, SampledPiece
@@ -131,6 +131,34 @@ class JobSampler:
         return TokenGrammar(self._vocabulary, outputs.json)
 
 
+class TextStream:
+    """Text of tokens as they come; half a character waits for the token that ends it.
+
+    As vLLM does it: a token is decoded behind those before it. `tokenizers.DecodeStream` raises
+    where bytes that were a character are none any more with the next byte (SentencePiece).
+    """
+
+    def __init__(self, skip_special_tokens: bool) -> None:
+        self._skips = skip_special_tokens
+        self._ids: list[int] = []
+        """Those of the last text that was told, and those that were not told yet."""
+        self._told = 0
+
+    def step(self, tokenizer: Tokenizer, token: int) -> str:
+        """What is told now that `token` was sampled."""
+        self._ids.append(token)
+        text = self._decode(tokenizer, self._ids)
+        if text.endswith("\ufffd"):
+            return ""
+        new = text[len(self._decode(tokenizer, self._ids[: self._told])) :]
+        self._ids = self._ids[self._told :]
+        self._told = len(self._ids)
+        return new
+
+    def _decode(self, tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+        return str(tokenizer.decode(list(ids), skip_special_tokens=self._skips))
+
+
 class SamplingJob:
     """One request. deliver: called with every piece, or with the exception that ended it."""
 
@@ -151,7 +179,7 @@ class SamplingJob:
         self._entry: PrefixCacheEntry | None = None
         self._grammar: TokenGrammar | None = None
         self._feed: list[int] = []
-        self._text = DecodeStream(skip_special_tokens=request.skip_special_tokens)
+        self._text = TextStream(request.skip_special_tokens)
 
     def begin(self, sampler: JobSampler) -> None:
         """Take a cache and the grammar, once. Raises GrammarError."""
@@ -195,10 +223,10 @@ class SamplingJob:
         if self._grammar and not stopped:
             self._grammar.accept(token)
         is_shown = not stopped or request.include_stop_str_in_output
-        text = self._text.step(model.tokenizer.backend_tokenizer, token) if is_shown else None
+        text = self._text.step(model.tokenizer.backend_tokenizer, token) if is_shown else ""
         reason = "stop" if stopped else "length" if self.sampled >= request.max_tokens else None
         stop_reason = token if token in request.stop_token_ids else None
-        self.deliver(SampledPiece(text or "", [token], [logprob], reason, stop_reason))
+        self.deliver(SampledPiece(text, [token], [logprob], reason, stop_reason))
         return reason is not None
 
 
