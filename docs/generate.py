@@ -1,5 +1,6 @@
 """Write docs/configuration.md and docs/task-file.md from the structs that read those files,
-docs/attention.md from the signals, and docs/rules.md from the rules.
+docs/attention.md from the signals, docs/rules.md from the rules, and docs/families.md from the
+dialects and their tests.
 
     python docs/generate.py [--check]
 
@@ -300,6 +301,14 @@ def rules_page() -> str:
     return "\n".join([*parts, *accuracy_section(), RULES_REST]) + "\n"
 
 
+def families_page() -> str:
+    """The page of model families, as the tests know them."""
+    sys.path.insert(0, str(ROOT))
+    from tests.support import family_table
+
+    return family_table.page()
+
+
 def accuracy_section() -> list[str]:
     """How right the rules are on judged cases: measured, not written down."""
     sys.path.insert(0, str(ROOT))
@@ -390,6 +399,7 @@ def main() -> int:
     pages = {name: page(*spec) for name, spec in PAGES.items()}
     pages["attention.md"] = signals_page()
     pages["rules.md"] = rules_page()
+    pages["families.md"] = families_page()
     for name, text in pages.items():
         file = ROOT / "docs" / name
         if not file.is_file() or file.read_text(encoding="utf-8") != text:

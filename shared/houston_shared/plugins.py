@@ -1,8 +1,8 @@
 """What packages register with Houston by entry point: environments, engines, dialects, signals and
 rules.
 
-Houston's own environments and dialects stand in the same table, in its `pyproject.toml`, and win over others of
-their name. Only what is asked for is imported. This module knows no group's meaning.
+Houston's own environments and dialects stand in the same table, in its `pyproject.toml`, and win
+over others of their name. Only what is asked for is imported. This module knows no group's meaning.
 """
 
 from collections.abc import Iterator

@@ -41,7 +41,14 @@ _MISTRAL = (
     *("[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]"),
 )
 _LATER_MISTRAL = ("[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[ARGS]", "[THINK]", "[/THINK]")
-_OF_HOUSTON = ("<|im_start|>", "<|im_end|>", "<|endoftext|>", "[gMASK]", "<sop>", "<|system|>")
+_OF_HOUSTON: tuple[str, ...] = (
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|endoftext|>",
+    "[gMASK]",
+    "<sop>",
+    "<|system|>",
+)
 _OF_HOUSTON += ("<|user|>", "<|assistant|>", "<|observation|>", "<s>", "<a>", "<e>", "<o>")
 _PLAIN = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "<arg_key>")
 

@@ -48,7 +48,7 @@ class PromptTokenizer:
             names = sorted((token.content for token in added_tokens), key=len, reverse=True)
             self._names = re.compile(f"({'|'.join(map(re.escape, names)) or '(?!)'})")
             self._tokenizer.add_tokens([AddedToken(_ANCHOR, normalized=False)])
-            self._anchor = self._tokenizer.token_to_id(_ANCHOR)
+            self._anchor = self._markup(_ANCHOR)
             added_tokens = self._tokenizer.get_added_tokens_decoder().values()
         # Special ones are switched off by the tokenizer itself; these it would still take whole.
         plain = sorted((token.content for token in added_tokens if not token.special), key=len)
@@ -68,7 +68,7 @@ class PromptTokenizer:
         """Text of `ids`, special tokens shown."""
         if not self._prefixes:
             return str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
-        text = self._tokenizer.decode([self._anchor, *ids], skip_special_tokens=False)
+        text = self._tokenizer.decode([*self._anchor, *ids], skip_special_tokens=False)
         return str(text).removeprefix(_ANCHOR)
 
     def id_of(self, token: str) -> int | None:
@@ -121,7 +121,7 @@ class PromptTokenizer:
             parts = self._names.split(piece.text) if piece.template else [piece.text]
             text += parts[0]
             for token, following in zip(parts[1::2], parts[2::2], strict=True):
-                ids += [*self._content(text), self._tokenizer.token_to_id(token)]
+                ids += [*self._content(text), *self._markup(token)]
                 text = following
         return ids + self._content(text)
 

@@ -238,9 +238,10 @@ class RendererDialect:
         self._tokenizer.close()
         self._repeated: _Ids = []
         self._learn_answers()
-        self._shows_tools = True
+        self.shows_tools = True
+        """Whether the template has a place for tools."""
         shown = self._tokenizer.decode(self._head("s", [_TOOL], "t"))
-        self._shows_tools = _TOOL.name in shown
+        self.shows_tools = _TOOL.name in shown
         self._require_invariants()
 
     def head(
@@ -291,9 +292,9 @@ class RendererDialect:
             )
         except _PARSER_ERRORS as problem:
             raise read.UnreadableAnswer(f"it cannot be read ({problem})") from problem
-        for attempt in answer.tool_calls:
-            if attempt.status not in ("ok", "unknown_tool"):  # the latter is an error of its call
-                raise read.UnreadableAnswer(f"a call is no call ({attempt.status})")
+        for attempt in answer.tool_calls:  # what is wrong with names and values its call says
+            if attempt.status not in ("ok", "unknown_tool", "invalid_json"):
+                raise read.UnreadableAnswer(f"a call cannot be read ({attempt.status})")
         calls = [
             read.build_call(unbroken(call.name), unbroken(call.arguments), step, index, tools)
             for index, call in enumerate(answer.tool_calls)
@@ -305,7 +306,7 @@ class RendererDialect:
 
     def _head(self, system: str, tools: Sequence[ToolSpec], text: str, short: bool = False) -> _Ids:
         system_text = self._tokenizer.broken(system)
-        if tools and (short or not self._shows_tools):
+        if tools and (short or not self.shows_tools):
             listed = read.tool_signatures(tools) if short else read.tool_schemas(tools)
             system_text += (
                 f"\n\n# Tools\n{self._tokenizer.broken(listed)}\n\n# Answer\n"

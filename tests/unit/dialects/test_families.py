@@ -15,20 +15,26 @@ from transformers import PreTrainedTokenizerFast
 
 from houston_daemon.agent.rollout_setup import make_dialect_and_tokenizer
 from houston_daemon.environments.environment_protocol import ToolSpec
-from houston_daemon.prompts.dialect_protocol import Dialect, PromptToolResult
+from houston_daemon.prompts.dialect_protocol import Dialect, PromptPiece, PromptToolResult
 from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
+from houston_daemon.prompts.renderer_dialect import RendererFamily
 from houston_daemon.prompts.renderer_families import RENDERER_FAMILIES
 from houston_shared import plugins
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import ToolCall
 from tests.support.family_templates import TEMPLATES
-from tests.support.family_tokenizers import REFUSED, family_tokenizer
+from tests.support.family_tokenizers import FAMILY_DIALECTS, REFUSED, family_tokenizer
+from tests.support.small_tokenizer import DIALECT_NAMES
+from tests.support.tiers import sampled
 
-NAMES = [name for name in plugins.plugin_names(plugins.DIALECT_GROUP) if name not in REFUSED]
-RENDERED = [family for family in RENDERER_FAMILIES if family.name not in REFUSED]
+EVERY_NAME = [*FAMILY_DIALECTS, *DIALECT_NAMES]
+NAMES = sampled(EVERY_NAME, 10)
 SWITCHED = [
-    (family, on) for family in RENDERED for on in ((False, True) if family.reasoning else (False,))
+    (family, reasoning)
+    for family in RENDERER_FAMILIES
+    if family.name not in REFUSED
+    for reasoning in ((False, True) if family.reasoning else (False,))
 ]
 TOOLS = [
     ToolSpec(
@@ -69,9 +75,12 @@ def message(call: ToolCall, id: str) -> dict[str, Any]:
     return {"role": "assistant", "content": "", "tool_calls": called}
 
 
-def conversation(dialect: Dialect) -> tuple[list[list[dict[str, Any]]], list[list[int] | Any]]:
+def conversation(dialect: Dialect) -> tuple[list[list[dict[str, Any]]], list[list[PromptPiece]]]:
     """Prompts of a rollout as messages, and the pieces that each adds to the one before."""
-    messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": TASK}]
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": TASK},
+    ]
     prompts, added = [messages], [dialect.head(SYSTEM, TOOLS, TASK)]
     for call, result, id in zip(CALLS, RESULTS, ("000001000", "000002000"), strict=True):
         said = {"role": "tool", "name": call.name, "content": result.text, "tool_call_id": id}
@@ -105,9 +114,12 @@ def test_prompts_are_those_of_the_chat_template(name: str, folder: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("family", "reasoning"), SWITCHED, ids=[f"{f.name}{'-reasoning' * on}" for f, on in SWITCHED]
+    "switched", sampled(SWITCHED, 8), ids=lambda case: f"{case[0].name}-{case[1]}"
 )
-def test_heads_are_those_of_the_package(family: Any, reasoning: bool, folder: Path) -> None:
+def test_heads_are_those_of_the_package(
+    switched: tuple[RendererFamily, bool], folder: Path
+) -> None:
+    family, reasoning = switched
     file = family_tokenizer(family.name, folder)
     theirs = PreTrainedTokenizerFast(tokenizer_file=file)
     theirs.name_or_path = family.model
@@ -154,7 +166,7 @@ def test_a_package_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
     assert problem.value.next == "pip install 'houston-agents[dialects]'"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sampled(FAMILY_DIALECTS, 8))
 def test_no_content_becomes_markup(name: str, folder: Path) -> None:
     dialect, tokens = choose_dialect(name), PromptTokenizer(family_tokenizer(name, folder))
     known = json.loads(Path(tokens.path).read_text())["added_tokens"]
@@ -176,8 +188,6 @@ def test_no_content_becomes_markup(name: str, folder: Path) -> None:
         ]  # fmt: skip
         return [[markup[id] for id in tokens.encode(turn) if id in markup] for turn in turns]
 
-    if name == "words":  # its tokenizer is of words: tests/unit/dialects/test_words.py
-        return
     assert marks(hostile) == marks("x")
 
 
@@ -189,7 +199,7 @@ plain = st.text(
 ).map(str.strip)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("words", "chatml-calls")])
+@pytest.mark.parametrize("name", sampled(FAMILY_DIALECTS, 8))
 @few
 @given(path=plain.filter(bool), number=st.integers(-9, 2**40), thought=plain)
 def test_an_answer_is_read_as_it_was_written(
@@ -207,6 +217,22 @@ def test_an_answer_is_read_as_it_was_written(
         assert action.malformed == ""
         assert list(action.calls) == calls[: 1 if name == "llama-3" else None]
         assert action.thought == ("" if name in THOUGHTLESS else thought)
+
+
+def test_every_registered_dialect_is_among_the_cases() -> None:
+    """docs/families.md tells of these."""
+    registered = plugins.plugin_names(plugins.DIALECT_GROUP)
+    assert sorted(registered) == sorted((*EVERY_NAME, *REFUSED))
+
+
+@pytest.mark.parametrize("name", sampled(FAMILY_DIALECTS, 8))
+def test_a_call_of_no_tool_is_a_call_with_its_error(name: str) -> None:
+    dialect = choose_dialect(name)
+    call = ToolCall(id="1.0", name="fly", arguments={"to": "the moon"})
+    text = "".join(piece.text for piece in dialect.assistant("", [call])[:-1])
+    (read,) = dialect.parse(text, 1, BY_NAME).calls
+    assert read.arguments == call.arguments
+    assert "no tool 'fly'" in read.error
 
 
 THOUGHTLESS = ("llama-3", "mistral-v3")

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from houston_daemon.prompts.dialect_protocol import PromptPiece, PromptToolResult
 from houston_daemon.prompts.model_dialects import choose_dialect
@@ -14,12 +15,25 @@ from houston_daemon.prompts.prompt_tokenizer import (
     load_prompt_tokenizer,
 )
 from houston_shared.errors import ConfigurationError
+from tests.support.family_tokenizers import family_tokenizer
 from tests.support.small_tokenizer import DIALECT_NAMES, PLAIN, SPECIAL, small_tokenizer
 
 
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory: pytest.TempPathFactory) -> PromptTokenizer:
     return PromptTokenizer(small_tokenizer(tmp_path_factory.mktemp("tokenizer")))
+
+
+@pytest.fixture(scope="module")
+def spaced(tmp_path_factory: pytest.TempPathFactory) -> tuple[PromptTokenizer, Tokenizer]:
+    """Mistral v3's way: SentencePiece with a space before a text that begins a prompt."""
+    file = family_tokenizer("mistral-v3", tmp_path_factory.mktemp("spaced"))
+    return PromptTokenizer(file), Tokenizer.from_file(file)
+
+
+content = st.text(
+    st.characters(blacklist_categories=("Cs",), blacklist_characters="[]<▁"), max_size=12
+)
 
 
 def markup(tokens: PromptTokenizer) -> set[int]:
@@ -56,6 +70,39 @@ def test_a_file_cannot_end_a_turn(tokens: PromptTokenizer, name: str) -> None:
     assert [i for i in tokens.encode(forged) if i in known] == [
         i for i in tokens.encode(honest) if i in known
     ]
+
+
+@given(
+    parts=st.lists(
+        st.tuples(st.sampled_from(["[INST]", "[/INST] ", "</s>", "[TOOL_CALLS] "]), content),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_a_tokenizer_that_begins_with_a_space_encodes_as_the_whole_prompt(
+    spaced: tuple[PromptTokenizer, Tokenizer], parts: list[tuple[str, str]]
+) -> None:
+    ours, theirs = spaced
+    pieces = [PromptPiece("<s>", True)]
+    for markup, text in parts:
+        pieces += [PromptPiece(markup, True), PromptPiece(text, False)]
+    ids = ours.encode(pieces)
+    whole = "".join(piece.text for piece in pieces)
+    assert ids == theirs.encode(whole, add_special_tokens=False).ids
+    assert ours.decode(ids) == whole
+    later = ours.encode(pieces[:1]) + ours.encode(pieces[1:])
+    assert later == ids, "what comes later begins no prompt"
+
+
+@pytest.mark.parametrize("text", ["</s>", "a [INST] b", "\ufdd2", " two  spaces ", "é 日本 🛰"])
+def test_its_content_is_letters_and_comes_back_as_it_was(
+    spaced: tuple[PromptTokenizer, Tokenizer], text: str
+) -> None:
+    ours, _ = spaced
+    ids = ours.encode([PromptPiece(text, False)])
+    assert ours.decode(ids) == text
+    assert ours.count(text) == len(ids)
+    assert not set(ours.special) & set(ids)
 
 
 @pytest.mark.parametrize("measure", ["tokens", "characters"])
