@@ -83,6 +83,7 @@ COMMANDS = _build_commands(
     ("bookmark", "console.annotation_commands", "mark a step for everybody, with a note"),
     ("claim", "console.rollout_control_commands", "look after a rollout; leave a note"),
     ("steps", "console.step_commands", "the steps of a rollout"),
+    ("engine check", "daemon.engine_commands", "whether rollouts can sample from an engine"),
     ("policy list", "console.policy_view_commands", "what was trained; what is active"),
     ("policy show", "console.policy_view_commands", "where a policy comes from"),
     ("policy activate", "console.policy_view_commands", "have new rollouts sample with it"),

@@ -181,6 +181,8 @@ class Configuration(Settings, frozen=True):
     """Data folder, from the folder of this file; empty for `trajectories`."""
     default_engine: str = "embedded"
     """Engine of `rollout start` without `--engine`."""
+    currency: Annotated[str, msgspec.Meta(max_length=12)] = "USD"
+    """What the prices of all engines, and the costs of rollouts, are in."""
     daemon: DaemonSettings = DaemonSettings()
     metrics: MetricsSettings = MetricsSettings()
     telemetry: TelemetrySettings = TelemetrySettings()

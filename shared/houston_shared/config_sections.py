@@ -16,6 +16,26 @@ from houston_shared.errors import ConfigurationError
 from houston_shared.toml_file import Settings
 
 ReasoningField = Literal["none", "chat_template", "effort"]
+Price = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+_MILLION = 1_000_000
+
+
+class EnginePrice(Settings, frozen=True):
+    """What an engine's tokens cost, by the million, in `currency`: `[engines.NAME.price]`."""
+
+    input: Price
+    """A million tokens of prompts that were not in the engine's cache."""
+    output: Price
+    """A million sampled tokens, those of reasoning included."""
+    cached: Price | None = None
+    """A million prompt tokens that were in its cache; left out, as `input`."""
+
+    def cost(self, prompt: int, cached: int, sampled: int) -> float:
+        """What one request cost. prompt: all of its tokens, `cached` of them from the cache."""
+        cached = min(cached, prompt)
+        reread = self.input if self.cached is None else self.cached
+        sums = (prompt - cached) * self.input + cached * reread + sampled * self.output
+        return sums / _MILLION
 
 
 class EngineSettings(Settings, frozen=True):
@@ -92,6 +112,9 @@ class EngineSettings(Settings, frozen=True):
     """
     settings: dict[str, Any] = {}
     """Settings of a kind that another package brings, as that package documents them."""
+    price: EnginePrice | None = None
+    """What its tokens cost, e.g. `{ input = 3.0, cached = 0.3, output = 15.0 }`; left out, the cost
+    of its samples is not known, and no task with `budget.cost` runs on it."""
     gpus: Annotated[int, msgspec.Meta(ge=0, le=64)] = 0
     """GPUs of this machine that a child leases and alone sees; 0 leases none and sees all."""
     gpus_shared: bool = False
@@ -108,7 +131,7 @@ class EngineSettings(Settings, frozen=True):
 
 REQUEST_KEYS = (
     "api_key_env", "parameters", "omit_parameters", "max_tokens_field", "headers", "headers_env",
-    "reasoning_field",
+    "reasoning_field", "price",
 )  # fmt: skip
 """Keys of an engine that say how it is asked and not what it is: running rollouts go by what the
 configuration says as the daemon starts, so that a wrong one can be mended."""
@@ -172,9 +195,6 @@ def nest_named_hosts(tables: dict[str, Any]) -> dict[str, Any]:
         return tables
     rest = {key: value for key, value in hosts.items() if key not in named}
     return {**tables, "hosts": {**rest, "named": {**rest.get("named", {}), **named}}}
-
-
-Price = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
 class JudgeSettings(Settings, frozen=True):

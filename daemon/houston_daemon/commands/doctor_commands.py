@@ -20,7 +20,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
@@ -42,6 +41,7 @@ from houston_daemon.hosts.sandbox.sandboxed_process import probe_sandbox
 from houston_daemon.hosts.ssh.ssh_command import manual_command
 from houston_daemon.hosts.ssh.ssh_host import SshHost
 from houston_daemon.hosts.ssh.ssh_protocol import Hello, HostWelcome
+from houston_daemon.service.check_findings import CheckFinding, ok_finding, print_finding
 from houston_daemon.service.engine_endpoints import connection_problem, parse_address
 from houston_daemon.service.home_setup import (
     NETWORK_FILESYSTEMS,
@@ -65,24 +65,7 @@ from houston_shared.secret_redaction import (
 from houston_shared.store import rollout_queries, store_reader
 from houston_shared.store.store_reader import Reader
 
-
-@dataclass(frozen=True, slots=True)
-class DoctorFinding:
-    """What one check found, and what to do about it."""
-
-    name: str
-    state: Literal["ok", "warn", "fail"]
-    text: str
-    next: str = ""
-
-
-DoctorCheck = Callable[[LoadedConfiguration], Iterator[DoctorFinding]]
-
-
-def ok_finding(name: str, text: str) -> DoctorFinding:
-    """All is well."""
-    return DoctorFinding(name, "ok", text)
-
+DoctorCheck = Callable[[LoadedConfiguration], Iterator[CheckFinding]]
 
 FREE_MB = 2_000
 """Less free space than this is a warning: a long rollout with terminals fills it."""
@@ -98,7 +81,7 @@ _TIME_ERROR = 5
 _TIMEX_BYTES = 256
 
 
-def check_home(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
+def check_home(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
     """The home: on a disk of this machine, writable, with room for bytes and files."""
     path = loaded.home.path
     existing = next(place for place in (path, *path.parents) if place.exists())
@@ -107,12 +90,12 @@ def check_home(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
         yield _check_as_group_member(path, owner)
     elif filesystem in NETWORK_FILESYSTEMS:
         step = "Name a --home on a local disk."
-        yield DoctorFinding("home", "fail", f"{path} on {filesystem}", step)
+        yield CheckFinding("home", "fail", f"{path} on {filesystem}", step)
     elif not _is_writable(existing):
-        yield DoctorFinding("home", "fail", f"{path} cannot be written", "Name another --home.")
+        yield CheckFinding("home", "fail", f"{path} cannot be written", "Name another --home.")
     elif filesystem.startswith("fuse"):
         step = "Make sure that it is no network file system: locks must hold on it."
-        yield DoctorFinding("home", "warn", f"{path} on {filesystem}", step)
+        yield CheckFinding("home", "warn", f"{path} on {filesystem}", step)
     else:
         yield ok_finding("home", f"{path} on {filesystem}")
     yield _check_free_space(existing)
@@ -129,34 +112,34 @@ def _foreign_owner(folder: Path) -> str:
         return f"user {uid}"
 
 
-def _check_as_group_member(path: Path, owner: str) -> DoctorFinding:
+def _check_as_group_member(path: Path, owner: str) -> CheckFinding:
     """For a member of the group: what is checked here is its owner's to mend."""
     if os.access(path, os.R_OK | os.X_OK):
         return ok_finding("home", f"{path} is {owner}'s, and this user may read it")
     step = f"Ask {owner} to set `daemon.group` to a group of yours."
-    return DoctorFinding("home", "fail", f"{path} is {owner}'s, and closed to this user", step)
+    return CheckFinding("home", "fail", f"{path} is {owner}'s, and closed to this user", step)
 
 
-def _check_free_space(folder: Path) -> DoctorFinding:
+def _check_free_space(folder: Path) -> CheckFinding:
     free, files = shutil.disk_usage(folder).free // 1_000_000, os.statvfs(folder)
     words = f"{free:,} MB free"
     if files.f_files:  # some file systems (btrfs) do not count them
         words += f", {files.f_favail:,} inodes"
     if free < FREE_MB or (files.f_files and files.f_favail < FREE_INODES):
-        return DoctorFinding("space", "warn", words, "Make room: rollouts pause when it is full.")
+        return CheckFinding("space", "warn", words, "Make room: rollouts pause when it is full.")
     return ok_finding("space", words)
 
 
-def check_clock(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
+def check_clock(_: LoadedConfiguration) -> Iterator[CheckFinding]:
     """The clock: set, and synchronised as far as the kernel knows."""
     now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     if time.time() < EARLIEST_CLOCK:
-        yield DoctorFinding("clock", "fail", now, "Set the clock of this machine.")
+        yield CheckFinding("clock", "fail", now, "Set the clock of this machine.")
     elif _is_clock_synchronised():
         yield ok_finding("clock", f"{now}, synchronised")
     else:
         step = "Run an NTP client (systemd-timesyncd, chrony); order is kept without one."
-        yield DoctorFinding("clock", "warn", f"{now}, not known to be synchronised", step)
+        yield CheckFinding("clock", "warn", f"{now}, not known to be synchronised", step)
 
 
 def _is_clock_synchronised() -> bool:
@@ -166,7 +149,7 @@ def _is_clock_synchronised() -> bool:
     return state not in (-1, _TIME_ERROR)
 
 
-def check_descriptor_limit(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
+def check_descriptor_limit(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
     """Open files: enough for every rollout and a hundred consoles (the soft limit is raised)."""
     rollouts = loaded.config.daemon.max_rollouts
     needed = FDS_OF_THE_DAEMON + FDS_OF_A_ROLLOUT * rollouts + FDS_OF_A_CONSOLE * EXPECTED_CONSOLES
@@ -174,24 +157,24 @@ def check_descriptor_limit(loaded: LoadedConfiguration) -> Iterator[DoctorFindin
     limit = "unlimited" if hard == resource.RLIM_INFINITY else f"{hard:,}"
     if hard != resource.RLIM_INFINITY and hard < needed:
         step = f"Raise it to {needed:,} at least: ulimit -Hn, or LimitNOFILE= in its unit."
-        yield DoctorFinding("files", "warn", f"at most {limit} open files", step)
+        yield CheckFinding("files", "warn", f"at most {limit} open files", step)
     else:
         yield ok_finding("files", f"at most {limit} open files; {needed:,} for {rollouts} rollouts")
 
 
-def check_socket_folder(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
+def check_socket_folder(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
     """Where the sockets are: an ipc path ends at 107 bytes."""
     run = loaded.home.run
     if run.parent == loaded.home.path:
         yield ok_finding("sockets", str(run))
     elif next(loaded.home.run_places(), None) is None and loaded.home.noted_run is None:
         step = "Set XDG_RUNTIME_DIR to a short folder of yours, or name a shorter --home."
-        yield DoctorFinding("sockets", "fail", "no folder with a short enough path", step)
+        yield CheckFinding("sockets", "fail", "no folder with a short enough path", step)
     else:
         yield ok_finding("sockets", f"{run} (the home's path is too long for them)")
 
 
-def check_redaction(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
+def check_redaction(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
     """Secrets of this shell's environment, and those that are too short to be taken out of text."""
     install_secrets(loaded.config)
     words = f"{len(process_redactor().names)} variables of this environment are redacted"
@@ -200,21 +183,21 @@ def check_redaction(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
             f"Use values of at least {SHORTEST_SECRET} characters, or name them in"
             " `secrets.ignore`."
         )
-        yield DoctorFinding(
+        yield CheckFinding(
             "secrets", "warn", f"{words}; too short for it: {', '.join(too_short)}", step
         )
     else:
         yield ok_finding("secrets", words)
 
 
-def check_temporary_folder(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
+def check_temporary_folder(_: LoadedConfiguration) -> Iterator[CheckFinding]:
     """The folder for temporary files: writable, and programs may run in it."""
     folder = Path(tempfile.gettempdir())
     if not _is_writable(folder):
-        yield DoctorFinding("tmp", "fail", f"{folder} cannot be written", "Set TMPDIR to another.")
+        yield CheckFinding("tmp", "fail", f"{folder} cannot be written", "Set TMPDIR to another.")
     elif "noexec" in mount_options(folder):
         step = "Set TMPDIR to another folder where builds (pip, triton) run what they made."
-        yield DoctorFinding("tmp", "warn", f"{folder} is mounted noexec", step)
+        yield CheckFinding("tmp", "warn", f"{folder} is mounted noexec", step)
     else:
         yield ok_finding("tmp", str(folder))
 
@@ -231,7 +214,7 @@ def _is_writable(folder: Path) -> bool:
 _SEARCH = "search"
 
 
-def check_search_provider(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
+def check_search_provider(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
     """The provider of searches: whether there is one by this name, its address and its key."""
     settings = loaded.tools.search
     if settings.provider in ("", "corpus"):
@@ -239,47 +222,47 @@ def check_search_provider(loaded: LoadedConfiguration) -> Iterator[DoctorFinding
     elif settings.provider not in WEB_PROVIDERS:
         names = ", ".join((*WEB_PROVIDERS, "corpus"))
         problem = f"there is no provider {settings.provider!r}"
-        yield DoctorFinding(
+        yield CheckFinding(
             _SEARCH, "fail", problem, f"Set `tools.search.provider` to one of {names}."
         )
     elif settings.provider == "searxng" and not settings.url:
-        yield DoctorFinding(_SEARCH, "fail", "searxng has no address", "Set `tools.search.url`.")
+        yield CheckFinding(_SEARCH, "fail", "searxng has no address", "Set `tools.search.url`.")
     else:
         yield _check_search_key(settings)
 
 
-def _check_corpus(settings: WebSearchSettings) -> DoctorFinding:
+def _check_corpus(settings: WebSearchSettings) -> CheckFinding:
     source = Path(settings.corpus)
     if settings.corpus and not source.exists():
-        return DoctorFinding(
+        return CheckFinding(
             _SEARCH, "fail", f"there is no {source}", "Correct `tools.search.corpus`."
         )
     if settings.corpus:
         return ok_finding(_SEARCH, f"the corpus {source}")
     if settings.provider:
-        return DoctorFinding(_SEARCH, "fail", "no corpus is named", "Set `tools.search.corpus`.")
+        return CheckFinding(_SEARCH, "fail", "no corpus is named", "Set `tools.search.corpus`.")
     return ok_finding(_SEARCH, "no provider: only tasks with a corpus of their own can search")
 
 
-def _check_search_key(settings: WebSearchSettings) -> DoctorFinding:
+def _check_search_key(settings: WebSearchSettings) -> CheckFinding:
     name = settings.api_key_env
     if not name and settings.provider == "searxng":
         return ok_finding(_SEARCH, settings.provider)
     if not name:
         step = "Name the key's variable in `tools.search.api_key_env`."
-        return DoctorFinding(_SEARCH, "fail", f"{settings.provider} has no key", step)
+        return CheckFinding(_SEARCH, "fail", f"{settings.provider} has no key", step)
     if not os.environ.get(name):
         problem = f"{settings.provider}: {name} is not set in this shell"
-        return DoctorFinding(_SEARCH, "warn", problem, f"Start the daemon with {name} set.")
+        return CheckFinding(_SEARCH, "warn", problem, f"Start the daemon with {name} set.")
     if not is_key(os.environ[name]):
         problem = f"{settings.provider}: what {name} holds is no key"
-        return DoctorFinding(
+        return CheckFinding(
             _SEARCH, "fail", problem, f"Set {name} to the key alone, without a line end."
         )
     return ok_finding(_SEARCH, f"{settings.provider}, with the key in {name}")
 
 
-def check_hosts(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
+def check_hosts(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
     """One finding for each `[hosts.NAME]`."""
     named = loaded.config.hosts.named
     for (name, settings), answer in zip(
@@ -316,19 +299,19 @@ async def _ask_host(name: str, settings: HostSettings) -> HostWelcome | HoustonE
 
 def _host_finding(
     name: str, settings: HostSettings, answer: HostWelcome | HoustonError
-) -> DoctorFinding:
+) -> CheckFinding:
     check = f"host {name}"
     if isinstance(answer, HoustonError):
         step = f"{manual_command(settings)}  # must ask nothing"
-        return DoctorFinding(check, "fail", answer.cause, step)
+        return CheckFinding(check, "fail", answer.cause, step)
     words = f"houston-agents {answer.version} at {settings.ssh}, {settings.gpus} GPUs"
     if answer.trouble:
-        return DoctorFinding(
+        return CheckFinding(
             check, "fail", f"{words}; {answer.trouble}", f"On {settings.ssh}: houston doctor"
         )
     if answer.version != version("houston-agents"):
         step = f"Install houston-agents {version('houston-agents')} there."
-        return DoctorFinding(check, "warn", f"{words}; here it is another", step)
+        return CheckFinding(check, "warn", f"{words}; here it is another", step)
     return ok_finding(check, words)
 
 
@@ -337,20 +320,20 @@ FIXED_SQLITE = (3, 51, 3)
 """The first SQLite without the WAL reset bug."""
 
 
-def check_python(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
+def check_python(_: LoadedConfiguration) -> Iterator[CheckFinding]:
     """The interpreter; 3.11 at least, and Linux."""
     python = f"{platform.python_version()} ({sys.executable})"
     if sys.version_info < OLDEST_PYTHON:
-        yield DoctorFinding("python", "fail", python, "Use Python 3.11 or newer.")
+        yield CheckFinding("python", "fail", python, "Use Python 3.11 or newer.")
     elif sys.platform != "linux":
-        yield DoctorFinding(
+        yield CheckFinding(
             "python", "fail", f"{python} on {sys.platform}", "Run the daemon on Linux."
         )
     else:
         yield ok_finding("python", python)
 
 
-def check_sqlite(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
+def check_sqlite(_: LoadedConfiguration) -> Iterator[CheckFinding]:
     """SQLite: WAL's reset bug (3.7.0 to 3.51.2) needs two connections that write or checkpoint.
 
     Houston has one that does either, and the home's lock keeps a second daemon out.
@@ -360,14 +343,14 @@ def check_sqlite(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
     note = "" if safe else "; its WAL reset bug needs two writers, Houston has one"
     options = {row[0] for row in sqlite3.connect(":memory:").execute("PRAGMA compile_options")}
     if "ENABLE_FTS5" not in options:
-        yield DoctorFinding("sqlite", "fail", f"{version} without FTS5", "Use a Python with FTS5.")
+        yield CheckFinding("sqlite", "fail", f"{version} without FTS5", "Use a Python with FTS5.")
     elif sqlite3.threadsafety == 0:
-        yield DoctorFinding("sqlite", "fail", f"{version} without threads", "Use another Python.")
+        yield CheckFinding("sqlite", "fail", f"{version} without threads", "Use another Python.")
     else:
         yield ok_finding("sqlite", version + note)
 
 
-def check_programs(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
+def check_programs(_: LoadedConfiguration) -> Iterator[CheckFinding]:
     """tmux and git; Java for ScienceWorld only."""
     for name, required, reason in (
         ("tmux", True, "terminals"),
@@ -379,64 +362,64 @@ def check_programs(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
         else:
             package = "default-jre-headless" if name == "java" else name
             state: Literal["fail", "warn"] = "fail" if required else "warn"
-            yield DoctorFinding(name, state, f"not here ({reason})", f"apt install {package}")
+            yield CheckFinding(name, state, f"not here ({reason})", f"apt install {package}")
 
 
-def check_sandbox(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
+def check_sandbox(_: LoadedConfiguration) -> Iterator[CheckFinding]:
     """bubblewrap, by a real spawn."""
     place = Path("/tmp")
     trial = SandboxProfile(kind="bubblewrap", workspace=place, home=place, temporary=place)
     problem = asyncio.run(probe_sandbox(trial))
     if problem:
-        yield DoctorFinding("sandbox", "fail", problem.cause, problem.next)
+        yield CheckFinding("sandbox", "fail", problem.cause, problem.next)
     else:
         lacks = "; no filter of system calls for this architecture"
         without = "" if seccomp_filter.filter_for_this_machine() else lacks
         yield ok_finding("sandbox", f"bubblewrap started a process{without}")
 
 
-def check_role_users(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
+def check_role_users(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
     """Whether who is named in `[roles]` exists, and is let in."""
     try:
         check_roles(loaded)
     except HoustonError as problem:
-        yield DoctorFinding("roles", "fail", problem.cause, problem.next)
+        yield CheckFinding("roles", "fail", problem.cause, problem.next)
         return
     if warning := kept_out_warning(loaded):
-        yield DoctorFinding("roles", "warn", warning)
+        yield CheckFinding("roles", "warn", warning)
     else:
         yield ok_finding("roles", f"group: {loaded.config.daemon.group or 'none, the owner alone'}")
 
 
-def check_process_limits(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
+def check_process_limits(_: LoadedConfiguration) -> Iterator[CheckFinding]:
     """What holds rollouts to their limits of processes and memory."""
     mechanism = find_cgroup_folders().mechanism
     if mechanism == "watchdog":
         problem = "by a watchdog, once a second: no control groups may be made here"
         step = "Run the daemon where cgroups are delegated, as in a systemd unit with Delegate=yes."
-        yield DoctorFinding("limits", "warn", problem, step)
+        yield CheckFinding("limits", "warn", problem, step)
     else:
         yield ok_finding("limits", f"by the kernel ({mechanism})")
 
 
-def check_models(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
+def check_models(_: LoadedConfiguration) -> Iterator[CheckFinding]:
     """The small model, and what runs it."""
     if path := model_path():
         yield ok_finding("model", str(path))
     else:
-        yield DoctorFinding("model", "warn", "not fetched", "houston doctor --fetch-model")
+        yield CheckFinding("model", "warn", "not fetched", "houston doctor --fetch-model")
     if lacking := missing_packages():
         problem = f"the embedded engine cannot run without {', '.join(lacking)}"
-        yield DoctorFinding("local", "warn", problem, INSTALL_LOCAL_HINT)
+        yield CheckFinding("local", "warn", problem, INSTALL_LOCAL_HINT)
     else:
         yield ok_finding("local", "torch and transformers are installed")
     if engine := vllm_path():
         yield ok_finding("vllm", str(engine))
     else:
-        yield DoctorFinding("vllm", "warn", "not installed", "houston doctor --install-engine")
+        yield CheckFinding("vllm", "warn", "not installed", "houston doctor --install-engine")
 
 
-def check_hub_models(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
+def check_hub_models(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
     """Models and tokenizers of the hub that engines name."""
     for name, configured in sorted(loaded.config.engines.items()):
         here = loaded.engine(name)
@@ -445,13 +428,13 @@ def check_hub_models(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
             if key in missing:
                 problem = f"{key} of {name}, {missing[key]}, is not fetched"
                 step = f"houston doctor --fetch-model {missing[key]}"
-                yield DoctorFinding("hub", "warn", problem, step)
+                yield CheckFinding("hub", "warn", problem, step)
             else:
                 place = getattr(here, key)
                 yield ok_finding("hub", f"{key} of {name}: {hub_models.hub_origin(place) or place}")
 
 
-def check_engine_urls(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
+def check_engine_urls(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
     """Engines of the configuration that live at a URL."""
     for name, engine in sorted(loaded.config.engines.items()):
         if not engine.url:
@@ -462,12 +445,12 @@ def check_engine_urls(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
             reason = problem.cause
         if reason:
             step = f"Start it, or correct `engines.{name}.url`."
-            yield DoctorFinding(f"engine {name}", "warn", reason, step)
+            yield CheckFinding(f"engine {name}", "warn", reason, step)
         else:
             yield ok_finding(f"engine {name}", f"{engine.url} answers")
 
 
-def check_waiting_workers(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
+def check_waiting_workers(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
     """What the workers of a running daemon say of their engines: an open port proves little."""
     if home_lock.find_running_daemon(loaded.home) is None or not store_reader.has_database(
         loaded.home
@@ -477,10 +460,10 @@ def check_waiting_workers(loaded: LoadedConfiguration) -> Iterator[DoctorFinding
         engines = reader.run(rollout_queries.list_engines_waited_for())
     step = "houston rollout list --state running"
     for waited in engines:
-        yield DoctorFinding(f"engine {waited.engine}", "warn", waited.sentence, step)
+        yield CheckFinding(f"engine {waited.engine}", "warn", waited.sentence, step)
 
 
-def check_gpu(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
+def check_gpu(_: LoadedConfiguration) -> Iterator[CheckFinding]:
     """The GPU, where there is one; none is needed."""
     if not has_nvidia_gpu():
         yield ok_finding("gpu", "none: models run on the CPU")
@@ -489,10 +472,10 @@ def check_gpu(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
     if answer := _command_output(query):
         yield ok_finding("gpu", answer.replace("\n", "; "))
     else:
-        yield DoctorFinding("gpu", "warn", "nvidia-smi gave no answer", "Look at the driver.")
+        yield CheckFinding("gpu", "warn", "nvidia-smi gave no answer", "Look at the driver.")
 
 
-def check_process_reward(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
+def check_process_reward(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
     """The process reward model that `[review]` names: there, of its kind, and its packages."""
     name = loaded.config.review.process_reward
     if not name or not store_reader.has_database(loaded.home):
@@ -502,7 +485,7 @@ def check_process_reward(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]
         with Reader(loaded.home) as reader:
             model = find_reward_policy(loaded.home, reader, name)
     except HoustonError as problem:
-        yield DoctorFinding("process reward", "warn", problem.cause, problem.next)
+        yield CheckFinding("process reward", "warn", problem.cause, problem.next)
     else:
         yield ok_finding("process reward", f"{model.name} scores decisions")
 
@@ -571,15 +554,5 @@ def run_doctor(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
     for check in ALL_CHECKS:
         for finding in check(loaded):
             failed |= finding.state == "fail"
-            _say_finding(finding, arguments.json)
+            print_finding(finding, arguments.json)
     return int(ExitCode.FAILED if failed else ExitCode.DONE)
-
-
-def _say_finding(finding: DoctorFinding, as_json: bool) -> None:
-    if as_json:
-        fields = {"check": finding.name, "state": finding.state}
-        fields |= {"found": finding.text, "next": finding.next}
-        return command_output.print_json_line(fields)
-    command_output.print_line(f"{finding.state:<5}{finding.name:<12} {finding.text}")
-    if finding.next:
-        command_output.print_line(f"     {'':<12} next: {finding.next}")

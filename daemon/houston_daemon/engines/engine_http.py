@@ -216,7 +216,7 @@ async def raise_for_failure(response: httpx.Response) -> None:
     body = (await response.aread()).decode(errors="replace")
     raise failure_of_status(
         response.status_code,
-        *_error_sentence(body),
+        *error_sentence(body),
         parse_retry_after(response.headers.get("retry-after", "")),
     )
 
@@ -246,7 +246,7 @@ def _stream_failure(error: Any) -> Exception:
     )
 
 
-def _error_sentence(body: str) -> tuple[str, str]:
+def error_sentence(body: str) -> tuple[str, str]:
     """The sentence in an error body, and its code: vLLM, OpenAI, FastAPI and plain text differ."""
     try:
         data = json.loads(body)

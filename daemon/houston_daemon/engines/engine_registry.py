@@ -16,6 +16,7 @@ from houston_daemon.engines.engine_protocol import Engine, EngineUnavailable
 from houston_daemon.engines.script_engine import ScriptEngine
 from houston_daemon.engines.token_engine import TokenEngine
 from houston_shared import plugins
+from houston_shared.backoff import RetryPolicy
 from houston_shared.errors import ConfigurationError
 from houston_shared.secret_redaction import redact
 
@@ -25,11 +26,17 @@ EngineFactory = Callable[[Mapping[str, Any], str], Engine]
 configuration, and the name for the ledger, make an engine. Raises ConfigurationError."""
 
 
-def choose_engine(settings: Mapping[str, Any], script: str | None = None, name: str = "") -> Engine:
+def choose_engine(
+    settings: Mapping[str, Any],
+    script: str | None = None,
+    name: str = "",
+    retry: RetryPolicy | None = None,
+) -> Engine:
     """Return the engine that `settings` (RolloutSpec.engine_settings) describe.
 
     script: path of a script, which then is the engine whatever the settings say.
-    name: as written into the ledger; empty for the kind.
+    name: as written into the ledger; empty for the kind. retry: how long a failed request is tried
+    again (chat and token client); None for as long as a rollout has it tried.
 
     Keys, all optional besides `kind` and what its kind needs:
 
@@ -48,9 +55,9 @@ def choose_engine(settings: Mapping[str, Any], script: str | None = None, name: 
     - `tool_calls`: `native` (default) or `text` (chat).
     - `path`: file of a script.
 
-    `tokenizer`, `dialect`, `port`, `command` and `environment` belong to others and are passed
-    over. Raises ConfigurationError for an unknown kind or a missing key, and EngineUnavailable
-    when a variable that holds the API key or a header is not set.
+    `tokenizer`, `dialect`, `price`, `port`, `command` and `environment` belong to others and are
+    passed over. Raises ConfigurationError for an unknown kind or a missing key, and
+    EngineUnavailable when a variable that holds the API key or a header is not set.
     """
     kind = settings.get("kind", "script" if script else "")
     if script or kind == "script":
@@ -61,11 +68,12 @@ def choose_engine(settings: Mapping[str, Any], script: str | None = None, name: 
             name or "chat",
             _required_setting(settings, "url"),
             _required_setting(settings, "model"),
-            _api_key(settings),
+            api_key(settings),
             window=settings.get("window") or None,
             tools_mode=settings.get("tool_calls", "native"),
             reasoning_field=settings.get("reasoning_field", "none"),
             max_tokens_field=settings.get("max_tokens_field", "max_tokens"),
+            retry=retry,
             **request_options(settings),
         )
     if kind in ENGINE_KINDS:
@@ -76,11 +84,12 @@ def choose_engine(settings: Mapping[str, Any], script: str | None = None, name: 
             # A child serves one model under its own name: the configured one is its folder.
             "" if kind != "token" or Path(model).is_dir() else model,
             settings.get("window") or None,
-            _api_key(settings),
+            api_key(settings),
             adapters=settings.get("adapters"),
             contents=settings.get("adapter_hashes"),
             own_policy=str(settings.get("own_policy") or ""),
             logprobs_mode=settings.get("logprobs_mode", "raw_logprobs"),
+            retry=retry,
             **request_options(settings),
         )
     return plugin_factory(kind)(settings, name or kind)
@@ -162,7 +171,9 @@ def _required_setting(settings: Mapping[str, Any], key: str) -> str:
     return value
 
 
-def _api_key(settings: Mapping[str, Any]) -> str:
+def api_key(settings: Mapping[str, Any]) -> str:
+    """The key of an engine; empty where it has none. Raises EngineUnavailable where its variable is
+    not set."""
     variable = settings.get("api_key_env")
     return _environment_variable(variable, "api_key_env") if variable else ""
 

@@ -387,7 +387,7 @@ def _engine_requests(loaded: LoadedConfiguration, spec: RolloutSpec) -> dict[str
         check_request_settings,  # 70 ms that no start pays without
     )
 
-    requests = {key: getattr(engine, key) for key in REQUEST_KEYS}
+    requests = {key: msgspec.to_builtins(getattr(engine, key)) for key in REQUEST_KEYS}
     try:
         check_request_settings({"kind": engine.kind, **requests})
     except ConfigurationError as problem:

@@ -35,6 +35,7 @@ from houston_daemon.importers.innovatorbench_importer import PLACEHOLDER_FILE, f
 from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_daemon.review.attention_catalog import load_signals
 from houston_daemon.review.rules import rule_catalog as rules
+from houston_daemon.service import engine_probes
 from houston_daemon.service.engine_endpoints import (
     connection_problem,
     is_port_taken,
@@ -340,30 +341,58 @@ def check_engine(loaded: LoadedConfiguration, name: str, running: dict[str, str]
     """Raise HoustonError when rollouts could not sample from this engine; what it names on the hub
     is fetched.
 
-    running: engines that the daemon watches now, with their states; their ports are their own.
+    A server at a URL is asked what costs nothing (`engine_probes`), unless its key is only where
+    the daemon was started. running: engines that the daemon watches now, with their states; their
+    ports are their own.
     """
-    engine = fetched_engine(loaded, name, command_output.print_note)
-    if engine.kind in FILE_ENGINES:
-        check_engine_file(engine, NOTHING_STARTED)
-    elif engine.url:
-        if reason := connection_problem(parse_address(engine.url)):
+    require_engine(loaded, name, fetched_engine(loaded, name, command_output.print_note), running)
+
+
+def require_engine(
+    loaded: LoadedConfiguration, name: str, engine: EngineSettings, running: dict[str, str]
+) -> None:
+    """The same for an engine as it is; nothing is fetched."""
+    if engine.url and (reason := connection_problem(parse_address(engine.url))):
+        raise HoustonError(
+            f"Engine {name!r} at {engine.url}: {reason}.",
+            NOTHING_STARTED,
+            f"Start it, or correct `engines.{name}.url` in {loaded.source}.",
+        )
+    check_engine_settings(loaded, name, engine)
+    settings: dict[str, Any] = msgspec.to_builtins(engine)
+    if engine_probes.is_probed(settings) and has_engine_key(engine):
+        if failed := engine_probes.first_failure(name, settings):
             raise HoustonError(
-                f"Engine {name!r} at {engine.url}: {reason}.",
+                f"Engine {name!r}, {failed.name}: {failed.text}.",
                 NOTHING_STARTED,
-                f"Start it, or correct `engines.{name}.url` in {loaded.source}.",
+                f"{failed.next} See: houston engine check {name}",
             )
-        _check_settings(loaded, name, engine)
-    elif engine.kind not in ENGINE_KINDS:
-        plugin_factory(engine.kind)
-        _check_settings(loaded, name, engine)
-    elif is_daemon_child(engine):
-        _check_settings(loaded, name, engine)
-        _check_child(name, engine, running)
-    else:
+    ours = running.get(name, "down").split(":")[0] != "down"
+    if is_daemon_child(engine) and engine.port and not ours and is_port_taken(engine.port):
+        raise port_taken_error(name, engine.port)
+
+
+def has_engine_key(engine: EngineSettings) -> bool:
+    """Whether its key and headers are in this process's environment: a daemon may have been started
+    where they are, and this command not."""
+    return {engine.api_key_env, *engine.headers_env.values()} - {""} <= set(os.environ)
+
+
+def check_engine_settings(loaded: LoadedConfiguration, name: str, engine: EngineSettings) -> None:
+    """Raise HoustonError for what can be seen to be wrong without asking anybody: keys, files, the
+    tokenizer, and what a child is started with."""
+    if engine.kind in FILE_ENGINES:
+        return check_engine_file(engine, NOTHING_STARTED)
+    if not engine.url and engine.kind in ENGINE_KINDS and not is_daemon_child(engine):
         raise ConfigurationError(
             f"{loaded.source}: `engines.{name}.url` is required for kind {engine.kind!r}.",
             NOTHING_STARTED,
         )
+    if not engine.url and engine.kind not in ENGINE_KINDS:
+        plugin_factory(engine.kind)
+    _check_settings(loaded, name, engine)
+    if is_daemon_child(engine):
+        _check_child(name, engine)
 
 
 def _check_settings(loaded: LoadedConfiguration, name: str, engine: EngineSettings) -> None:
@@ -416,7 +445,7 @@ def check_engine_file(engine: EngineSettings, effect: str = "") -> None:
             raise ConfigurationError(problem.cause, effect, problem.next) from None
 
 
-def _check_child(name: str, engine: EngineSettings, running: dict[str, str]) -> None:
+def _check_child(name: str, engine: EngineSettings) -> None:
     if not engine.command and not engine.model and model_path() is None:
         raise _missing_error(f"The model of engine {name!r} is not here.", "--fetch-model")
     if engine.kind == "vllm" and not engine.command and vllm_path() is None:
@@ -428,9 +457,6 @@ def _check_child(name: str, engine: EngineSettings, running: dict[str, str]) -> 
             "pip install 'houston-agents[local]'",
             ExitCode.CONFIGURATION,
         )
-    ours = running.get(name, "down").split(":")[0] != "down"
-    if engine.port and not ours and is_port_taken(engine.port):
-        raise port_taken_error(name, engine.port)
 
 
 def _missing_error(cause: str, flag: str) -> HoustonError:

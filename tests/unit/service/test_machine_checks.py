@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.commands import doctor_commands
-from houston_daemon.commands.doctor_commands import DoctorCheck, DoctorFinding
+from houston_daemon.commands.doctor_commands import DoctorCheck
 from houston_daemon.service import home_setup
+from houston_daemon.service.check_findings import CheckFinding
 from houston_shared.config import Configuration, DaemonSettings, LoadedConfiguration
 from houston_shared.home import Home
 
@@ -21,7 +22,7 @@ def loaded(home: Path, rollouts: int = 64) -> LoadedConfiguration:
     )
 
 
-def only(check: DoctorCheck, on: LoadedConfiguration, name: str) -> DoctorFinding:
+def only(check: DoctorCheck, on: LoadedConfiguration, name: str) -> CheckFinding:
     (finding,) = [finding for finding in check(on) if finding.name == name]
     assert finding.state == "ok" or finding.next, "who finds something says what to do"
     return finding

@@ -44,6 +44,13 @@ class CompletionRequest(msgspec.Struct, frozen=True):
     n: Literal[1] = 1
 
 
+class TokenizeRequest(msgspec.Struct, frozen=True):
+    """A text whose token ids are asked for."""
+
+    prompt: str
+    add_special_tokens: bool = True
+
+
 class AdapterRequest(msgspec.Struct, frozen=True):
     """Load or unload an adapter."""
 

@@ -38,6 +38,7 @@ class EmbeddedServer:
                 Route("/health", self.health),
                 Route("/v1/models", self.models),
                 Route("/v1/completions", self.completions, methods=["POST"]),
+                Route("/tokenize", self.tokenize, methods=["POST"]),
                 Route("/v1/load_lora_adapter", self.load_adapter, methods=["POST"]),
                 Route("/v1/unload_lora_adapter", self.unload_adapter, methods=["POST"]),
             ]
@@ -90,6 +91,16 @@ class EmbeddedServer:
         if request_body.stream:
             return StreamingResponse(_stream_response(job, pieces), media_type="text/event-stream")
         return await _whole_response(job, pieces, request)
+
+    async def tokenize(self, request: Request) -> Response:
+        """The token ids of a text, as vLLM gives them."""
+        try:
+            text = msgspec.json.decode(await request.body(), type=completions_wire.TokenizeRequest)
+        except msgspec.DecodeError as problem:
+            return _error_response(str(problem), 400)
+        ids = self._model.tokenizer.encode(text.prompt, add_special_tokens=text.add_special_tokens)
+        found = {"count": len(ids), "max_model_len": self._model.window, "tokens": ids}
+        return JSONResponse(found)
 
     def _unfit(self, ids: list[int], request: completions_wire.CompletionRequest) -> str:
         if not ids:

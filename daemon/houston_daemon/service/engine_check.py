@@ -1,0 +1,313 @@
+"""`houston engine check`: everything that a rollout will ask of an engine, asked once.
+
+First what costs nothing (settings, then `engine_probes`), then four short samples: a tool call, and
+three that tell what the log-probabilities are of. Findings come in the order of `CHECK_ORDER`; what
+does not apply is skipped with its reason. Nothing is stored, loaded or started.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from houston_daemon.agent.policy_sampling import parse_action
+from houston_daemon.engines.engine_protocol import (
+    Engine,
+    EngineRefused,
+    EngineSample,
+    SampleRequest,
+)
+from houston_daemon.engines.engine_registry import choose_engine
+from houston_daemon.environments.environment_protocol import ToolSpec
+from houston_daemon.prompts.dialect_protocol import AgentAction, Dialect
+from houston_daemon.prompts.prompt_renderer import PromptRenderer, head_messages
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
+from houston_daemon.service import engine_probes
+from houston_daemon.service.check_findings import CheckFinding, ok_finding
+from houston_daemon.service.engine_child import recorded_process
+from houston_daemon.service.engine_probes import ROUND_TRIP_TOOL, ServerAddress
+from houston_daemon.service.engine_servers import is_daemon_child
+from houston_daemon.service.rollout_start_checks import check_engine_settings
+from houston_shared.backoff import RetryPolicy
+from houston_shared.config import FILE_ENGINES, LoadedConfiguration
+from houston_shared.config_sections import EnginePrice
+from houston_shared.errors import HoustonError
+
+CHECK_ORDER = (
+    "settings", "reachable", "key", "model", "tokenizer", "dialect", "tool call",
+    "log-probabilities", "adapters", "window", "usage", "price",
+)  # fmt: skip
+_SYSTEM = "You act by calling tools. Each of your answers is one call."
+_TASK = "Write the word ready into the log: call the tool note."
+_ANSWER_TOKENS = 256
+_PROBED_TOKENS = 8
+"""Sampled for the log-probabilities; at a temperature of 1 and near 0, from the same prompt."""
+_COLD = 0.05
+"""A temperature at which the likeliest token has nearly all of the probability."""
+_SURE_NATS = 0.1
+"""A log-probability above -0.1 tells nothing: it is near 0 at any temperature."""
+_SHOWN = 120
+
+
+@dataclass(slots=True)
+class _Samples:
+    """What was sampled so far, for usage and price."""
+
+    answers: list[EngineSample] = field(default_factory=list)
+    prompts: list[int | None] = field(default_factory=list)
+    """Tokens of each prompt as they were sent; None without ids."""
+
+
+async def check_engine(
+    loaded: LoadedConfiguration, name: str, seconds: float
+) -> list[CheckFinding]:
+    """All findings, in order. seconds: how long a sample may take. Raises ConfigurationError for a
+    name that is none."""
+    found = [finding async for finding in _check(loaded, name, seconds)]
+    return sorted(found, key=lambda finding: CHECK_ORDER.index(finding.name))
+
+
+async def _check(
+    loaded: LoadedConfiguration, name: str, seconds: float
+) -> AsyncIterator[CheckFinding]:
+    engine = loaded.engine(name)
+    try:
+        check_engine_settings(loaded, name, engine)
+    except HoustonError as problem:
+        yield CheckFinding("settings", "fail", problem.cause, problem.next)
+        return
+    yield ok_finding("settings", f"kind {engine.kind}, of {loaded.source}")
+    if engine.kind in FILE_ENGINES:
+        yield CheckFinding("reachable", "skip", f"it plays {engine.path} and asks nobody")
+        return
+    settings: dict[str, Any] = msgspec.to_builtins(engine)
+    if is_daemon_child(engine):
+        process = recorded_process(loaded.home, name)
+        if not process.adopt():
+            step = f"houston rollout start TASK.toml --engine {name}"
+            found = "it does not run: the daemon starts it with its first rollout"
+            yield CheckFinding("reachable", "skip", found, step)
+            yield _price_finding(loaded, settings, _Samples())
+            return
+        settings["url"] = process.url
+    failed = False
+    if engine_probes.is_probed(settings):
+        for finding in await engine_probes.probe_engine(name, settings):
+            failed |= finding.state == "fail" and finding.name in ("reachable", "key")
+            yield finding
+    if not failed:
+        samples = _Samples()
+        async for finding in _check_samples(ServerAddress(name, settings), seconds, samples):
+            yield finding
+        yield _price_finding(loaded, settings, samples)
+
+
+async def _check_samples(
+    server: ServerAddress, seconds: float, samples: _Samples
+) -> AsyncIterator[CheckFinding]:
+    try:
+        async with _opened(server, seconds) as engine:
+            sampler = _TrialSampler(server, engine, seconds, samples)
+            yield await sampler.tool_call()
+            if samples.answers:
+                yield await sampler.logprobs()
+                yield _usage_finding(server, samples)
+    except HoustonError as problem:
+        yield _refusal_finding(server, problem)
+
+
+@asynccontextmanager
+async def _opened(server: ServerAddress, seconds: float) -> AsyncIterator[Engine]:
+    """The engine, ready. Raises HoustonError."""
+    engine = choose_engine(server.settings, None, server.name, RetryPolicy(attempts=2))
+    try:
+        async with asyncio.timeout(seconds):
+            await engine.ready()
+        yield engine
+    except TimeoutError:
+        raise HoustonError(
+            f"It did not answer within {seconds:g} s.", next="houston engine check … --seconds N"
+        ) from None
+    finally:
+        await engine.close()
+
+
+def _refusal_finding(server: ServerAddress, problem: HoustonError) -> CheckFinding:
+    """What a sample was refused with, on the line of what is to be mended."""
+    status = problem.status if isinstance(problem, EngineRefused) else 0
+    if status == 404:
+        step = f"Correct {server.key('model')}."
+        return CheckFinding("tool call", "fail", problem.cause, problem.next or step)
+    if status in (401, 402, 403):
+        step = "Mend the key or the account at the provider."
+        return CheckFinding("tool call", "fail", problem.cause, problem.next or step)
+    if status in (400, 422) and "tool" in problem.cause.casefold() and not server.takes_ids:
+        step = (
+            "Have the server parse tool calls (vLLM: --enable-auto-tool-choice --tool-call-parser"
+            f' NAME), or set {server.key("tool_calls")} to "text".'
+        )
+        return CheckFinding("tool call", "fail", problem.cause, step)
+    return CheckFinding("tool call", "fail", problem.cause, problem.next or "houston daemon status")
+
+
+class _TrialSampler:
+    """Samples as a rollout does, with one tool."""
+
+    def __init__(
+        self, server: ServerAddress, engine: Engine, seconds: float, samples: _Samples
+    ) -> None:
+        self._server = server
+        self._engine = engine
+        self._seconds = seconds
+        self._samples = samples
+        self._dialect: Dialect
+        self._tokens: PromptTokenizer | None
+        self._dialect, self._tokens = engine_probes.load_dialect(
+            server.settings, token_ids=engine.token_ids
+        )
+        self._renderer = PromptRenderer(self._dialect, self._tokens, "keep")
+
+    async def tool_call(self) -> CheckFinding:
+        """A sampled call of the trial's tool, read as a rollout reads it. Raises HoustonError."""
+        if not engine_probes.writes_trial_words(self._tokens):
+            found = "its vocabulary has too few words for a trial"
+            return CheckFinding("tool call", "skip", found)
+        tools: Sequence[ToolSpec] = (ROUND_TRIP_TOOL,)
+        head = self._renderer.head(_SYSTEM, tools, _TASK, short=False)
+        guided = self._engine.token_ids
+        request = SampleRequest(
+            prompt_ids=head.token_ids,
+            messages=head_messages(head),
+            tools=head.tools,
+            max_tokens=_ANSWER_TOKENS,
+            stop_token_ids=tuple(self._renderer.stops),
+            grammar=self._dialect.grammar(tools, _ANSWER_TOKENS) if guided else None,
+            reasoning=bool(self._server.settings.get("reasoning")),
+        )
+        sampled = await self._sample(request)
+        read = parse_action(sampled, 1, self._dialect, {ROUND_TRIP_TOOL.name: ROUND_TRIP_TOOL})
+        return self._call_finding(sampled, read)
+
+    def _call_finding(self, sampled: EngineSample, read: AgentAction) -> CheckFinding:
+        wrong = read.malformed or next((call.error for call in read.calls if call.error), "")
+        if not wrong:
+            (call, *_) = read.calls
+            shown = ", ".join(f"{key}={value!r}" for key, value in call.arguments.items())
+            return ok_finding("tool call", f"{call.name}({shown})"[:_SHOWN])
+        said = " ".join((sampled.text or sampled.reasoning).split())
+        found = f"{wrong}; it wrote {said[:_SHOWN]!r}" if said else wrong
+        if sampled.finish_reason == "length":
+            step = "Let it write more: `budget.answer_tokens` of the task, or the server's limit."
+        elif self._engine.token_ids:
+            step = (
+                f"Set {self._server.key('dialect')} to the model's family, or take another model."
+            )
+        else:
+            step = (
+                f'Take a model that calls tools, or set {self._server.key("tool_calls")} to "text".'
+            )
+        return CheckFinding("tool call", "fail", found, step)
+
+    async def logprobs(self) -> CheckFinding:
+        """Whether there is one for each token, and what they are of. Raises HoustonError."""
+        if not self._engine.token_ids or self._tokens is None:
+            found = "Houston asks none of an engine without token ids: its rows are rendered"
+            return CheckFinding("log-probabilities", "skip", found)
+        pieces = self._dialect.question("You tell stories.", "Begin one.")
+        prompt = self._tokens.encode(pieces)
+        warm = await self._plain(prompt, 1.0)
+        likeliest, cold = await self._plain(prompt, 0.0), await self._plain(prompt, _COLD)
+        if not warm.logprobs:
+            return CheckFinding("log-probabilities", "fail", "there are none", _RAW_STEP)
+        if (bent := _is_after_temperature(likeliest, cold)) is None:
+            told = "it is too sure of its words to tell of what"
+        elif bent:
+            found = "they are taken after the temperature, not of the policy itself"
+            return CheckFinding("log-probabilities", "fail", found, _RAW_STEP)
+        else:
+            told = f"of the model itself: `{warm.logprob_kind}` at temperature 1 without a grammar"
+        return ok_finding("log-probabilities", f"one for each token, {told}")
+
+    async def _plain(self, prompt: Sequence[int], temperature: float) -> EngineSample:
+        return await self._sample(
+            SampleRequest(
+                prompt_ids=tuple(prompt),
+                messages=(),
+                tools=(),
+                max_tokens=_PROBED_TOKENS,
+                temperature=temperature,
+            )
+        )
+
+    async def _sample(self, request: SampleRequest) -> EngineSample:
+        try:
+            async with asyncio.timeout(self._seconds):
+                sampled = await self._engine.sample(request, asyncio.Event())
+        except TimeoutError:
+            raise HoustonError(
+                f"A sample of {request.max_tokens} tokens was not done within {self._seconds:g} s.",
+                next=f"houston engine check {self._server.name} --seconds {4 * self._seconds:g}",
+            ) from None
+        self._samples.answers.append(sampled)
+        ids = request.prompt_ids
+        self._samples.prompts.append(None if ids is None else len(ids))
+        return sampled
+
+
+_RAW_STEP = "vLLM: start it with --logprobs-mode raw_logprobs. Nothing else can be trained on."
+
+
+def _is_after_temperature(likeliest: EngineSample, cold: EngineSample) -> bool | None:
+    """Whether log-probabilities change with the temperature; None where the tokens do not tell.
+
+    likeliest: sampled at 0, where they are the model's own; cold: the same prompt near 0.
+    """
+    pairs = zip(
+        likeliest.token_ids or (), cold.token_ids or (),
+        likeliest.logprobs or (), cold.logprobs or (),
+        strict=False,
+    )  # fmt: skip
+    for token, other, own, scaled in pairs:
+        if token != other:
+            return None
+        if own < -_SURE_NATS:
+            return scaled > own / 2
+    return None
+
+
+def _usage_finding(server: ServerAddress, samples: _Samples) -> CheckFinding:
+    usage, sent = samples.answers[0].usage, samples.prompts[0]
+    if usage.prompt_tokens is None or usage.completion_tokens is None:
+        priced = server.settings.get("price") is not None
+        found = "the answer does not say how many tokens it took"
+        step = "Costs are reckoned from bytes then; `omit_parameters` must not name stream_options."
+        return CheckFinding("usage", "fail" if priced else "skip", found, step)
+    if sent is not None and usage.prompt_tokens != sent:
+        found = f"it counts {usage.prompt_tokens} prompt tokens where {sent} were sent"
+        step = f"Look at what stands between Houston and the server of {server.key('url')}."
+        return CheckFinding("usage", "fail", found, step)
+    cached = "not said" if usage.cached_tokens is None else f"{usage.cached_tokens:,}"
+    found = (
+        f"{usage.prompt_tokens:,} prompt (cached: {cached}), {usage.completion_tokens:,} sampled"
+    )
+    return ok_finding("usage", f"{found} tokens")
+
+
+def _price_finding(
+    loaded: LoadedConfiguration, settings: Mapping[str, Any], samples: _Samples
+) -> CheckFinding:
+    if settings.get("price") is None:
+        step = "price = { input = 3.0, cached = 0.3, output = 15.0 }  # by the million tokens"
+        return CheckFinding("price", "skip", "none: costs are not known", step)
+    price = msgspec.convert(settings["price"], EnginePrice)
+    cached = price.input if price.cached is None else price.cached
+    found = f"{price.input:g} input, {cached:g} cached, {price.output:g} output a million tokens"
+    spent = [
+        price.cost(used.prompt_tokens or 0, used.cached_tokens or 0, used.completion_tokens or 0)
+        for used in (answer.usage for answer in samples.answers)
+    ]
+    check = f"; this check cost {sum(spent):.6f}" if spent else ""
+    return ok_finding("price", f"{found}{check} {loaded.config.currency}")
