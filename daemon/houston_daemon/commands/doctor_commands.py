@@ -50,6 +50,7 @@ from houston_daemon.service.home_setup import (
     kept_out_warning,
     mount_options,
 )
+from houston_daemon.service.rollout_start_checks import has_engine_key, require_engine
 from houston_daemon.training.prm.reward_policy import find_reward_policy, require_scorer_packages
 from houston_shared import command_output, home_lock, hub_models
 from houston_shared.config import LoadedConfiguration
@@ -434,20 +435,27 @@ def check_hub_models(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
                 yield ok_finding("hub", f"{key} of {name}: {hub_models.hub_origin(place) or place}")
 
 
-def check_engine_urls(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
-    """Engines of the configuration that live at a URL."""
+def check_engines_at_urls(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
+    """Engines of the configuration that live at a URL, as `rollout start` looks at them. One that
+    nobody has started yet is no fault of this machine."""
     for name, engine in sorted(loaded.config.engines.items()):
         if not engine.url:
             continue
+        line = f"engine {name}"
         try:
-            reason = connection_problem(parse_address(engine.url))
+            if reason := connection_problem(parse_address(engine.url)):
+                step = f"Start it, or correct `engines.{name}.url`."
+                yield CheckFinding(line, "warn", reason, step)
+                continue
+            require_engine(loaded, name, loaded.engine(name), {})
         except HoustonError as problem:
-            reason = problem.cause
-        if reason:
-            step = f"Start it, or correct `engines.{name}.url`."
-            yield CheckFinding(f"engine {name}", "warn", reason, step)
+            yield CheckFinding(line, "fail", problem.cause.rstrip("."), problem.next)
+            continue
+        if has_engine_key(engine):
+            yield ok_finding(line, f"{engine.url} answers")
         else:
-            yield ok_finding(f"engine {name}", f"{engine.url} answers")
+            found = f"{engine.url} answers; its key is not set in this shell, so no more was asked"
+            yield CheckFinding(line, "warn", found, f"houston engine check {name}, with its key")
 
 
 def check_waiting_workers(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
@@ -505,7 +513,7 @@ ALL_CHECKS: tuple[DoctorCheck, ...] = (
     check_process_limits,
     check_models,
     check_hub_models,
-    check_engine_urls,
+    check_engines_at_urls,
     check_waiting_workers,
     check_search_provider,
     check_gpu,

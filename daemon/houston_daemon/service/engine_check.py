@@ -1,8 +1,8 @@
 """`houston engine check`: everything that a rollout will ask of an engine, asked once.
 
 First what costs nothing (settings, then `engine_probes`), then four short samples: a tool call, and
-three that tell what the log-probabilities are of. Findings come in the order of `CHECK_ORDER`; what
-does not apply is skipped with its reason. Nothing is stored, loaded or started.
+three that tell what the log-probabilities are of. There is one finding for each of `CHECK_ORDER`;
+what does not apply is skipped with its reason. Nothing is stored, loaded or started.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ import msgspec
 
 from houston_daemon.agent.policy_sampling import parse_action
 from houston_daemon.engines.engine_protocol import (
+    ContextOverflow,
     Engine,
     EngineRefused,
     EngineSample,
@@ -33,13 +34,18 @@ from houston_daemon.service.engine_servers import is_daemon_child
 from houston_daemon.service.rollout_start_checks import check_engine_settings
 from houston_shared.backoff import RetryPolicy
 from houston_shared.config import FILE_ENGINES, LoadedConfiguration
-from houston_shared.config_sections import EnginePrice
+from houston_shared.config_sections import EnginePrice, EngineSettings
 from houston_shared.errors import HoustonError
 
 CHECK_ORDER = (
     "settings", "reachable", "key", "model", "tokenizer", "dialect", "tool call",
     "log-probabilities", "adapters", "window", "usage", "price",
 )  # fmt: skip
+_CHAT_REASONS = {
+    "tokenizer": "a chat endpoint is sent text",
+    "dialect": "a chat endpoint writes prompts and calls in its own form",
+    "adapters": "a chat endpoint serves what its owner has loaded",
+}
 _SYSTEM = "You act by calling tools. Each of your answers is one call."
 _TASK = "Write the word ready into the log: call the tool note."
 _ANSWER_TOKENS = 256
@@ -64,45 +70,55 @@ class _Samples:
 async def check_engine(
     loaded: LoadedConfiguration, name: str, seconds: float
 ) -> list[CheckFinding]:
-    """All findings, in order. seconds: how long a sample may take. Raises ConfigurationError for a
-    name that is none."""
-    found = [finding async for finding in _check(loaded, name, seconds)]
-    return sorted(found, key=lambda finding: CHECK_ORDER.index(finding.name))
+    """One finding for each name of `CHECK_ORDER`, in that order. seconds: how long a sample may
+    take. Raises ConfigurationError for a name that is none."""
+    engine = loaded.engine(name)
+    found: dict[str, CheckFinding] = {}
+    async for finding in _check(loaded, name, engine, seconds):
+        found[finding.name] = finding  # what a sample told counts for more than what was said
+    failed = next((each.name for each in found.values() if each.state == "fail"), "")
+    skipped = _CHAT_REASONS if engine.kind == "chat" else {}
+    unasked = f"not asked, for the line `{failed}`" if failed else "not asked"
+    return [
+        found.get(each) or CheckFinding(each, "skip", skipped.get(each, unasked))
+        for each in CHECK_ORDER
+    ]
 
 
 async def _check(
-    loaded: LoadedConfiguration, name: str, seconds: float
+    loaded: LoadedConfiguration, name: str, engine: EngineSettings, seconds: float
 ) -> AsyncIterator[CheckFinding]:
-    engine = loaded.engine(name)
     try:
         check_engine_settings(loaded, name, engine)
     except HoustonError as problem:
         yield CheckFinding("settings", "fail", problem.cause, problem.next)
         return
     yield ok_finding("settings", f"kind {engine.kind}, of {loaded.source}")
+    settings: dict[str, Any] = msgspec.to_builtins(engine)
+    yield _price_finding(loaded, settings, _Samples())
     if engine.kind in FILE_ENGINES:
         yield CheckFinding("reachable", "skip", f"it plays {engine.path} and asks nobody")
         return
-    settings: dict[str, Any] = msgspec.to_builtins(engine)
     if is_daemon_child(engine):
         process = recorded_process(loaded.home, name)
         if not process.adopt():
             step = f"houston rollout start TASK.toml --engine {name}"
             found = "it does not run: the daemon starts it with its first rollout"
             yield CheckFinding("reachable", "skip", found, step)
-            yield _price_finding(loaded, settings, _Samples())
             return
         settings["url"] = process.url
-    failed = False
+    if not (engine.api_key_env or engine.headers_env):
+        yield CheckFinding("key", "skip", "none is configured")
     if engine_probes.is_probed(settings):
-        for finding in await engine_probes.probe_engine(name, settings):
-            failed |= finding.state == "fail" and finding.name in ("reachable", "key")
+        probed = await engine_probes.probe_engine(name, settings)
+        for finding in probed:
             yield finding
-    if not failed:
-        samples = _Samples()
-        async for finding in _check_samples(ServerAddress(name, settings), seconds, samples):
-            yield finding
-        yield _price_finding(loaded, settings, samples)
+        if any(finding.state == "fail" for finding in probed):
+            return
+    samples = _Samples()
+    async for finding in _check_samples(ServerAddress(name, settings), seconds, samples):
+        yield finding
+    yield _price_finding(loaded, settings, samples)
 
 
 async def _check_samples(
@@ -112,8 +128,10 @@ async def _check_samples(
         async with _opened(server, seconds) as engine:
             sampler = _TrialSampler(server, engine, seconds, samples)
             yield await sampler.tool_call()
+            if server.model:
+                yield ok_finding("model", f"{server.model} answers")
+            yield await sampler.logprobs()
             if samples.answers:
-                yield await sampler.logprobs()
                 yield _usage_finding(server, samples)
     except HoustonError as problem:
         yield _refusal_finding(server, problem)
@@ -138,19 +156,21 @@ async def _opened(server: ServerAddress, seconds: float) -> AsyncIterator[Engine
 def _refusal_finding(server: ServerAddress, problem: HoustonError) -> CheckFinding:
     """What a sample was refused with, on the line of what is to be mended."""
     status = problem.status if isinstance(problem, EngineRefused) else 0
+    name, step = "tool call", "houston daemon status"
     if status == 404:
-        step = f"Correct {server.key('model')}."
-        return CheckFinding("tool call", "fail", problem.cause, problem.next or step)
-    if status in (401, 402, 403):
-        step = "Mend the key or the account at the provider."
-        return CheckFinding("tool call", "fail", problem.cause, problem.next or step)
-    if status in (400, 422) and "tool" in problem.cause.casefold() and not server.takes_ids:
-        step = (
-            "Have the server parse tool calls (vLLM: --enable-auto-tool-choice --tool-call-parser"
-            f' NAME), or set {server.key("tool_calls")} to "text".'
+        name, step = "model", f"Correct {server.key('model')}, or {server.key('url')}."
+    elif status in (401, 402, 403):
+        name, step = "key", "Mend the key or the account at the provider."
+    elif isinstance(problem, ContextOverflow):
+        name, step = (
+            "window",
+            "Serve the model with a longer one: a head has 4,000 tokens and more.",
         )
-        return CheckFinding("tool call", "fail", problem.cause, step)
-    return CheckFinding("tool call", "fail", problem.cause, problem.next or "houston daemon status")
+    elif status in (400, 422) and "tool" in problem.cause.casefold() and not server.takes_ids:
+        step = "Have it parse tool calls (vLLM: --enable-auto-tool-choice --tool-call-parser NAME)."
+    elif status:
+        step = f"Leave out what it refuses: {server.key('omit_parameters')}."
+    return CheckFinding(name, "fail", problem.cause.rstrip("."), problem.next or step)
 
 
 class _TrialSampler:
@@ -206,9 +226,7 @@ class _TrialSampler:
                 f"Set {self._server.key('dialect')} to the model's family, or take another model."
             )
         else:
-            step = (
-                f'Take a model that calls tools, or set {self._server.key("tool_calls")} to "text".'
-            )
+            step = "Take a model that calls tools, or serve this one so that they are parsed."
         return CheckFinding("tool call", "fail", found, step)
 
     async def logprobs(self) -> CheckFinding:

@@ -360,13 +360,13 @@ def require_engine(
         )
     check_engine_settings(loaded, name, engine)
     settings: dict[str, Any] = msgspec.to_builtins(engine)
-    if engine_probes.is_probed(settings) and has_engine_key(engine):
-        if failed := engine_probes.first_failure(name, settings):
-            raise HoustonError(
-                f"Engine {name!r}, {failed.name}: {failed.text}.",
-                NOTHING_STARTED,
-                f"{failed.next} See: houston engine check {name}",
-            )
+    asked = engine_probes.is_probed(settings) and has_engine_key(engine)
+    if asked and (failed := engine_probes.first_failure(name, settings)):
+        raise HoustonError(
+            f"Engine {name!r}, {failed.name}: {failed.text}.",
+            NOTHING_STARTED,
+            f"{failed.next} All lines: houston engine check {name}",
+        )
     ours = running.get(name, "down").split(":")[0] != "down"
     if is_daemon_child(engine) and engine.port and not ours and is_port_taken(engine.port):
         raise port_taken_error(name, engine.port)
