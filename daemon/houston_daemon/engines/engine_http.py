@@ -212,6 +212,9 @@ async def read_whole_answer(response: httpx.Response) -> AsyncIterator[dict[str,
 async def raise_for_failure(response: httpx.Response) -> None:
     """Return for a success; raise TransientFailure, ContextOverflow or EngineRefused."""
     if response.is_success:
+        if response.headers.get("content-type", "").startswith("text/html"):
+            # A gateway's page while it starts, or an address that is none of the API.
+            raise TransientFailure(f"it sent a page of HTML, no answer: is {response.url} its API?")
         return
     body = (await response.aread()).decode(errors="replace")
     raise failure_of_status(

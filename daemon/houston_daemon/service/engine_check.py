@@ -131,8 +131,7 @@ async def _check_samples(
             if server.model:
                 yield ok_finding("model", f"{server.model} answers")
             yield await sampler.logprobs()
-            if samples.answers:
-                yield _usage_finding(server, samples)
+            yield _usage_finding(server, samples)
     except HoustonError as problem:
         yield _refusal_finding(server, problem)
 
@@ -159,8 +158,10 @@ def _refusal_finding(server: ServerAddress, problem: HoustonError) -> CheckFindi
     name, step = "tool call", "houston daemon status"
     if status == 404:
         name, step = "model", f"Correct {server.key('model')}, or {server.key('url')}."
-    elif status in (401, 402, 403):
+    elif status in (401, 402, 403, 429):
         name, step = "key", "Mend the key or the account at the provider."
+    elif "log-probabilities" in problem.cause:
+        name = "log-probabilities"
     elif isinstance(problem, ContextOverflow):
         name, step = (
             "window",
@@ -297,6 +298,8 @@ def _is_after_temperature(likeliest: EngineSample, cold: EngineSample) -> bool |
 
 
 def _usage_finding(server: ServerAddress, samples: _Samples) -> CheckFinding:
+    if not samples.answers:
+        return CheckFinding("usage", "skip", "nothing was sampled")
     usage, sent = samples.answers[0].usage, samples.prompts[0]
     if usage.prompt_tokens is None or usage.completion_tokens is None:
         priced = server.settings.get("price") is not None
