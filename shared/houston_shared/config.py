@@ -295,6 +295,9 @@ def load_configuration(
     _check_tables(tables, source)  # so that the file is blamed for its own mistakes
     merged = nest_named_hosts(_merge_environment(tables, environment))
     config = _check_tables(merged, f"{source} with {_PREFIX}… variables")
+    if not config.judge.currency:
+        judge = msgspec.structs.replace(config.judge, currency=config.currency)
+        config = msgspec.structs.replace(config, judge=judge)
     check_engine_kinds(config.engines, source)
     check_quiet_hours(config.notify, source)
     return LoadedConfiguration(config, Home(_home_folder(named, path, config)), source)

@@ -215,11 +215,12 @@ class JudgeSettings(Settings, frozen=True):
     temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.0
     """0 takes the likeliest token, so that the same window is judged alike."""
     price_prompt: Price = 0.0
-    """Price of a million prompt tokens, for the cost that is shown; 0 shows none."""
+    """Price of a million prompt tokens, for the cost that is shown; with both 0, the engine's
+    `price` counts."""
     price_sampled: Price = 0.0
     """Price of a million sampled tokens."""
-    currency: str = "USD"
-    """What the prices are in."""
+    currency: str = ""
+    """What these prices are in; empty for `currency` of the whole file."""
 
 
 class ReviewSettings(Settings, frozen=True):

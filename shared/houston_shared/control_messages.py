@@ -214,6 +214,24 @@ class StoreDraft(FromPerson, frozen=True, kw_only=True):
     """SHA-256 of the words that asked it, hex."""
 
 
+class StoreReviewCost(FromPerson, frozen=True, kw_only=True):
+    """What a judge or a critic took to read a rollout; they say it when they have read it."""
+
+    request: str
+    """Made by the sender, so that sending again does not double it."""
+    rollout: str
+    reviewer: str
+    """`judge:ENGINE` or `critic:ENGINE`, with the policy where there is one."""
+    requests: int
+    """Samples that were asked for."""
+    prompt_tokens: int
+    sampled_tokens: int
+    reckoned: bool = False
+    """Whether tokens are reckoned from bytes: the endpoint did not count them."""
+    cost: float | None = None
+    """By the engine's price; None where none is declared."""
+
+
 class RejectDraft(FromPerson, frozen=True, kw_only=True):
     """Turn a critic's draft down."""
 

@@ -131,6 +131,9 @@ class SampleBody(Record, frozen=True):
     """Sampled tokens as the engine counts them, those of reasoning too, where it says so."""
     reasoning_tokens: int | None = None
     """Of the sampled tokens, those of reasoning, where it says so."""
+    cost: float | None = None
+    """By its engine's price as it was sampled, in `currency` of the configuration; None where none
+    is declared. Where an endpoint does not count its tokens it is reckoned from bytes."""
     policy_hash: str = ""
     """Content of the policy's weights (SHA-256), which its name is not; empty for a base model."""
     seconds: float = 0.0

@@ -63,6 +63,10 @@ class BudgetSettings(Settings, frozen=True):
     """Steps before the rollout ends."""
     active_seconds: PositiveSeconds = 36_000.0
     """Active time: without pauses, downtime and waiting for engine, recorder or evaluation slot."""
+    cost: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 0.0
+    """What all samples of the rollout may cost together, in `currency` of houston.toml, by the
+    `price` of its engines, which must have one then; the step that reaches it is the last. 0 is no
+    limit."""
     evaluations: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 3
     """Submissions to the evaluator."""
     evaluation_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 0.0
@@ -158,7 +162,8 @@ class AttentionSettings(Settings, frozen=True):
     low_score: ScoreThreshold = 50.0
     """`low_finish`: best score below which an end is worth a look."""
     budget_share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.1
-    """`near_budget`, `no_submission`: share of the steps or of the active time that is left."""
+    """`near_budget`, `no_submission`: share of the steps, of the active time or of the cost that is
+    left."""
     evaluations_left: StepWindow = 1
     """`near_budget`: submissions left when one is used."""
     guidance_steps: StepWindow = 3

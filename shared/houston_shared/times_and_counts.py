@@ -51,3 +51,8 @@ _WORD_PATTERN = rf"[{_UNSPACED_SCRIPTS}]|(?:(?![{_UNSPACED_SCRIPTS}])\w)+(?:['â€
 def count_words(text: str) -> int:
     """Number of words; a Chinese or Japanese character counts as one."""
     return sum(1 for _ in re.finditer(_WORD_PATTERN, text))
+
+
+def format_cost(cost: float) -> str:
+    """An amount of money: two decimals, or four significant digits below one."""
+    return f"{cost:,.2f}" if cost >= 1 or not cost else f"{cost:.4g}"

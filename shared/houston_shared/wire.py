@@ -28,6 +28,7 @@ from houston_shared.control_messages import Status as Status
 from houston_shared.control_messages import StepScore as StepScore
 from houston_shared.control_messages import StoreDraft as StoreDraft
 from houston_shared.control_messages import StoreProcessRewards as StoreProcessRewards
+from houston_shared.control_messages import StoreReviewCost as StoreReviewCost
 from houston_shared.control_messages import StoreVerdicts as StoreVerdicts
 from houston_shared.control_messages import WireMessage as WireMessage
 from houston_shared.records import (
@@ -224,6 +225,8 @@ class Welcome(WireMessage, frozen=True, kw_only=True):
     """Submissions with a score since the best one."""
     gained_us: int = 0
     """Active time at the best score; 0 without one."""
+    cost: float = 0.0
+    """What its samples cost so far."""
     epoch: int
     control: WorkerControl
     home: str = ""
@@ -358,6 +361,7 @@ ControlRequest = (
     | StoreProcessRewards
     | StoreDraft
     | RejectDraft
+    | StoreReviewCost
     | ReorderGuidance
     | ClaimRollout
     | BookmarkStep

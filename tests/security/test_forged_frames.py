@@ -275,6 +275,15 @@ def seeds(rollout: str, lease: int, control: bool) -> list[bytes]:
             ),
             wire.StoreDraft(id="d", rollout=rollout, step=1, critic="c", text="t", reason="why"),
             wire.RejectDraft(id="d"),
+            wire.StoreReviewCost(
+                request="q",
+                rollout=rollout,
+                reviewer="judge:e",
+                requests=2,
+                prompt_tokens=9,
+                sampled_tokens=4,
+                cost=0.5,
+            ),
             wire.StoreProcessRewards(
                 policy="prm@1",
                 scores=(wire.StepScore(rollout=rollout, step=1, attempt=1, score=0.5),),

@@ -77,6 +77,7 @@ def test_every_control_message_has_a_least_role() -> None:
         wire.StoreProcessRewards,
         wire.StoreDraft,
         wire.RejectDraft,
+        wire.StoreReviewCost,
     }
     others |= {
         wire.StartTraining,

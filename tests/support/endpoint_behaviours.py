@@ -109,7 +109,8 @@ BEHAVIOURS: dict[str, Behaviour] = {
     ),
     "no usage in the answer": Behaviour(
         "goes on", "no counts", "tokens are shown as unknown; a cost is reckoned from bytes",
-        ("usage", "skip"), without_usage(), without_usage("note"), step=lambda step: step.sample.completion_tokens is None,
+        ("usage", "skip"), without_usage(), without_usage("note"),
+        step=lambda step: step.sample.completion_tokens is None,
     ),
     "tools are not supported": Behaviour(
         "paused", "status and its sentence", _AGAIN, ("tool call", "fail"),

@@ -68,6 +68,18 @@ def fill(station: Station, schema: int = 9) -> None:
         )
         for message in (draft, wire.RejectDraft(id="d")):
             assert isinstance(person.ask(message), wire.RequestStored)
+    if schema >= 13:
+        cost = wire.StoreReviewCost(
+            request="q",
+            rollout=worker.rollout,
+            reviewer="judge:e",
+            requests=2,
+            prompt_tokens=9,
+            sampled_tokens=4,
+            cost=0.5,
+        )
+        for _ in range(2):  # sent again it counts once
+            assert isinstance(person.ask(cost), wire.RequestStored)
 
 
 def train(station: Station) -> None:

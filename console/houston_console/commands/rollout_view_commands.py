@@ -47,10 +47,10 @@ from houston_shared.store.attention_ranking import (
 )
 from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.presence_queries import AttentionCost, Person, current_person
-from houston_shared.store.rollout_queries import RolloutRow, ScorePoint, role_engines
+from houston_shared.store.rollout_queries import RolloutCost, RolloutRow, ScorePoint, role_engines
 from houston_shared.store.store_reader import Reader
 from houston_shared.store.workspace_queries import EvaluationRow
-from houston_shared.times_and_counts import iso_time, local_time, now_us, pluralize
+from houston_shared.times_and_counts import format_cost, iso_time, local_time, now_us, pluralize
 
 
 def add_task_list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -133,6 +133,7 @@ def run_rollout_list(arguments: argparse.Namespace, loaded: LoadedConfiguration)
     with Reader(loaded.home) as reader:
         overviews = reader.run(plan)
         archives = reader.run(removed_data_queries.list_archive_files()) if overviews else {}
+        costs = reader.run(rollout_queries.read_costs()) if arguments.json else {}
         stood = rollout_queries.last_known_at(reader)
     overviews = rollout_summary.apply_current_conditions(overviews, loaded.home)
     ranked = rank_rollouts(overviews, now_us())
@@ -142,6 +143,7 @@ def run_rollout_list(arguments: argparse.Namespace, loaded: LoadedConfiguration)
         for need in ranked:
             rollout = need.standing.rollout
             line = json_views.rollout_json(rollout) | json_views.need_json(need)
+            line |= json_views.cost_json(costs.get(rollout.id), loaded.config.currency)
             line |= {"archive": archives[rollout.id]} if rollout.id in archives else {}
             command_output.print_json_line({**line, "as_of": stood and iso_time(stood)})
     elif ranked:
@@ -190,8 +192,10 @@ def run_rollout_show(arguments: argparse.Namespace, loaded: LoadedConfiguration)
     facts |= json_views.need_json(need)
     if arguments.json:
         line = {**json_views.rollout_json(rollout), **facts, "scores": _score_rows(scores)}
+        line |= json_views.cost_json(facts["cost"], loaded.config.currency)
         command_output.print_json_line({**line, "as_of": stood and iso_time(stood)})
         return int(ExitCode.DONE)
+    facts["cost"] = _cost_text(facts, loaded.config.currency)
     _print_rollout(OutputPage(), rollout, facts, scores)
     if stood:
         command_output.print_note(rollout_queries.last_known_sentence(stood))
@@ -216,6 +220,7 @@ def _read_rollout(
     facts = {
         **(yield from _spec_json(rollout)),
         "drift": drifts,
+        "cost": (yield from rollout_queries.read_costs(rollout.id)).get(rollout.id),
         "usage": msgspec.to_builtins((yield from rollout_queries.read_token_usage(rollout.id))),
         "purification": purification_queries.purification_json(purified),
         "purified": purification_queries.purification_text(purified),
@@ -288,7 +293,17 @@ def _process_reward_text(reward: dict[str, Any] | None) -> str:
     )
 
 
-def _token_usage(usage: dict[str, int | None]) -> str:
+def _cost_text(facts: dict[str, Any], currency: str) -> str:
+    """What its samples and their reviews cost; empty where no engine has a price."""
+    cost: RolloutCost = facts["cost"] or RolloutCost()
+    about = "about " if facts["usage"]["reckoned"] else ""
+    parts = [] if cost.samples is None else [f"{about}{format_cost(cost.samples)} {currency}"]
+    if cost.review is not None:
+        parts.append(f"judges and critics {format_cost(cost.review)} {currency}")
+    return "; ".join(parts)
+
+
+def _token_usage(usage: dict[str, int | float | None]) -> str:
     """What its samples cost, as far as engines said."""
     if usage["prompt_tokens"] is None and usage["completion_tokens"] is None:
         return ""
@@ -353,6 +368,7 @@ def _print_rollout(
         "newest": f"{local_time(row.updated_at)}{f', now {row.activity}' if row.activity else ''}",
         "steps": f"{row.steps} ({drift or 'none'}); {row.errors} with errors; {row.forks} forks",
         "tokens": _token_usage(facts["usage"]),
+        "cost": facts["cost"],
         "active": format_seconds(row.active_us / 1_000_000),
         "score": f"best {format_score(row.best_score)},"
         f" {'final' if row.state in ENDED_STATES else 'last'} {format_score(row.last_score)}",

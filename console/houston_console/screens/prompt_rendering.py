@@ -37,6 +37,7 @@ from houston_shared.store.step_context import (
     SummarisedSteps,
     TextOmission,
 )
+from houston_shared.times_and_counts import format_cost
 
 
 class CachedPrefix(NamedTuple):
@@ -198,6 +199,8 @@ def _token_count_lines(request: InspectedRequest) -> list[TextLine]:
         counts.append(("tools", str(len(view.tools))))
     if sample.sampled_ids is not None:
         counts.append(("sampled", f"{sample.sampled_ids:,}"))
+    if sample.cost is not None:
+        counts.append(("cost", format_cost(sample.cost)))
     counts += [("ended", sample.finish_reason), ("policy", sample.policy)]
     return [line(span(f" {name} ", "key"), span(f"{value} ")) for name, value in counts if value]
 

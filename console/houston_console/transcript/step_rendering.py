@@ -40,7 +40,7 @@ from houston_shared.records import (
 from houston_shared.safe_text import SafeText, safe
 from houston_shared.store import step_json, step_queries
 from houston_shared.store.annotation_queries import BookmarkRow, NoteRow, SourceVerdict
-from houston_shared.times_and_counts import local_time
+from houston_shared.times_and_counts import format_cost, local_time
 
 ATTENTION_GLYPH, BOOKMARK_GLYPH, NOTE_GLYPH = "!", "⚑", "¶"
 KEEP_GLYPH, MASK_GLYPH = "✓", "∅"
@@ -358,6 +358,8 @@ def _sampling_line(record: StepRecord, width: int) -> list[TextLine]:
     if sample.prompt_tokens is not None:
         cached = f" ({sample.cached_tokens:,} cached)" if sample.cached_tokens is not None else ""
         parts.append(f"{sample.prompt_tokens:,} prompt tokens{cached}")
+    if sample.cost is not None:
+        parts.append(f"cost {format_cost(sample.cost)}")
     when = datetime.fromisoformat(record.at).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
     parts += [f"{sample.seconds:.1f} s", when]
     text = " · ".join(part for part in parts if part)

@@ -72,7 +72,7 @@ def ending_reason(
         return FINISHED_BY_AGENT if is_finish_accepted(results) else f"{BUDGET_REASON}steps"
     if is_finish_accepted(results):
         return "" if guidance else FINISHED_BY_AGENT
-    return f"{BUDGET_REASON}active_seconds"
+    return f"{BUDGET_REASON}{'cost' if budgets.is_cost_spent else 'active_seconds'}"
 
 
 def may_run_final_evaluation(last: Sequence[ToolResult]) -> bool:

@@ -9,10 +9,11 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from houston_daemon.agent.recorder_client import RecorderClient
+from houston_daemon.agent.rollout_budgets import SpentCost
 from houston_daemon.agent.worker_control import raise_if_exiting, should_stop_sample
 from houston_daemon.engines.engine_protocol import (
     ContextOverflow,
@@ -26,8 +27,10 @@ from houston_daemon.engines.logprob_kind import true_logprob_kind
 from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.prompts import dialect_protocol as reading
 from houston_daemon.prompts.context_ledger import PromptLink
-from houston_daemon.prompts.dialect_protocol import AgentAction, Dialect
+from houston_daemon.prompts.dialect_protocol import AgentAction, Dialect, compact_json
 from houston_daemon.prompts.planner_dialect import PlannerDialect
+from houston_daemon.prompts.prompt_tokenizer import TokenEstimator
+from houston_shared.config_sections import EnginePrice
 from houston_shared.errors import HoustonError
 from houston_shared.records import AWAY_ACTIVITY, AWAY_MARK, Message, SampleBody, ToolCall
 from houston_shared.sample_roles import SAMPLE_ROLES, STEP_ROLES, SampleRole
@@ -200,12 +203,60 @@ class EngineRefusalPause:
         return " ".join(part for part in parts if part)
 
 
-class PolicySampler:
-    """Samples from one engine for one rollout."""
+class CountedTokens(NamedTuple):
+    """What one request took."""
 
-    def __init__(self, engine: Engine, line: RecorderClient, of_role: bool = False) -> None:
+    prompt: int
+    cached: int
+    sampled: int
+    reckoned: bool
+    """Whether some of it is reckoned from bytes: the endpoint does not say it."""
+
+
+def count_tokens(request: SampleRequest, sampled: EngineSample) -> CountedTokens:
+    """Tokens of prompt and answer: of ids their number, else as the endpoint counts them, else
+    reckoned from bytes."""
+    usage, texts = sampled.usage, TokenEstimator()
+    prompt, answer = usage.prompt_tokens, usage.completion_tokens
+    if request.prompt_ids is not None:
+        prompt = len(request.prompt_ids)
+    if sampled.token_ids is not None:
+        answer = len(sampled.token_ids)
+    reckoned = prompt is None or answer is None
+    if prompt is None:
+        sent = [message.content for message in request.messages]
+        sent += [compact_json(call.arguments) for each in request.messages for call in each.calls]
+        prompt = sum(map(texts.count, (*sent, *map(compact_json, request.tools))))
+    if answer is None:
+        calls = "".join(compact_json(call.arguments) for call in sampled.calls or ())
+        answer = texts.count(f"{sampled.text}{sampled.reasoning}{calls}")
+    return CountedTokens(prompt, usage.cached_tokens or 0, answer, reckoned)
+
+
+def with_cost(request: SampleRequest, sampled: EngineSample, price: EnginePrice) -> EngineSample:
+    """The sample with what it cost by its engine's price."""
+    counted = count_tokens(request, sampled)
+    cost = price.cost(counted.prompt, counted.cached, counted.sampled)
+    return replace(sampled, usage=replace(sampled.usage, cost=cost))
+
+
+class PolicySampler:
+    """Samples from one engine for one rollout, and adds up what that costs."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        line: RecorderClient,
+        of_role: bool = False,
+        *,
+        price: EnginePrice | None = None,
+        spent: SpentCost | None = None,
+    ) -> None:
+        """price: None where none is declared. spent: the rollout's, over all of its engines."""
         self.engine = engine
         self.line = line
+        self.price = price
+        self.spent = spent or SpentCost()
         self._refusals = EngineRefusalPause(line, engine.name, of_role)
 
     async def sample(self, request: SampleRequest, interruptible: bool = True) -> EngineSample:
@@ -221,7 +272,7 @@ class PolicySampler:
                     request, await self._sample_once(request, interruptible)
                 )
                 await self._refusals.end_pause()
-                return sampled
+                return self._priced(request, sampled)
             except ContextOverflow:
                 await self._refusals.end_pause()
                 raise
@@ -230,6 +281,13 @@ class PolicySampler:
             except EngineUnavailable as problem:
                 await self._wait_while_away(problem, tries)
         raise HoustonError("The engine never came back.")
+
+    def _priced(self, request: SampleRequest, sampled: EngineSample) -> EngineSample:
+        if self.price is None:
+            return sampled
+        sampled = with_cost(request, sampled, self.price)
+        self.spent.total += sampled.usage.cost or 0.0
+        return sampled
 
     async def wait_for_longer_window(self, problem: ContextOverflow) -> None:
         """Wait, paused, for an engine that takes longer prompts. Raises WorkerExit."""
@@ -310,6 +368,7 @@ def build_ledger_entry(
         cached_tokens=usage.cached_tokens,
         completion_tokens=usage.completion_tokens,
         reasoning_tokens=usage.reasoning_tokens,
+        cost=usage.cost,
         seconds=round(sampled.seconds, 6),
         tokenizer=tokenizer,
     )

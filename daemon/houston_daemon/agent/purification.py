@@ -169,6 +169,8 @@ class StepPurifier:
         """Why no further correction is sampled."""
         if self.sampler.line.control.current.waiting.count:
             return GUIDED
+        if self.budgets.is_cost_spent:
+            return "the budget of cost is spent"
         return "the time budget is spent" if self.budgets.seconds_left <= 0 else ""
 
     async def _look_ahead(

@@ -113,6 +113,7 @@ def build_purified_sample(
         prompt_tokens=None,
         cached_tokens=None,
         completion_tokens=None,
+        cost=None,
         reasoning_tokens=None,
         seconds=0.0,
     )

@@ -117,13 +117,27 @@ class EvaluationScores:
                 self.evaluations_since_best += 1
 
 
-class RolloutBudgets:
-    """The task's budgets against the clock and the scores."""
+@dataclass(slots=True)
+class SpentCost:
+    """What the samples of a rollout cost so far, those of its roles too."""
 
-    def __init__(self, task: Task, clock: ActiveClock, scores: EvaluationScores) -> None:
+    total: float = 0.0
+
+
+class RolloutBudgets:
+    """The task's budgets against the clock, the scores and what samples cost."""
+
+    def __init__(
+        self,
+        task: Task,
+        clock: ActiveClock,
+        scores: EvaluationScores,
+        cost: SpentCost | None = None,
+    ) -> None:
         self.budget = task.budget
         self.clock = clock
         self.scores = scores
+        self.cost = cost or SpentCost()
         environment = kind(task.environment)
         self.has_evaluator = bool(task.evaluate.command) or environment.scores(task)
         self._secret = environment.secret_score
@@ -144,6 +158,11 @@ class RolloutBudgets:
         return self.budget.active_seconds - reserve - self.clock.seconds
 
     @property
+    def is_cost_spent(self) -> bool:
+        """Whether samples have cost what they may."""
+        return 0 < self.budget.cost <= self.cost.total
+
+    @property
     def visible_scores(self) -> EvaluationScores:
         """The scores as far as the agent may know them."""
         return EvaluationScores() if self._secret else self.scores
@@ -157,6 +176,8 @@ class RolloutBudgets:
         """Which budget ends the rollout with `step`; empty when none does."""
         if step >= self.budget.steps:
             return "budget: steps"
+        if self.is_cost_spent:
+            return "budget: cost"
         return "budget: active_seconds" if self.seconds_left <= 0 else ""
 
     def budget_status(self, step: int) -> Standing:
@@ -181,6 +202,8 @@ def observation_tail(step: int, budgets: RolloutBudgets, notes: tuple[str, ...] 
         f"step {step} of {budget.steps}",
         f"active {format_hours(budgets.clock.seconds)}, {left} left",
     ]
+    if budget.cost:
+        parts.append(f"cost {budgets.cost.total:.4g} of {budget.cost:g}")
     if budgets.shows_scores:
         parts.append(f"evaluations left {budgets.evaluations_left} of {budget.evaluations}")
     if budgets.shows_scores and budget.evaluation_seconds:

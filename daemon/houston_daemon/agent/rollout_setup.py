@@ -45,7 +45,7 @@ from houston_daemon.agent.role_samplers import (
     RoleSamplers,
     role_sampling,
 )
-from houston_daemon.agent.rollout_budgets import EvaluationScores, RolloutBudgets
+from houston_daemon.agent.rollout_budgets import EvaluationScores, RolloutBudgets, SpentCost
 from houston_daemon.agent.step_attention import load_step_attention
 from houston_daemon.engines.engine_protocol import Engine, EngineRefused, EngineUnavailable
 from houston_daemon.engines.engine_registry import choose_engine
@@ -65,6 +65,7 @@ from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer, load_prompt
 from houston_daemon.prompts.system_prompt import system_prompt, task_message
 from houston_daemon.review.attention_catalog import load_signals
 from houston_shared import task_secrets, wire
+from houston_shared.config_sections import EnginePrice
 from houston_shared.context_messages import with_critique
 from houston_shared.errors import ConfigurationError
 from houston_shared.faults import point
@@ -83,6 +84,12 @@ def make_rollout_engine(spec: RolloutSpec, url: str) -> tuple[Engine, Mapping[st
     settings = {**spec.engine_settings, **({"url": url} if url else {})}
     script = spec.engine.removeprefix("script:") if spec.engine.startswith("script:") else None
     return choose_engine(settings, script, spec.engine if script is None else ""), settings
+
+
+def engine_price(settings: Mapping[str, Any]) -> EnginePrice | None:
+    """What an engine's tokens cost; None where none is declared."""
+    price = settings.get("price")
+    return None if price is None else msgspec.convert(price, EnginePrice)
 
 
 def tokenizer_file(settings: Mapping[str, Any]) -> str:
@@ -252,10 +259,11 @@ async def build_agent_loop(
     )
     fitting.check_head_fits(renderer.head_size(head), limits)
     resumed = await _resume_context(line, renderer, head, welcome)
-    budgets = RolloutBudgets(task, line.clock, _scores_so_far(welcome))
+    spent = SpentCost(welcome.cost)
+    budgets = RolloutBudgets(task, line.clock, _scores_so_far(welcome), spent)
     next_step = welcome.next_step
     watched = await load_step_attention(line, budgets, task, resumed.closed, next_step)
-    sampler = PolicySampler(engine, line)
+    sampler = PolicySampler(engine, line, price=engine_price(settings), spent=spent)
     asking = _make_request_builder(spec, task, head, renderer, engine, reasoning)
     policy = RoleSampler(sampler, renderer, limits, asking)
 
@@ -351,7 +359,13 @@ def _make_role_sampler(
     )
     same = (own_head.dialect, own_head.tokenizer) == (head.dialect, head.tokenizer)
     return RoleSampler(
-        PolicySampler(engine, policy.sampler.line, of_role=True),
+        PolicySampler(
+            engine,
+            policy.sampler.line,
+            of_role=True,
+            price=engine_price(settings),
+            spent=policy.sampler.spent,
+        ),
         renderer,
         fitting.compute_token_limits(task.budget, engine.window),
         builder,

@@ -83,6 +83,8 @@ class StepAttention:
             steps_left=max(0, budgets.budget.steps - step),
             seconds=budgets.budget.active_seconds,
             seconds_left=budgets.seconds_left,
+            cost=budgets.budget.cost,
+            cost_left=budgets.budget.cost - budgets.cost.total,
             evaluations=budgets.budget.evaluations if budgets.has_evaluator else 0,
             evaluations_left=budgets.evaluations_left,
             best=budgets.scores.best,

@@ -9,10 +9,12 @@ import asyncio
 import contextlib
 import secrets
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from houston_daemon.engines.engine_protocol import EngineSample
+from houston_daemon.agent.policy_sampling import count_tokens, with_cost
+from houston_daemon.engines.engine_protocol import EngineSample, SampleRequest
 from houston_daemon.review.critic.critique_prompt import (
     CRITIQUE_FORM,
     DETAIL_LEVELS,
@@ -29,13 +31,14 @@ from houston_daemon.review.critic.critique_prompt import (
 )
 from houston_daemon.review.critic.refinements import Critiqued, refinement_specs, require_ended
 from houston_daemon.review.judge.judge_engine import JudgeEnginePlace, open_judge_client
+from houston_daemon.review.verdict_updates import record_review_cost
 from houston_daemon.service.rollout_end_wait import wait_until_ended
 from houston_daemon.training.rl.engine_sampler import SampledPolicy, read_sampled_policy
 from houston_shared import command_output, secret_redaction
 from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import send_with_retry
-from houston_shared.control_messages import StartRollouts, StoreDraft
+from houston_shared.control_messages import StartRollouts, StoreDraft, StoreReviewCost
 from houston_shared.critic_gain import critique_gain, unit_score
 from houston_shared.errors import ConfigurationError, DaemonNotRunning, ExitCode, HoustonError
 from houston_shared.records import ENDED_STATES
@@ -188,6 +191,10 @@ async def _ask(
         answers = await asyncio.gather(
             *(client.engine.sample(request, asyncio.Event()) for _ in range(arguments.count))
         )
+        costs = [with_cost(request, each, client.price) for each in answers if client.price]
+        await asyncio.to_thread(
+            _record_cost, loaded, attempt, policy.name or place.name, request, costs or answers
+        )
     critiques = [parse_critique(answer.text, template.answer) for answer in answers]
     critic, tried = policy.name or place.name, list[Tried]()
     if arguments.refine:
@@ -195,6 +202,29 @@ async def _ask(
     if arguments.draft:
         await asyncio.to_thread(_store_drafts, loaded, attempt, critiques, critic, template.digest)
     return _print(arguments, attempt, template, answers, critiques, tried)
+
+
+def _record_cost(
+    loaded: LoadedConfiguration,
+    attempt: Attempt,
+    critic: str,
+    request: SampleRequest,
+    answers: Sequence[EngineSample],
+) -> None:
+    """Add what the critic took to the rollout that it read."""
+    used = [count_tokens(request, answer) for answer in answers]
+    costs = [answer.usage.cost for answer in answers if answer.usage.cost is not None]
+    message = StoreReviewCost(
+        request=uuid.uuid4().hex,
+        rollout=attempt.trace.rollout,
+        reviewer=f"critic:{critic}",
+        requests=len(answers),
+        prompt_tokens=sum(each.prompt for each in used),
+        sampled_tokens=sum(each.sampled for each in used),
+        reckoned=any(each.reckoned for each in used),
+        cost=sum(costs) if costs else None,
+    )
+    record_review_cost(loaded.home, message, command_output.print_note)
 
 
 def _store_drafts(

@@ -72,6 +72,8 @@ class EngineUsage:
     completion_tokens: int | None = None
     """Sampled, those of reasoning included."""
     reasoning_tokens: int | None = None
+    cost: float | None = None
+    """By the engine's price; the sampler reckons it, no engine."""
 
     @classmethod
     def read(cls, usage: Mapping[str, Any]) -> "EngineUsage":

@@ -22,6 +22,7 @@ from houston_daemon.recorder.guidance_projections import (
     project_guidance_edit,
     project_guidance_order,
     project_guidance_withdrawal,
+    project_review_cost,
 )
 from houston_daemon.recorder.hash_chain import EventHeader
 from houston_daemon.recorder.training_projections import (
@@ -271,6 +272,7 @@ def project_sample(connection: Connection, event: EventHeader, body: StoredSampl
         seconds=body.seconds,
         completion_tokens=body.completion_tokens,
         reasoning_tokens=body.reasoning_tokens,
+        cost=body.cost,
     )
     if event.part == "sample" or body.role == "lookahead":
         _insert_step(connection, event, body)
@@ -479,6 +481,7 @@ PROJECTIONS: dict[str, Projection] = {
     "process-reward": project_process_reward,
     "draft": project_draft,
     "draft-decision": project_draft_decision,
+    "review-cost": project_review_cost,
     "claim": project_claim,
     "stop": project_nothing,
     "jumped": project_nothing,
@@ -500,6 +503,7 @@ PROJECTED_TABLES: dict[str, str] = {
     "rollouts": "id",
     "refinements": "rollout",
     "critic_drafts": "id",
+    "review_costs": "seq",
     "steps": "rollout, step, attempt",
     "samples": "seq",
     "forks": "rollout, number",

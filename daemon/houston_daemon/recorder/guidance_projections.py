@@ -13,6 +13,7 @@ from houston_shared.store.event_bodies import (
     GuidanceQueued,
     GuidanceReordered,
     GuidanceWithdrawn,
+    ReviewCostStored,
 )
 from houston_shared.store.journal_events import placeholders
 
@@ -104,4 +105,22 @@ def project_draft_decision(connection: Connection, event: EventHeader, body: Dra
     connection.execute(
         "UPDATE critic_drafts SET state = ?, by = ?, guidance = ? WHERE id = ?",
         (body.decision, body.by, body.guidance, body.id),
+    )
+
+
+def project_review_cost(connection: Connection, event: EventHeader, body: ReviewCostStored) -> None:
+    """A row each time that a rollout was read."""
+    insert_row(
+        connection,
+        "review_costs",
+        seq=event.seq,
+        rollout=event.rollout,
+        reviewer=body.reviewer,
+        request=body.request,
+        requests=body.requests,
+        prompt_tokens=body.prompt_tokens,
+        sampled_tokens=body.sampled_tokens,
+        reckoned=int(body.reckoned),
+        cost=body.cost,
+        at=event.at,
     )

@@ -33,6 +33,7 @@ REQUIRED_ROLES: dict[type[wire.FromPerson], tuple[Role, str]] = {
     wire.StoreProcessRewards: ("operator", "storing scores of a process reward model"),
     wire.StoreDraft: ("annotator", "storing a critic's draft"),
     wire.RejectDraft: ("annotator", "turning a critic's draft down"),
+    wire.StoreReviewCost: ("annotator", "storing what a judge or a critic cost"),
     wire.ClaimRollout: ("annotator", "claiming a rollout"),
     wire.Steer: ("operator", "pausing, resuming or cancelling a rollout"),
     wire.StartRollouts: ("operator", "starting rollouts"),

@@ -44,6 +44,7 @@ from houston_shared.control_messages import (
     Status,
     StoreDraft,
     StoreProcessRewards,
+    StoreReviewCost,
     StoreVerdicts,
 )
 from houston_shared.errors import ExitCode, HoustonError
@@ -78,6 +79,7 @@ HANDLERS: dict[type[FromPerson], Callable[[Store, Any, Author], RequestStored]] 
     StoreProcessRewards: process_reward_handlers.store_process_rewards,
     StoreDraft: draft_handlers.store_draft,
     RejectDraft: draft_handlers.reject_draft,
+    StoreReviewCost: draft_handlers.store_review_cost,
     ReorderGuidance: guidance_handlers.reorder_guidance,
     ClaimRollout: guidance_handlers.claim_rollout,
     ReportPresence: guidance_handlers.record_presence,

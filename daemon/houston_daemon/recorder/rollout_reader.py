@@ -149,6 +149,7 @@ def build_welcome(store: Store, row: RolloutRow) -> Welcome:
             evaluation.seconds
             for evaluation in store.read(workspace_queries.list_evaluations(row.id))
         ),
+        cost=store.read(rollout_queries.read_token_usage(row.id)).cost or 0.0,
         epoch=int(epoch[0]),
         control=control,
         home=str(store.home.path.resolve()),

@@ -358,7 +358,7 @@ def no_gain(window: AttentionWindow, limits: AttentionSettings) -> str:
 
 
 def near_budget(window: AttentionWindow, limits: AttentionSettings) -> str:
-    """Little is left of a budget: steps, active time, or submissions."""
+    """Little is left of a budget: steps, active time, cost, or submissions."""
     budgets = window.budgets
     if budgets.finished:
         return ""
@@ -370,13 +370,15 @@ def near_budget(window: AttentionWindow, limits: AttentionSettings) -> str:
 
 
 def _little_left(budgets: RemainingBudgets, share: float) -> list[str]:
-    """In words, of what at most this share is left: steps, active time; 0 is never little."""
+    """In words, of what at most this share is left: steps, active time, cost; 0 is never little."""
     parts = []
     if share and budgets.steps_left <= budgets.steps * share:
         parts.append(f"{budgets.steps_left} of {budgets.steps} steps left")
     if share and budgets.seconds_left <= budgets.seconds * share:
         share_left = max(0.0, budgets.seconds_left) / budgets.seconds
         parts.append(f"{100 * share_left:.0f}% of active time left")
+    if share and budgets.cost > 0 and budgets.cost_left <= budgets.cost * share:
+        parts.append(f"{100 * max(0.0, budgets.cost_left) / budgets.cost:.0f}% of its cost left")
     return parts
 
 

@@ -125,6 +125,9 @@ class RemainingBudgets:
     seconds: float = 1.0
     """The budget of active time."""
     seconds_left: float = 1.0
+    cost: float = 0.0
+    """The budget of what samples may cost; 0 is none."""
+    cost_left: float = 0.0
     evaluations: int = 0
     """The budget; 0 without an evaluator."""
     evaluations_left: int = 0

@@ -9,7 +9,7 @@ neither read nor touched.
 
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Literal, NamedTuple
 
@@ -23,8 +23,10 @@ from houston_shared.control_messages import (
     REASON_LIMIT,
     JudgedSteps,
     Judgement,
+    StoreReviewCost,
     StoreVerdicts,
 )
+from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.secret_redaction import redact
 from houston_shared.store import annotation_queries
@@ -67,6 +69,15 @@ def send_verdicts(home: Home, messages: Sequence[StoreVerdicts]) -> None:
     for message in messages:
         show = f"houston verdict {message.rollout}"
         send_with_retry(home, message, "Some verdicts may have been stored.", show)
+
+
+def record_review_cost(home: Home, message: StoreReviewCost, note: Callable[[str], None]) -> None:
+    """Have the recorder add what a judge or a critic took. Where that cannot be, say so: what they
+    said counts all the same."""
+    try:
+        send_with_retry(home, message, "", f"houston rollout show {message.rollout}")
+    except HoustonError as problem:
+        note(f"what {message.reviewer} cost is not added to {message.rollout}: {problem.cause}")
 
 
 def changed_verdicts(

@@ -89,6 +89,8 @@ class DatabaseTotals:
         self._needs_reader = Reader(Home(database.parent))
         self._needs_due = 0.0
         """When reasons are read again, monotonic."""
+        self.costs: dict[tuple[str, str], float] = {}
+        """What samples cost by engine, and reviews by reviewer, each with its kind."""
         self.attention: Counter[str] = Counter()
         """Closed steps by signal."""
         self._counted_steps: dict[str, int] = {}
@@ -101,6 +103,7 @@ class DatabaseTotals:
             self._read_guidance(reader)
             while self._read_samples(reader):
                 pass
+            self._read_review_costs(reader)
             self._read_signals(reader)
         self._read_needs(time.monotonic())
 
@@ -135,11 +138,11 @@ class DatabaseTotals:
     def _read_samples(self, reader: sqlite3.Connection) -> bool:
         """Count the next samples; whether there may be more."""
         rows = reader.execute(
-            "SELECT seq, role, drift, engine, prompt_tokens, cached_tokens, sampled_ids,"
+            "SELECT seq, role, drift, engine, cost, prompt_tokens, cached_tokens, sampled_ids,"
             " completion_tokens, reasoning_tokens FROM samples WHERE seq > ? ORDER BY seq LIMIT ?",
             (self._newest_sample, SAMPLES_PER_READ),
         ).fetchall()
-        for seq, role, drift, engine, prompt, cached, sampled, *answer in rows:
+        for seq, role, drift, engine, cost, prompt, cached, sampled, *answer in rows:
             self._newest_sample = seq
             if engine == PURIFIED_ENGINE:
                 self.purified_steps += 1
@@ -148,6 +151,9 @@ class DatabaseTotals:
             self.drift[drift] += 1
             self.samples[engine] += 1
             self.sampled_tokens += sampled or 0
+            if cost is not None:
+                key = ("samples", engine)
+                self.costs[key] = self.costs.get(key, 0.0) + cost
             for kind, count in zip(TOKEN_KINDS, (prompt, cached, *answer), strict=True):
                 if count is not None:
                     self.usage[engine, kind] += count
@@ -155,6 +161,12 @@ class DatabaseTotals:
                 self.prompt_tokens += prompt
                 self.cached_tokens += cached
         return len(rows) == SAMPLES_PER_READ
+
+    def _read_review_costs(self, reader: sqlite3.Connection) -> None:
+        rows = reader.execute(
+            "SELECT reviewer, sum(cost) FROM review_costs WHERE cost IS NOT NULL GROUP BY reviewer"
+        )
+        self.costs |= {("review", reviewer): cost for reviewer, cost in rows}
 
     def _read_signals(self, reader: sqlite3.Connection) -> None:
         """Count the signals of steps that closed since the last time."""
@@ -234,6 +246,10 @@ def _store_metrics(totals: DatabaseTotals) -> Iterator[Metric]:
     for (engine, kind), count in sorted(totals.usage.items()):
         usage.add_sample(f"{usage.name}_total", {"engine": engine, "kind": kind}, count)
     yield usage
+    costs = _metric("cost_total", "What was paid by declared prices, by kind and engine.", {})
+    for (kind, engine), cost in sorted(totals.costs.items()):
+        costs.add_sample(f"{costs.name}_total", {"kind": kind, "engine": engine}, cost)
+    yield costs
     ratio = cached / prompts if prompts else 0.0
     yield _metric("prefix_hit_ratio", "Cached tokens by prompt tokens, ever.", ratio)
 

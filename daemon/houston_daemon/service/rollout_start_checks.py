@@ -335,6 +335,13 @@ def check_engines(
     steps = planner_engine(loaded, task) or name
     for each in dict.fromkeys((steps, *(own.engine for own in roles))):
         check_engine(loaded, each, running)
+        if task.task.budget.cost and loaded.engine(each).price is None:
+            raise ConfigurationError(
+                f"{task.file}: `budget.cost` is {task.task.budget.cost:g}, and engine {each!r} has"
+                " no price.",
+                NOTHING_STARTED,
+                f"Set `engines.{each}.price` in {loaded.source}.",
+            )
 
 
 def check_engine(loaded: LoadedConfiguration, name: str, running: dict[str, str]) -> None:

@@ -200,6 +200,24 @@ class DraftDecided(Record, frozen=True):
     role: str = ""
 
 
+class ReviewCostStored(Record, frozen=True):
+    """What a judge or a critic took to read a rollout."""
+
+    reviewer: str
+    request: str
+    requests: int
+    prompt_tokens: int
+    sampled_tokens: int
+    reckoned: bool = False
+    cost: float | None = None
+    by: str = ""
+    """Who had it read."""
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+
+
 class GuidanceEdited(Record, frozen=True):
     """Queued guidance got another text."""
 
@@ -386,6 +404,7 @@ BODY_TYPES: dict[str, type[Record]] = {
     "process-reward": ProcessRewardGiven,
     "draft": DraftWritten,
     "draft-decision": DraftDecided,
+    "review-cost": ReviewCostStored,
     "claim": RolloutClaimed,
     "stop": DaemonStopRequested,
     "refused": RefusedAttempt,

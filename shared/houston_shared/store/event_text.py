@@ -164,6 +164,10 @@ _DESCRIBERS: dict[str, Callable[[EventFields], str]] = {
     "process-reward": lambda fields: f"{fields.get('policy')}: {fields.get('score', 0.0):.2f}",
     "draft": lambda fields: f"{fields.get('critic')} would say: {fields.get('text', '')}",
     "draft-decision": lambda fields: f"draft {fields.get('id')} was {fields.get('decision')}",
+    "review-cost": lambda fields: (
+        f"{fields.get('reviewer')} took {fields.get('requests')} samples"
+        + (f", cost {fields['cost']:.4f}" if fields.get("cost") is not None else "")
+    ),
     "claim": _describe_claim,
     "daemon": _describe_daemon,
     "stop": lambda fields: (

@@ -14,7 +14,7 @@ from houston_shared.records import ENDED_STATES, Guidance
 from houston_shared.store.attention_ranking import RolloutNeed
 from houston_shared.store.attention_ranking import newest_signals as signals
 from houston_shared.store.presence_queries import AttentionCost, ClaimStatus
-from houston_shared.store.rollout_queries import RolloutRow, TaskRow, role_engines
+from houston_shared.store.rollout_queries import RolloutCost, RolloutRow, TaskRow, role_engines
 from houston_shared.times_and_counts import iso_time
 
 if TYPE_CHECKING:
@@ -70,6 +70,12 @@ def rollout_json(row: RolloutRow) -> JsonDict:
         "created_at": iso_time(row.created_at),
         "updated_at": iso_time(row.updated_at),
     }
+
+
+def cost_json(cost: RolloutCost | None, currency: str) -> JsonDict:
+    """What a line of `rollout list --json` says of money; null without a price."""
+    cost = cost or RolloutCost()
+    return {"cost": cost.samples, "review_cost": cost.review, "currency": currency}
 
 
 def attention_json(need: Mapping[str, str]) -> JsonDict:

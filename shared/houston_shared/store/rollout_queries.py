@@ -337,6 +337,7 @@ class SampleRow(RowRecord, frozen=True):
     seconds: float
     completion_tokens: int | None
     reasoning_tokens: int | None
+    cost: float | None = None
 
 
 class RolloutTokenUsage(RowRecord, frozen=True):
@@ -347,6 +348,10 @@ class RolloutTokenUsage(RowRecord, frozen=True):
     cached_tokens: int | None
     completion_tokens: int | None
     reasoning_tokens: int | None
+    cost: float | None
+    """Of the samples whose engine has a price; None where none has."""
+    reckoned: int
+    """Of those, the samples whose endpoint did not count its tokens."""
 
 
 def newest_seq(rollout: str = "") -> ReadPlan[int]:
@@ -423,11 +428,36 @@ def read_token_usage(rollout: str) -> ReadPlan[RolloutTokenUsage]:
     """What a rollout's own samples cost, as the engines counted it."""
     rows = yield RunSql(
         "SELECT count(*), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens),"
-        " sum(reasoning_tokens) FROM samples WHERE engine <> ? AND seq IN"
+        " sum(reasoning_tokens), sum(cost), count(cost) FILTER (WHERE completion_tokens IS NULL AND"
+        " sampled_ids IS NULL) FROM samples WHERE engine <> ? AND seq IN"
         " (SELECT seq FROM events WHERE rollout = ? AND part IS NOT NULL)",
         (PURIFIED_ENGINE, rollout),
     )
     return RolloutTokenUsage(*rows[0])
+
+
+class RolloutCost(RowRecord, frozen=True):
+    """What a rollout cost, by the prices of its engines as they were then; None without one."""
+
+    samples: float | None = None
+    """Its own samples, those of its roles too."""
+    review: float | None = None
+    """What judges and critics took to read it."""
+
+
+def read_costs(rollout: str = "") -> ReadPlan[dict[str, RolloutCost]]:
+    """By rollout what it cost; without a name all rollouts. Those without a price are left out."""
+    only = "AND rollout = ?" if rollout else ""
+    sums: list[dict[str, float]] = []
+    for table in ("samples", "review_costs"):
+        rows = yield RunSql(
+            f"SELECT rollout, sum(cost) FROM {table} WHERE cost IS NOT NULL {only}"
+            " GROUP BY rollout",
+            (rollout,) if rollout else (),
+        )
+        sums.append({name: float(cost) for name, cost in rows})
+    samples, review = sums
+    return {name: RolloutCost(samples.get(name), review.get(name)) for name in {*samples, *review}}
 
 
 def find_sample(seq: int | None) -> ReadPlan[SampleRow | None]:

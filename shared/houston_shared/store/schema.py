@@ -11,7 +11,7 @@ import sqlite3
 
 from houston_shared.errors import ExitCode, HoustonError
 
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 """Newest schema this code knows: the number of the last file in `migrations/`."""
 
 
@@ -75,7 +75,7 @@ CREATE TEMP TABLE activations (seq INTEGER, engine TEXT, policy TEXT, rollback I
 """
 _VIEWS_BEFORE_6 = """
 CREATE TEMP VIEW samples AS
-    SELECT *, NULL AS completion_tokens, NULL AS reasoning_tokens FROM main.samples;
+    SELECT *, NULL AS completion_tokens, NULL AS reasoning_tokens, NULL AS cost FROM main.samples;
 """
 _VIEWS_BEFORE_8 = """
 CREATE TEMP VIEW rollouts AS SELECT *, '{}' AS role_engines FROM main.rollouts;
@@ -91,12 +91,24 @@ _VIEWS_BEFORE_12 = """
 CREATE TEMP TABLE critic_drafts (id TEXT, rollout TEXT, step INTEGER, critic TEXT, state TEXT,
     by TEXT, guidance TEXT, seq INTEGER, at INTEGER);
 """
+_VIEWS_BEFORE_13 = """
+CREATE TEMP TABLE review_costs (seq INTEGER, rollout TEXT, reviewer TEXT, request TEXT,
+    requests INTEGER, prompt_tokens INTEGER, sampled_tokens INTEGER, reckoned INTEGER, cost REAL,
+    at INTEGER);
+"""
+_SAMPLES_BEFORE_13 = """
+CREATE TEMP VIEW samples AS SELECT *, NULL AS cost FROM main.samples;
+"""
 
 
 def add_missing_tables(connection: sqlite3.Connection, version: int) -> None:
     """Give an open reader what a home of schema `version` lacks; raises sqlite3.Error."""
-    if 0 < version < 12:
+    if 0 < version < 13:
         connection.execute("PRAGMA temp_store = MEMORY")
+        connection.executescript(_VIEWS_BEFORE_13)
+    if 6 <= version < 13:
+        connection.executescript(_SAMPLES_BEFORE_13)
+    if 0 < version < 12:
         connection.executescript(_VIEWS_BEFORE_12)
     if 0 < version < 11:
         connection.executescript(_VIEWS_BEFORE_11)

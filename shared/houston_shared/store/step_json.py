@@ -37,13 +37,15 @@ def observation_as_seen(step: StepRecord) -> str:
     )
 
 
-def usage_json(sample: SampleBody) -> dict[str, int | None]:
-    """What a sample cost in tokens, as its engine says; None where it does not."""
+def usage_json(sample: SampleBody) -> dict[str, int | float | None]:
+    """What a sample cost in tokens, as its engine says, and by the engine's price; None where
+    nobody says it."""
     return {
         "prompt_tokens": sample.prompt_tokens,
         "cached_tokens": sample.cached_tokens,
         "completion_tokens": sample.completion_tokens,
         "reasoning_tokens": sample.reasoning_tokens,
+        "cost": sample.cost,
     }
 
 

@@ -81,11 +81,19 @@ def _made(schema_version: int, *names: str) -> str:
     return "".join(f"{rows[name]};\n" for name in names)
 
 
-ELEVENTH = """
+TWELFTH = """
+DROP TABLE review_costs;
+DROP INDEX samples_cost;
+ALTER TABLE samples DROP COLUMN cost;
+PRAGMA user_version = 12;
+"""
+"""Makes a home what the twelfth schema would have made of it; the others do, too."""
+
+
+ELEVENTH = f"""{TWELFTH}
 DROP TABLE critic_drafts;
 PRAGMA user_version = 11;
 """
-"""Makes a home what the eleventh schema would have made of it; the others do, too."""
 
 
 TENTH = f"""{ELEVENTH}
@@ -159,7 +167,8 @@ PRAGMA user_version = 1;
 
 
 @pytest.mark.parametrize(
-    "script", [FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH, NINTH, TENTH, ELEVENTH]
+    "script",
+    [FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH, NINTH, TENTH, ELEVENTH, TWELFTH],
 )
 def test_an_older_home_is_sound_before_it_is_migrated(
     home: Home, tmp_path: Path, script: str

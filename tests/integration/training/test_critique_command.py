@@ -23,6 +23,7 @@ def station(server: ChatServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
     made.home.mkdir()
     (made.home / "houston.toml").write_text(
         f'[engines.critic]\nkind = "chat"\nurl = "{server.url}"\nmodel = "m"\nwindow = 40000\n'
+        "price = { input = 1.0, output = 1.0 }\n"
         '[judge]\nengine = "critic"\n'
     )
     made.start()
@@ -58,6 +59,8 @@ def test_critiques_are_printed_and_those_of_no_use_are_counted(
     server.answers += [answer(SOUND)]
     said = station.run("critique", rollout[:-1])
     assert "- You should write answer.json." in said.stdout
+    assert station.show(rollout)["review_cost"] > 0
+    assert "critic:critic took 3 samples" in station.run("log", rollout).stdout
     assert "why: Nothing was written." in said.stderr and "--refine" in said.stderr
 
 

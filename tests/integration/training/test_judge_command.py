@@ -136,6 +136,7 @@ def test_rules_first_then_the_judge_and_a_person_outranks_both(
     assert found["judge"]["undecided"] == {}
     assert found["cost"]["requests"] == 3 and found["cost"]["unusable"] == 2
     assert found["cost"]["price"] > 0 and found["cost"]["currency"] == "EUR"
+    assert station.show(rollout)["review_cost"] is None, "those prices are in another currency"
     told = [asked["messages"][-1]["content"] for asked in server.asked]
     assert "it holds no JSON object" in told[1] and told[1].startswith(told[0])
     assert "no verdict on 2, 3" in told[2]

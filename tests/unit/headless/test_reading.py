@@ -10,6 +10,7 @@ from houston_daemon.commands import task_commands
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_shared.records import ContextHead, FileChange, ForkBody, ObservationBody, ToolCall
 from houston_shared.store.event_bodies import (
+    ReviewCostStored,
     RolloutClaimed,
     StepBookmarked,
     StoredState,
@@ -256,8 +257,32 @@ def test_a_rollout_as_json(written: WrittenHome, houston: Houston) -> None:
     assert shown["drift"] == {"clean": 2}
     assert shown["usage"]["samples"] == 2
     assert shown["usage"].keys() == {
-        "samples", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens"
+        "samples", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens",
+        "cost", "reckoned",
     }  # fmt: skip
+
+
+def test_what_a_rollout_cost_is_shown_and_listed(written: WrittenHome, houston: Houston) -> None:
+    for name in ("words-aaaa", "free-bbbb"):
+        written.rollout(name)
+    for step, cost in enumerate((0.25, 1.0), start=1):
+        body = sample("x", prompt_tokens=9, completion_tokens=4, cost=cost)
+        written.step("words-aaaa", step, body)
+    read = ReviewCostStored(
+        reviewer="judge:e", request="q", requests=1, prompt_tokens=9, sampled_tokens=4, cost=0.0321
+    )
+    written.event(EventKey("words-aaaa"), "review-cost", read)
+    written.step("free-bbbb", 1, sample("x"))
+    lines = {line["rollout"]: line for line in houston("rollout", "list", "--json").lines}
+    assert (lines["words-aaaa"]["cost"], lines["words-aaaa"]["review_cost"]) == (1.25, 0.0321)
+    assert (lines["free-bbbb"]["cost"], lines["free-bbbb"]["review_cost"]) == (None, None)
+    (shown,) = houston("rollout", "show", "words", "--json").lines
+    assert (shown["cost"], shown["currency"]) == (1.25, "USD")
+    assert "1.25 USD; judges and critics 0.0321 USD" in houston("rollout", "show", "words").out
+    assert "cost" not in houston("rollout", "show", "free").out
+    (step, _) = houston("steps", "words", "--json").lines
+    assert step["usage"]["cost"] == 0.25
+    assert "judge:e took 1 samples, cost 0.0321" in houston("log", "words").out
 
 
 def test_a_rollout_without_a_sandbox_is_marked_in_the_list(

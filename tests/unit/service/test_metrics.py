@@ -76,14 +76,15 @@ def sample(
     cached: int | None,
     completion: int | None = None,
     reasoning: int | None = None,
+    cost: float | None = None,
 ) -> None:
     home.connection.execute("PRAGMA foreign_keys = OFF")
     home.connection.execute(
         "INSERT INTO samples (seq, rollout, step, attempt, role, kept, sampled_ids, prompt_tokens,"
         " cached_tokens, finish_reason, logprob_kind, engine, drift, completion_tokens,"
-        " reasoning_tokens)"
-        " VALUES (?, 'r', 1, 1, 'policy', 0, 5, ?, ?, 'stop', 'none', ?, ?, ?, ?)",
-        (seq, prompt, cached, HOSTILE, drift, completion, reasoning),
+        " reasoning_tokens, cost)"
+        " VALUES (?, 'r', 1, 1, 'policy', 0, 5, ?, ?, 'stop', 'none', ?, ?, ?, ?, ?)",
+        (seq, prompt, cached, HOSTILE, drift, completion, reasoning, cost),
     )
 
 
@@ -177,6 +178,21 @@ def test_counters_of_the_database_go_on_after_a_restart_and_count_once(
     first.read()
     assert first.drift == totals(written).drift == {"clean": 2}
     assert first.cached_tokens == totals(written).cached_tokens == 10
+
+
+def test_costs_are_added_up_by_engine_and_reviewer(written: WrittenHome) -> None:
+    for seq, cost in enumerate((0.5, None, 0.25), start=1):
+        sample(written, seq, "clean", 10, 5, cost=cost)
+    first = totals(written)
+    written.connection.execute(
+        "INSERT INTO review_costs VALUES (9, 'r', 'judge:e', 'q', 2, 9, 4, 0, 0.125, 1)"
+    )
+    first.read()
+    found = read(render_metrics(None, first, written.home))["houston_cost_total"]
+    assert found == {
+        (("engine", HOSTILE), ("kind", "samples")): 0.75,
+        (("engine", "judge:e"), ("kind", "review")): 0.125,
+    }
 
 
 def test_tokens_are_counted_by_engine_as_endpoints_say(written: WrittenHome) -> None:

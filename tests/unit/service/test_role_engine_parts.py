@@ -12,7 +12,7 @@ from houston_daemon.service.supervisor_queries import find_failing_engines, read
 from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.rollout_groups import refuse_other_engines
 from houston_shared.config import Configuration, LoadedConfiguration
-from houston_shared.config_sections import EngineSettings
+from houston_shared.config_sections import EnginePrice, EngineSettings
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
 from houston_shared.records import RolloutSpec
@@ -123,6 +123,28 @@ def test_all_engines_are_looked_for_before_a_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"gone\.jsonl"):
         check_engines(loaded(tmp_path), own, script, {})
     check_engines(loaded(tmp_path), task(tmp_path, ""), script, {})
+
+
+def test_a_budget_of_cost_needs_a_price(tmp_path: Path) -> None:
+    (tmp_path / "played.jsonl").write_text('{"thought": "x", "calls": []}\n')
+    script = f"script:{tmp_path}/played.jsonl"
+    costly = task(tmp_path, "[budget]\ncost = 5.0\n")
+    with pytest.raises(ConfigurationError, match="has no price"):
+        check_engines(loaded(tmp_path), costly, script, {})
+    free = EngineSettings(
+        kind="script", path=str(tmp_path / "played.jsonl"), price=EnginePrice(input=0, output=0)
+    )
+    config = Configuration(engines={"played": free})
+    check_engines(LoadedConfiguration(config, Home(tmp_path), "x.toml"), costly, "played", {})
+
+
+@pytest.mark.parametrize(
+    ("cached_price", "cost"), [(None, 0.0058), (0.5, 0.0038)], ids=["as input", "of its own"]
+)
+def test_what_tokens_cost(cached_price: float | None, cost: float) -> None:
+    price = EnginePrice(input=3.0, output=7.0, cached=cached_price)
+    assert price.cost(1_000, 800, 400) == pytest.approx(cost)
+    assert price.cost(10, 800, 0) <= 10 * 3.0 / 1e6, "no more is cached than there is"
 
 
 def test_a_role_that_another_engine_samples_is_no_policys_to_train(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Drafts of guidance by a critic: stored, said, said in other words, turned down.
+"""Drafts of guidance by a critic: stored, said, said in other words, turned down; and what critics
+and judges cost.
 
 A draft is decided once, by whoever is first. It is said as guidance of the person who says it
 (`guidance_handlers.queue_guidance`), with the critic's name beside theirs.
@@ -7,17 +8,28 @@ A draft is decided once, by whoever is first. It is said as guidance of the pers
 from houston_daemon.recorder.handlers.guidance_handlers import (
     GUIDANCE_ID_LIMIT,
     check_text,
+    require_rollout,
     require_running,
 )
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
 from houston_daemon.recorder.request_checks import denial
-from houston_shared.control_messages import RejectDraft, StoreDraft, new_guidance_id
+from houston_shared.control_messages import (
+    RejectDraft,
+    StoreDraft,
+    StoreReviewCost,
+    new_guidance_id,
+)
 from houston_shared.errors import ExitCode
 from houston_shared.records import RolloutSpec
 from houston_shared.secret_redaction import redact
-from houston_shared.store.event_bodies import DraftDecided, DraftWritten, GuidanceQueued
+from houston_shared.store.event_bodies import (
+    DraftDecided,
+    DraftWritten,
+    GuidanceQueued,
+    ReviewCostStored,
+)
 from houston_shared.task import parse_task_record
 from houston_shared.times_and_counts import count_words
 from houston_shared.wire import RequestStored
@@ -26,6 +38,7 @@ AUTOPILOT = "autopilot"
 """Who decides a draft where nobody is asked."""
 NAME_LIMIT = 200
 """Characters of a critic's name."""
+MOST_COST = 1e15
 
 
 def store_draft(store: Store, message: StoreDraft, author: Author) -> RequestStored:
@@ -101,3 +114,35 @@ def reject_draft(store: Store, message: RejectDraft, author: Author) -> RequestS
         raise denial(f"The draft {message.id} was {state} by {by}.", f"houston guidance {rollout}")
     body = DraftDecided(id=message.id, decision="rejected", by=author.name, **author.event_fields)
     return RequestStored(seq=store.journal.append(EventKey(rollout), "draft-decision", body))
+
+
+def store_review_cost(store: Store, message: StoreReviewCost, author: Author) -> RequestStored:
+    """Add what a judge or a critic took; the same message again changes nothing. Raises
+    HoustonError for a rollout that is none."""
+    if not (0 < len(message.reviewer) <= NAME_LIMIT and 0 < len(message.request) <= NAME_LIMIT):
+        raise denial(
+            f"A cost has a key and a reviewer of 1 to {NAME_LIMIT} characters.",
+            code=ExitCode.USAGE,
+        )
+    counts = (message.requests, message.prompt_tokens, message.sampled_tokens)
+    cost = message.cost or 0.0
+    if min(counts) < 0 or max(counts) >= 2**53 or not 0 <= cost < MOST_COST:
+        raise denial("Counts and costs are numbers of 0 or more.", code=ExitCode.USAGE)
+    row = require_rollout(store, message.rollout)
+    known = store.connection.execute(
+        "SELECT 1 FROM review_costs WHERE rollout = ? AND request = ?", (row.id, message.request)
+    ).fetchone()
+    if known is None:
+        body = ReviewCostStored(
+            reviewer=message.reviewer,
+            request=message.request,
+            requests=message.requests,
+            prompt_tokens=message.prompt_tokens,
+            sampled_tokens=message.sampled_tokens,
+            reckoned=message.reckoned,
+            cost=message.cost,
+            by=author.name,
+            **author.event_fields,
+        )
+        store.journal.append(EventKey(row.id), "review-cost", body)
+    return RequestStored(seq=store.journal.seq)

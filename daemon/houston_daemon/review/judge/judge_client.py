@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from houston_daemon.agent.policy_sampling import with_cost
 from houston_daemon.engines.engine_protocol import (
     Engine,
     EngineRefused,
@@ -27,7 +28,7 @@ from houston_daemon.review.judge.judge_answers import JudgedStep
 from houston_daemon.review.judge.judge_cache import CachedAnswer, JudgeCache, cache_key
 from houston_daemon.review.judge.judge_prompt import JudgeWindow
 from houston_daemon.review.judge.judge_template import JudgeTemplate
-from houston_shared.config_sections import JudgeSettings
+from houston_shared.config_sections import EnginePrice, JudgeSettings
 from houston_shared.records import Message
 from houston_shared.secret_redaction import redact
 from houston_shared.times_and_counts import pluralize
@@ -50,9 +51,11 @@ class JudgeCost:
     prompt_tokens: int = 0
     sampled_tokens: int = 0
     about: bool = False
-    """Whether tokens are reckoned from bytes: a chat endpoint does not say them."""
+    """Whether tokens are reckoned from bytes, where a chat endpoint does not say them."""
     seconds: float = 0.0
     """Of all requests together; several run at once."""
+    cost: float | None = None
+    """By the engine's price; None where none is declared."""
     unkept: str = ""
     """Why answers could not be kept for the next time; empty when they were."""
 
@@ -67,11 +70,14 @@ class JudgeCost:
         self.about |= cost.about
         self.seconds += cost.seconds
         self.unkept = self.unkept or cost.unkept
+        if cost.cost is not None:
+            self.cost = (self.cost or 0.0) + cost.cost
 
     def price(self, settings: JudgeSettings) -> float | None:
-        """What the requests cost; None where no price is named."""
+        """What the requests cost, by the prices of `[judge]` or else of the engine; None where no
+        price is named."""
         if not (settings.price_prompt or settings.price_sampled):
-            return None
+            return self.cost
         prompt = self.prompt_tokens * settings.price_prompt
         return (prompt + self.sampled_tokens * settings.price_sampled) / MILLION
 
@@ -125,6 +131,8 @@ class JudgeClient:
     """None for chat endpoints."""
     policy: str = ""
     reasoning: bool = False
+    price: EnginePrice | None = None
+    """What its tokens cost."""
 
     @property
     def token_budget(self) -> int:
@@ -273,7 +281,11 @@ class QuestionAsker:
         if request.max_tokens < 1:
             raise EngineRefused(f"The prompt of {size} tokens leaves no room for an answer.")
         self.cost.requests += 1
-        return await self.client.engine.sample(request, asyncio.Event()), size
+        sampled = await self.client.engine.sample(request, asyncio.Event())
+        if self.client.price is not None:
+            sampled = with_cost(request, sampled, self.client.price)
+            self.cost.cost = (self.cost.cost or 0.0) + (sampled.usage.cost or 0.0)
+        return sampled, size
 
     def _request(
         self, question: JudgeQuestion[Any], message: str, ids: tuple[int, ...] | None, room: int
@@ -305,9 +317,14 @@ class QuestionAsker:
         tries: int,
     ) -> CachedAnswer:
         """Add a request to the sums; what this question has cost so far."""
-        ids = sampled.token_ids
-        answered = self.client.tokens.count(str(answer)) if ids is None else len(ids)
-        self.cost.about |= ids is None
+        ids, usage = sampled.token_ids, sampled.usage
+        if ids is not None:
+            answered = len(ids)
+        elif usage.prompt_tokens is not None and usage.completion_tokens is not None:
+            prompt, answered = usage.prompt_tokens, usage.completion_tokens
+        else:
+            answered = self.client.tokens.count(str(answer))
+            self.cost.about = True
         self.cost.prompt_tokens += prompt
         self.cost.sampled_tokens += answered
         self.cost.seconds += sampled.seconds

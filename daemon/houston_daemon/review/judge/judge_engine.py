@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from houston_daemon.agent.rollout_setup import tokenizer_file
+from houston_daemon.agent.rollout_setup import engine_price, tokenizer_file
 from houston_daemon.engines.engine_process import EngineProcess
 from houston_daemon.engines.engine_protocol import Engine, EngineSample, SampleRequest
 from houston_daemon.engines.engine_registry import choose_engine
@@ -225,6 +225,7 @@ def make_judge_client(
         dialect=choose_dialect(str(settings.get("dialect") or "chatml-json")) if exact else None,
         policy=policy,
         reasoning=bool(settings.get("reasoning")) and not exact,
+        price=engine_price(settings),
     )
 
 

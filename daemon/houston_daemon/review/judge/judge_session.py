@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,9 +33,14 @@ from houston_daemon.review.judge.judge_verdicts import (
 from houston_daemon.review.rollout_trace import RolloutTrace, TextsGone, read_trace
 from houston_daemon.review.rules import rule_catalog
 from houston_daemon.review.rules.rule_catalog import RuleFailed
-from houston_daemon.review.verdict_updates import StepVerdict, store_judge_verdicts
+from houston_daemon.review.verdict_updates import (
+    StepVerdict,
+    record_review_cost,
+    store_judge_verdicts,
+)
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import JudgeSettings
+from houston_shared.control_messages import StoreReviewCost
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.store.annotation_queries import read_verdicts_with_reasons
@@ -199,12 +205,32 @@ class JudgeSession:
                 raise _engine_refused(problem, rollout, self.client) from problem
             finally:
                 self.cost.add(outcome.cost)
+                self._record_cost(rollout, outcome.cost)
             outcome.kept_over_rules = _keeps_over_rules(
                 verdict_updates.rule_masks(trace, findings), outcome.judge
             )
             if outcome.judge.steps:  # who said nothing at all replaces nothing
                 outcome.judge_changed = self._store(reader, trace, outcome.author, outcome.judge)
             return outcome
+
+    def _record_cost(self, rollout: str, cost: JudgeCost) -> None:
+        if not cost.requests or self.client is None:
+            return
+        same_currency = self.settings.currency in ("", self.loaded.config.currency)
+        record_review_cost(
+            self.loaded.home,
+            StoreReviewCost(
+                request=uuid.uuid4().hex,
+                rollout=rollout,
+                reviewer=f"judge:{self.client.name}",
+                requests=cost.requests,
+                prompt_tokens=cost.prompt_tokens,
+                sampled_tokens=cost.sampled_tokens,
+                reckoned=cost.about,
+                cost=cost.price(self.settings) if same_currency else cost.cost,
+            ),
+            self.note,
+        )
 
     def _rules(
         self, reader: Reader, trace: RolloutTrace, findings: verdict_updates.RuleFindings
