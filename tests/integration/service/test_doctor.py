@@ -4,6 +4,8 @@ import socket
 from pathlib import Path
 from typing import Any
 
+from tests.integration.rollout.endpoint import Endpoint, says
+from tests.support.id_server import IdServer, byte_tokenizer
 from tests.support.station import Station
 
 
@@ -41,18 +43,35 @@ def test_a_home_that_cannot_be_written(station: Station) -> None:
     assert "--home" in found["home"]["next"]
 
 
-def test_engines_that_answer_and_engines_that_do_not(station: Station) -> None:
+def test_engines_at_urls(station: Station, tmp_path: Path) -> None:
+    """As `rollout start` looks at them; one that nobody has started is no fault of the machine."""
+    theirs, other = (
+        byte_tokenizer(tmp_path / name, first=mark)
+        for name, mark in (("theirs", "<|im_end|>"), ("other", "<|im_start|>"))
+    )
+    server, chat = IdServer(theirs), Endpoint(lambda body: says("x"))
     station.home.mkdir()
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as closed:
+    with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        ports = server.getsockname()[1], closed.getsockname()[1]
+        far = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
         (station.home / "houston.toml").write_text(
             "".join(
-                f'[engines.{name}]\nkind = "token"\nurl = "http://127.0.0.1:{port}/v1"\n'
-                for name, port in zip(("near", "far"), ports, strict=True)
+                f'[engines.{name}]\nkind = "{kind}"\nurl = "{url}"\nmodel = "some-model"\n{more}\n'
+                for name, kind, url, more in (
+                    ("near", "token", server.endpoint.url, f'tokenizer = "{theirs}"'),
+                    ("wrong", "token", server.endpoint.url, f'tokenizer = "{other}"'),
+                    ("chat", "chat", chat.url, ""),
+                    ("keyed", "chat", chat.url, 'api_key_env = "NO_SUCH_KEY"'),
+                    ("far", "chat", far, ""),
+                )
             )
         )
-        found = examined(station, None)
-    assert found["engine near"]["state"] == "ok"
-    assert found["engine far"]["state"] == "warn"
-    assert str(ports[1]) in found["engine far"]["found"]
+        found = examined(station, 1)
+    chat.close()
+    server.endpoint.close()
+    states = {name: found[f"engine {name}"]["state"] for name in ("near", "wrong", "chat", "far")}
+    assert states == {"near": "ok", "wrong": "fail", "chat": "ok", "far": "warn"}
+    assert "is not the server's" in found["engine wrong"]["found"]
+    assert "houston engine check wrong" in found["engine wrong"]["next"]
+    assert found["engine keyed"]["state"] == "warn" and "key" in found["engine keyed"]["found"]
+    assert far.split("/")[2] in found["engine far"]["found"]

@@ -60,7 +60,6 @@ def test_critiques_are_printed_and_those_of_no_use_are_counted(
     said = station.run("critique", rollout[:-1])
     assert "- You should write answer.json." in said.stdout
     assert station.show(rollout)["review_cost"] > 0
-    assert "critic:critic took 3 samples" in station.run("log", rollout).stdout
     assert "why: Nothing was written." in said.stderr and "--refine" in said.stderr
 
 

@@ -282,7 +282,6 @@ def test_what_a_rollout_cost_is_shown_and_listed(written: WrittenHome, houston: 
     assert "cost" not in houston("rollout", "show", "free").out
     (step, _) = houston("steps", "words", "--json").lines
     assert step["usage"]["cost"] == 0.25
-    assert "judge:e took 1 samples, cost 0.0321" in houston("log", "words").out
 
 
 def test_a_rollout_without_a_sandbox_is_marked_in_the_list(
