@@ -4,6 +4,7 @@ A real HTTP server, the real check and real worker processes; the page's table i
 """
 
 import asyncio
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +18,11 @@ from houston_daemon.engines import chat_engine, token_engine
 from houston_daemon.service.check_findings import CheckFinding
 from houston_daemon.service.engine_check import CHECK_ORDER, check_engine
 from houston_daemon.service.rollout_start_checks import check_engine as check_before_start
+from houston_shared import command
 from houston_shared.backoff import RetryPolicy
 from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.config_sections import EngineSettings
-from houston_shared.errors import HoustonError
+from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.records import AWAY_ACTIVITY
 from tests.integration.rollout.endpoint import Answer, Endpoint, call, says
@@ -262,3 +264,28 @@ def test_a_server_like_sglang(tmp_path: Path) -> None:
     server.endpoint.close()
     assert found["tokenizer"].state == found["log-probabilities"].state == "ok"
     assert (found["adapters"].state, found["tool call"].state) == ("skip", "fail")
+
+
+def test_the_command_says_a_line_each_and_fails_where_one_does(
+    tmp_path: Path, note: Answer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    endpoint = Endpoint(lambda body: note)
+    file = tmp_path / "houston.toml"
+    file.write_text(
+        f'home = "{tmp_path}/home"\n[engines.it]\nkind = "chat"\nurl = "{endpoint.url}"\n'
+        'model = "m"\n[engines.unset]\nkind = "chat"\nurl = "http://127.0.0.1:1/v1"\nmodel = "m"\n'
+        'api_key_env = "NO_SUCH_KEY"\n'
+    )
+    words = ["--config", str(file), "engine", "check"]
+    assert command.main([*words, "it", "--json"]) == ExitCode.DONE
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["check"] for line in lines] == list(CHECK_ORDER)
+    assert {line["state"] for line in lines} == {"ok", "skip"}
+    assert command.main([*words, "unset"]) == ExitCode.FAILED
+    said = capsys.readouterr()
+    assert "fail key" in said.out and "next: export NO_SUCH_KEY=…" in said.out
+    assert "unset: rollouts would not run well on it (key)." in said.err
+    assert command.main([*words, "none"]) == ExitCode.CONFIGURATION
+    assert "There is no engine 'none'" in capsys.readouterr().err
+    assert not (tmp_path / "home").exists(), "asking makes nothing"
+    endpoint.close()
