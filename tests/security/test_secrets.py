@@ -152,7 +152,9 @@ class Echo(http.server.BaseHTTPRequestHandler):
     """A chat endpoint that refuses a key and quotes it."""
 
     def do_GET(self) -> None:
-        self._refuse()
+        if self.path.startswith("/shut/"):
+            return self._refuse()
+        self._answer(200, {"data": []})
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -160,8 +162,11 @@ class Echo(http.server.BaseHTTPRequestHandler):
 
     def _refuse(self) -> None:
         key = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        said = json.dumps({"error": {"message": f"Incorrect API key provided: {key}."}}).encode()
-        self.send_response(401)
+        self._answer(401, {"error": {"message": f"Incorrect API key provided: {key}."}})
+
+    def _answer(self, status: int, body: dict[str, Any]) -> None:
+        said = json.dumps(body).encode()
+        self.send_response(status)
         self.send_header("Content-Length", str(len(said)))
         self.end_headers()
         self.wfile.write(said)
@@ -193,6 +198,11 @@ names = [{", ".join(f'"PIN_{n}"' for n in range(len(NAMED)))}]
 [engines.refusing]
 kind = "chat"
 url = "{endpoint}"
+model = "m"
+api_key_env = "S0_KEY"
+[engines.shut]
+kind = "chat"
+url = "{endpoint.replace("/v1", "/shut/v1")}"
 model = "m"
 api_key_env = "S0_KEY"
 [engines.refusing.environment]
@@ -279,6 +289,19 @@ def test_no_door_lets_a_secret_in(station: Station) -> None:
     station.stop()
     assert stored(station) == []
     assert indexed(station) == []
+
+
+def test_what_an_endpoint_quotes_of_its_key_is_not_shown(station: Station) -> None:
+    for words, code in (
+        (("engine", "check", "refusing"), 1),
+        (("engine", "check", "shut", "--json"), 1),
+        (("rollout", "start", str(station.task()), "--engine", "shut"), 1),
+        (("doctor",), None),
+    ):
+        said = station.run(*words, code=code)
+        text = said.stdout + said.stderr
+        assert "Incorrect API key provided: [secret:S0_KEY]" in text, text
+        assert found([text]) == []
 
 
 def test_a_task_gives_a_key_that_nobody_sees(station: Station) -> None:

@@ -5,7 +5,6 @@ Each scenario brings a station's daemon into its state and gives back what is to
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from tests.integration.rollout.endpoint import Endpoint, Page
 from tests.support.station import Station, process_state
 
 SERVES = """
@@ -70,11 +70,11 @@ def running_a_command(station: Station, later: ExitStack) -> None:
 
 
 def sampling_from_a_slow_engine(station: Station, later: ExitStack) -> None:
-    server = later.enter_context(socket.create_server(("127.0.0.1", 0)))  # accepts, never answers
+    endpoint = Endpoint(lambda body: Page(silent=True))
+    later.callback(endpoint.close)
     station.home.mkdir()
     (station.home / "houston.toml").write_text(
-        f'[engines.slow]\nkind = "chat"\nmodel = "m"\nwindow = 8192\n'
-        f'url = "http://127.0.0.1:{server.getsockname()[1]}/v1"\n'
+        f'[engines.slow]\nkind = "chat"\nmodel = "m"\nwindow = 8192\nurl = "{endpoint.url}"\n'
     )
     station.start()
     (rollout,) = station.rollout(station.task(sandbox="none"), "slow")

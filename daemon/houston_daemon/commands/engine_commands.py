@@ -13,6 +13,7 @@ from houston_shared import command_output
 from houston_shared.command_arguments import seconds_argument
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ExitCode
+from houston_shared.secret_redaction import install_secrets
 
 SAMPLE_SECONDS = 120.0
 
@@ -34,6 +35,7 @@ def add_engine_check_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_engine_check(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Print what was found; exit code 1 where something fails."""
+    install_secrets(loaded.config)
     name = arguments.name or loaded.config.default_engine
     findings = asyncio.run(check_engine(loaded, name, arguments.seconds))
     for finding in findings:

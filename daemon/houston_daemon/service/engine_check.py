@@ -75,7 +75,9 @@ async def check_engine(
     engine = loaded.engine(name)
     found: dict[str, CheckFinding] = {}
     async for finding in _check(loaded, name, engine, seconds):
-        found[finding.name] = finding  # what a sample told counts for more than what was said
+        found[finding.name] = engine_probes.without_secrets(
+            finding
+        )  # what a sample told counts for more than what was said
     failed = next((each.name for each in found.values() if each.state == "fail"), "")
     skipped = _CHAT_REASONS if engine.kind == "chat" else {}
     unasked = f"not asked, for the line `{failed}`" if failed else "not asked"
@@ -146,7 +148,8 @@ async def _opened(server: ServerAddress, seconds: float) -> AsyncIterator[Engine
         yield engine
     except TimeoutError:
         raise HoustonError(
-            f"It did not answer within {seconds:g} s.", next="houston engine check … --seconds N"
+            f"It did not answer within {seconds:g} s.",
+            next=f"houston engine check {server.name} --seconds {4 * seconds:g}",
         ) from None
     finally:
         await engine.close()
@@ -163,10 +166,7 @@ def _refusal_finding(server: ServerAddress, problem: HoustonError) -> CheckFindi
     elif "log-probabilities" in problem.cause:
         name = "log-probabilities"
     elif isinstance(problem, ContextOverflow):
-        name, step = (
-            "window",
-            "Serve the model with a longer one: a head has 4,000 tokens and more.",
-        )
+        name, step = "window", "Serve the model with a longer window."
     elif status in (400, 422) and "tool" in problem.cause.casefold() and not server.takes_ids:
         step = "Have it parse tool calls (vLLM: --enable-auto-tool-choice --tool-call-parser NAME)."
     elif status:

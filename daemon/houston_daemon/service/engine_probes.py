@@ -8,7 +8,7 @@ with the next command. `rollout start` refuses what fails here and `houston doct
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from houston_daemon.service.check_findings import CheckFinding, ok_finding
 from houston_shared.config_sections import ENGINE_KINDS
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import ToolCall
+from houston_shared.secret_redaction import redact
 
 PROBE_SECONDS = 10.0
 """How long a server may take to say what it serves."""
@@ -95,7 +96,13 @@ def is_probed(settings: Mapping[str, Any]) -> bool:
 async def probe_engine(name: str, settings: Mapping[str, Any]) -> list[CheckFinding]:
     """All findings that cost nothing, of an engine with a `url`; the first that fails ends them
     where the rest would only say the same."""
-    return [finding async for finding in _probe(ServerAddress(name, settings))]
+    found = [finding async for finding in _probe(ServerAddress(name, settings))]
+    return list(map(without_secrets, found))
+
+
+def without_secrets(finding: CheckFinding) -> CheckFinding:
+    """The finding, with keys taken out that a server quoted in its refusal."""
+    return replace(finding, text=redact(finding.text), next=redact(finding.next))
 
 
 def first_failure(name: str, settings: Mapping[str, Any]) -> CheckFinding | None:

@@ -51,6 +51,7 @@ from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.policy_and_run_files import BASE_MODEL
 from houston_shared.records import RoleEngine, RolloutSpec
 from houston_shared.sample_roles import SampleRole
+from houston_shared.secret_redaction import install_secrets
 from houston_shared.store.store_reader import Reader
 from houston_shared.task import LoadedTask, Task, purify_settings
 from houston_shared.toml_file import parse_toml
@@ -368,6 +369,7 @@ def require_engine(
     check_engine_settings(loaded, name, engine)
     settings: dict[str, Any] = msgspec.to_builtins(engine)
     asked = engine_probes.is_probed(settings) and has_engine_key(engine)
+    install_secrets(loaded.config)
     if asked and (failed := engine_probes.first_failure(name, settings)):
         raise HoustonError(
             f"Engine {name!r}, {failed.name}: {failed.text}.",
