@@ -104,7 +104,8 @@ class EngineSettings(Settings, frozen=True):
     `chat_template_kwargs.enable_thinking`, on and off (vLLM, SGLang). `effort`: `reasoning_effort`
     where it is on (OpenAI; `parameters` may say how much)."""
     tool_calls: Literal["native", "text"] = "native"
-    """For `chat`: the endpoint's own tool calls, or text parsed by the dialect."""
+    """For `chat`: the endpoint's own tool calls; or, for one that has none, `text`: the first
+    message lists the tools and the form of an answer, which the dialect then reads."""
     path: str = ""
     """For `script` and `recorded`: the JSON Lines file, from the folder of this file."""
     environment: dict[str, str] = {}

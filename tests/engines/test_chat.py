@@ -14,6 +14,7 @@ from houston_daemon.engines.engine_protocol import (
     EngineUnavailable,
     SampleRequest,
 )
+from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_shared.backoff import RetryPolicy
 from houston_shared.records import Message, ToolCall
 from tests.engines.chat_server import ChatServer, delta, tool
@@ -171,6 +172,18 @@ async def test_as_text_the_dialect_parses(server: ChatServer) -> None:
     assert (got.calls, got.thought, got.text) == (None, None, '{"calls": []}')
     assert "tools" not in server.asked[0]
     assert {m["role"] for m in server.asked[0]["messages"]} == {"system", "user", "assistant"}
+
+
+async def test_as_text_a_model_is_told_its_tools_and_sees_its_calls(server: ChatServer) -> None:
+    """What an endpoint without tools answers can be read only where the model knows the form."""
+    server.answers = [[delta(content="x"), delta("stop")]]
+    await sampled(engine(server, tools_mode="text", dialect=choose_dialect("hermes")))
+    system, _, answer, result = server.asked[0]["messages"]
+    assert system["content"].startswith("You act.") and '"name": "run_command"' in system["content"]
+    assert system["content"].endswith(choose_dialect("hermes").form)
+    assert answer["content"].startswith("I look.\n<tool_call>")
+    assert '{"command": "ls"}' in answer["content"] and "<|im_end|>" not in answer["content"]
+    assert result == {"role": "user", "content": "README.md"}
 
 
 async def test_reasoning_stays_apart(server: ChatServer) -> None:

@@ -25,7 +25,7 @@ from houston_shared.config_sections import EngineSettings
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.records import AWAY_ACTIVITY
-from tests.integration.rollout.endpoint import Answer, Endpoint, call, says
+from tests.integration.rollout.endpoint import Answer, Endpoint, call, error, says
 from tests.integration.rollout.rig import Rig
 from tests.support.endpoint_behaviours import BEHAVIOURS, Behaviour, table
 from tests.support.id_server import NOTE, IdServer, byte_tokenizer
@@ -264,6 +264,17 @@ def test_a_server_like_sglang(tmp_path: Path) -> None:
     server.endpoint.close()
     assert found["tokenizer"].state == found["log-probabilities"].state == "ok"
     assert (found["adapters"].state, found["tool call"].state) == ("skip", "fail")
+
+
+def test_an_endpoint_without_tools_is_told_them_as_text(tmp_path: Path) -> None:
+    """And answers in the dialect's form, as the check and rollouts read it."""
+    endpoint = Endpoint(lambda body: error(400, "tools?") if "tools" in body else says(NOTE))
+    refused = checked(tmp_path, endpoint.settings)["tool call"]
+    found = checked(tmp_path, {**endpoint.settings, "tool_calls": "text"})
+    endpoint.close()
+    assert refused.state == "fail" and 'tool_calls` to "text"' in refused.next
+    assert found["tool call"].text == "note(text='ready')" and found["dialect"].state == "ok"
+    assert '"name": "note"' in endpoint.asked[-1]["messages"][0]["content"]
 
 
 def test_the_command_says_a_line_each_and_fails_where_one_does(

@@ -113,7 +113,8 @@ BEHAVIOURS: dict[str, Behaviour] = {
         step=lambda step: step.sample.completion_tokens is None,
     ),
     "tools are not supported": Behaviour(
-        "paused", "status and its sentence", _AGAIN, ("tool call", "fail"),
+        "paused", "status and its sentence", f'{_AGAIN}; `tool_calls = "text"` does without',
+        ("tool call", "fail"),
         error(400, '"auto" tool choice requires --enable-auto-tool-choice'), None, "tool choice",
     ),
     "an answer cut at its limit": Behaviour(

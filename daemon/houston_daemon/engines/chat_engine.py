@@ -2,8 +2,9 @@
 
 A request holds `model`, `messages`, `tools` where there are any, what the task file and the
 engine's `parameters` say, and nothing else but `stream` and `stream_options`; an endpoint that
-refuses one of these two by name is asked without it from then on. Tools go natively, or are left to
-the dialect's text (`tools_mode="text"`). Rows from such an engine are rendered, never exact.
+refuses one of these two by name is asked without it from then on. Tools go natively, or as text in
+the dialect's form (`tools_mode="text"`), for endpoints that take none. Rows from such an engine are
+rendered, never exact.
 """
 
 import asyncio
@@ -32,6 +33,9 @@ from houston_daemon.engines.engine_protocol import (
     EngineUnavailable,
     SampleRequest,
 )
+from houston_daemon.prompts.dialect_protocol import Dialect
+from houston_daemon.prompts.model_dialects import choose_dialect
+from houston_daemon.prompts.planner_dialect import planner_dialect
 from houston_shared.backoff import RetryPolicy
 from houston_shared.config_sections import ReasoningField
 from houston_shared.records import Message, ToolCall
@@ -67,7 +71,7 @@ class ChatEngine:
     """A chat endpoint.
 
     url: base address as the endpoint documents it, usually ending in `/v1`. window: largest prompt
-    + answer, where known. tools_mode: `native`, or `text` when the dialect parses calls.
+    + answer, where known. tools_mode: `native`, or `text` where the dialect writes and reads calls.
     reasoning_field: how the switch is sent: `chat_template` (vLLM, SGLang: enable_thinking),
     `effort` (OpenAI: reasoning_effort, where reasoning is on), or `none`. max_tokens_field: the
     name of the limit of an answer, where the task file sets one. parameters: added to each request,
@@ -86,6 +90,7 @@ class ChatEngine:
         *,
         window: int | None = None,
         tools_mode: Literal["native", "text"] = "native",
+        dialect: Dialect | None = None,
         reasoning_field: ReasoningField = "none",
         max_tokens_field: str = "max_tokens",
         parameters: Mapping[str, Any] | None = None,
@@ -97,6 +102,7 @@ class ChatEngine:
         self.window = window
         self._model = model
         self._tools_mode = tools_mode
+        self._dialect = dialect or choose_dialect("chatml-json")
         self._reasoning_field = reasoning_field
         self._max_tokens_field = max_tokens_field
         self._added = dict(parameters or {})
@@ -167,7 +173,9 @@ class ChatEngine:
         native = self._tools_mode == "native"
         body: dict[str, Any] = {
             "model": request.policy or self._model,
-            "messages": [_chat_message(message, native) for message in request.messages],
+            "messages": [_chat_message(message) for message in request.messages]
+            if native
+            else _text_messages(request, self._dialect),
         }
         if native and request.tools:
             body["tools"] = [_chat_tool(tool) for tool in request.tools]
@@ -198,10 +206,8 @@ def _refused_own_parameters(body: Mapping[str, Any], problem: EngineRefused) -> 
     return ""
 
 
-def _chat_message(message: Message, native: bool) -> dict[str, Any]:
+def _chat_message(message: Message) -> dict[str, Any]:
     sent: dict[str, Any] = {"role": message.role, "content": message.content}
-    if not native:
-        return sent | ({"role": "user"} if message.role == "tool" else {})
     if message.calls:
         sent["tool_calls"] = [
             {
@@ -213,6 +219,26 @@ def _chat_message(message: Message, native: bool) -> dict[str, Any]:
         ]
     if message.role == "tool":
         sent["tool_call_id"] = message.call_id
+    return sent
+
+
+def _text_messages(request: SampleRequest, dialect: Dialect) -> list[dict[str, Any]]:
+    """The messages for an endpoint that knows no tools: the first one lists them with the form of
+    an answer, earlier answers stand in that form, and results are a user's."""
+    own = planner_dialect(dialect) if request.role == "planner" else dialect
+    sent, tools = [], request.tools
+    for message in request.messages:
+        content = message.content
+        if message.role == "system" and tools:
+            listed = "\n".join(json.dumps(_chat_tool(tool), ensure_ascii=False) for tool in tools)
+            content += f"\n\n# Tools\n{listed}\n\n# Answer\nEach answer has this form:\n{own.form}"
+            tools = ()
+        elif message.calls:
+            content = "".join(piece.text for piece in own.assistant(content, message.calls))
+            for stop in own.stop_tokens:
+                content = content.removesuffix(stop)
+        role = "user" if message.role == "tool" else message.role
+        sent.append({"role": role, "content": content})
     return sent
 
 

@@ -15,6 +15,7 @@ from houston_daemon.engines.chat_engine import ChatEngine
 from houston_daemon.engines.engine_protocol import Engine, EngineUnavailable
 from houston_daemon.engines.script_engine import ScriptEngine
 from houston_daemon.engines.token_engine import TokenEngine
+from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_shared import plugins
 from houston_shared.backoff import RetryPolicy
 from houston_shared.errors import ConfigurationError
@@ -53,10 +54,11 @@ def choose_engine(
     - `max_tokens_field`: `max_tokens` (default) or `max_completion_tokens` (chat).
     - `parameters`, `omit_parameters`, `headers`, `headers_env`: see `request_options`.
     - `tool_calls`: `native` (default) or `text` (chat).
+    - `dialect`: how calls are written as text (chat with `tool_calls = "text"`).
     - `path`: file of a script.
 
-    `tokenizer`, `dialect`, `price`, `port`, `command` and `environment` belong to others and are
-    passed over. Raises ConfigurationError for an unknown kind or a missing key, and
+    `tokenizer`, `price`, `port`, `command` and `environment` belong to others and are passed over.
+    Raises ConfigurationError for an unknown kind or a missing key, and
     EngineUnavailable when a variable that holds the API key or a header is not set.
     """
     kind = settings.get("kind", "script" if script else "")
@@ -71,6 +73,9 @@ def choose_engine(
             api_key(settings),
             window=settings.get("window") or None,
             tools_mode=settings.get("tool_calls", "native"),
+            dialect=choose_dialect(
+                str(settings.get("dialect") or "chatml-json"), bool(settings.get("reasoning"))
+            ),
             reasoning_field=settings.get("reasoning_field", "none"),
             max_tokens_field=settings.get("max_tokens_field", "max_tokens"),
             retry=retry,

@@ -129,6 +129,9 @@ async def _check_samples(
     try:
         async with _opened(server, seconds) as engine:
             sampler = _TrialSampler(server, engine, seconds, samples)
+            if server.settings.get("tool_calls") == "text":
+                dialect, tokens = engine_probes.load_dialect(server.settings, token_ids=False)
+                yield engine_probes.dialect_finding(server, dialect, tokens)
             yield await sampler.tool_call()
             if server.model:
                 yield ok_finding("model", f"{server.model} answers")
@@ -168,7 +171,10 @@ def _refusal_finding(server: ServerAddress, problem: HoustonError) -> CheckFindi
     elif isinstance(problem, ContextOverflow):
         name, step = "window", "Serve the model with a longer window."
     elif status in (400, 422) and "tool" in problem.cause.casefold() and not server.takes_ids:
-        step = "Have it parse tool calls (vLLM: --enable-auto-tool-choice --tool-call-parser NAME)."
+        step = (
+            "Have it parse tool calls (vLLM: --enable-auto-tool-choice --tool-call-parser NAME), or"
+            f' set {server.key("tool_calls")} to "text".'
+        )
     elif status:
         step = f"Leave out what it refuses: {server.key('omit_parameters')}."
     return CheckFinding(name, "fail", problem.cause.rstrip("."), problem.next or step)
