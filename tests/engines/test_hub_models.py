@@ -148,17 +148,26 @@ def test_a_folder_of_that_name_wins_and_is_said(hub: HubServer, station: Station
     assert hub.asked == []
 
 
+SLOW = pytest.mark.slow
 NOBODY = "http://127.0.0.1:9"
 REFUSALS = [
-    pytest.param(ID, {"HF_HUB_OFFLINE": "1"}, 78, "HF_HUB_OFFLINE is set", "unset", id="offline"),
-    pytest.param("acme/none", {}, 1, "has no model acme/none", "hf auth login", id="unknown"),
+    pytest.param(
+        ID, {"HF_HUB_OFFLINE": "1"}, 78, "HF_HUB_OFFLINE is set", "unset", id="offline", marks=SLOW
+    ),
+    pytest.param(
+        "acme/none", {}, 1, "has no model acme/none", "hf auth login", id="unknown", marks=SLOW
+    ),
     pytest.param(f"{ID}@v9", {}, 1, "has no revision 'v9'", "/acme/small/commits", id="revision"),
     pytest.param("acme/gated", {}, 1, "is gated", "Ask for access at", id="gated"),
-    pytest.param("acme/private", {}, 1, "has no model", "hf auth login", id="private"),
+    pytest.param("acme/private", {}, 1, "has no model", "hf auth login", id="private", marks=SLOW),
     pytest.param(ID, {"HF_TOKEN": "hf_wrong"}, 1, "not take the token", "hf auth", id="token"),
-    pytest.param(ID, {"HF_ENDPOINT": NOBODY}, 1, "does not answer", "the network", id="nobody"),
-    pytest.param("small", {}, 78, "'small' is no id of the hub", "org/name", id="no id"),
-]  # fmt: skip
+    pytest.param(
+        ID, {"HF_ENDPOINT": NOBODY}, 1, "does not answer", "the network", id="nobody", marks=SLOW
+    ),
+    pytest.param(
+        "small", {}, 78, "'small' is no id of the hub", "org/name", id="no id", marks=SLOW
+    ),
+]
 
 
 @pytest.mark.parametrize(("id", "environment", "code", "cause", "next"), REFUSALS)

@@ -14,7 +14,9 @@ from houston_daemon.training.export.export_run import FORMATS
 from tests.support.hub_server import TOKEN, HubServer, Repository
 from tests.support.small_tokenizer import small_tokenizer
 from tests.support.station import Station
+from tests.support.tiers import sampled
 
+SLOW = pytest.mark.slow
 BASE, ADAPTER, ROWS = "acme/base", "acme/adapter", "acme/rows"
 KEY = "rattle-42-lamp-Xy9-Zq7"
 """The token of the hub in a test whose agent reads it, and a secret of a variable in another."""
@@ -163,10 +165,10 @@ PULLS = [
         {"adapter_config__json": CONFIG, "adapter_model__safetensors": b"w"},
         "was trained from is not known here", id="no base",
     ),
-    pytest.param({"README__md": b"hi"}, "holds no policy", id="no weights"),
+    pytest.param({"README__md": b"hi"}, "holds no policy", id="no weights", marks=SLOW),
     pytest.param(
         {"adapter_config__json": CONFIG, "adapter_model__safetensors": b"w",
-         "lineage__json": b"{"}, "is no JSON", id="a broken lineage",
+         "lineage__json": b"{"}, "is no JSON", id="a broken lineage", marks=SLOW,
     ),
 ]  # fmt: skip
 
@@ -182,14 +184,18 @@ def test_what_cannot_be_pulled_registers_nothing(
 
 
 PUSHES = [
-    pytest.param(["policy@2", "acme/x@main"], "", 78, "has a revision", id="a revision"),
-    pytest.param(["policy@2", "x"], "", 78, "is no id of the hub", id="no id"),
+    pytest.param(
+        ["policy@2", "acme/x@main"], "", 78, "has a revision", id="a revision", marks=SLOW
+    ),
+    pytest.param(["policy@2", "x"], "", 78, "is no id of the hub", id="no id", marks=SLOW),
     pytest.param(["policy@2", BASE, "--private"], "", 1, "there already, and public", id="public"),
-    pytest.param(["policy@9", "acme/x"], "", 1, "There is no policy", id="no such policy"),
-    pytest.param(["policy@1", "acme/x"], "", 1, "is the base model", id="a base model"),
+    pytest.param(
+        ["policy@9", "acme/x"], "", 1, "There is no policy", id="no such policy", marks=SLOW
+    ),
+    pytest.param(["policy@1", "acme/x"], "", 1, "is the base model", id="a base model", marks=SLOW),
     pytest.param(["policy@2", "acme/x"], "read_only", 1, "may not write to acme/x", id="403"),
     pytest.param(["policy@2", "acme/x"], "no token", 1, "wants a token (401)", id="401"),
-    pytest.param(["policy@2", "acme/x"], "busy", 75, "no more requests", id="429"),
+    pytest.param(["policy@2", "acme/x"], "busy", 75, "no more requests", id="429", marks=SLOW),
     pytest.param(["policy@2", "acme/c"], "corrupt", 1, "is not what was pushed", id="corrupted"),
 ]
 
@@ -268,7 +274,9 @@ def test_a_secret_in_the_files_of_a_policy_is_not_pushed(ready: Ready, tmp_path:
 # --- rows ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("format", [name for name in FORMATS if not FORMATS[name].credited])
+@pytest.mark.parametrize(
+    "format", sampled((name for name in FORMATS if not FORMATS[name].credited), 3)
+)
 def test_rows_become_a_data_set_with_a_card(ready: Ready, tmp_path: Path, format: str) -> None:
     """Of every consumer's format: what was kept, what is masked and why, whose words, which
     policies; and no name of a person or folder of this machine."""
