@@ -72,7 +72,7 @@ class EngineSettings(Settings, frozen=True):
     `qwen3`: as that, with thinking switched by `reasoning` (Qwen3). `glm45`: GLM-4.5 and 4.6.
     `chatml-calls`: one call a line and a short head, for small ChatML models in short contexts.
     `words`: tiny policies (`houston policy tiny`). Other families (Llama 3, Mistral, DeepSeek,
-    Gemma, GLM, Kimi, MiniMax, Nemotron, …) as their templates have it: docs/families.md."""
+    Gemma, GLM, Kimi, MiniMax, Nemotron, Qwen3.5, …) as their templates say: docs/families.md."""
     window: int = 0
     """Largest prompt + answer in tokens; 0 for what the model or server says. A `chat` endpoint
     that is not said to have one refuses what is too long, and the context is then forked."""

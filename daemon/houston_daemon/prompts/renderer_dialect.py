@@ -150,8 +150,7 @@ class RendererFamily:
 
     name: str
     renderer: str
-    """`module:Class` within `renderers`; its configuration is `ClassConfig` there, less the
-    `Renderer` in its name."""
+    """`module:Class` within `renderers`; its configuration is `ClassConfig` of its `configs`."""
     models: str
     """Which models it is for, for people."""
     reasoning: Mapping[bool, Mapping[str, Any]] = field(default_factory=dict)
