@@ -28,6 +28,7 @@ from houston_shared.task_tables import (
     HttpSimulatorSettings,
     McpSettings,
     MemorySettings,
+    OpenEnvSettings,
     PositiveInt,
     PositiveSeconds,
     PurifySettings,
@@ -206,7 +207,7 @@ class Task(Settings, frozen=True):
     tool, perhaps with a question; `research` has search, code, thought and answer;
     `scienceworld` and `textworld` are simulated worlds, `word_world` is one of a few words for tiny
     policies, `small_workstation` has files and four actions; `http` is a simulator that you run;
-    `mcp` is servers of tools; `null` does nothing, for benchmarks."""
+    `mcp` is servers of tools; `openenv` is a server of OpenEnv; `null` does nothing, for benchmarks."""
     agent: AgentKind | AgentSettings = "react"
     """How the loop thinks: `react` is thought, action, observation; `flow` is planner and verifier.
     Or a table `[agent]` with `kind` and tables of roles, such as `[agent.summary]`."""
@@ -252,6 +253,8 @@ class Task(Settings, frozen=True):
     """The simulator of `http`."""
     mcp: McpSettings = McpSettings()
     """The servers of `mcp`."""
+    openenv: OpenEnvSettings = OpenEnvSettings()
+    """The server of `openenv`."""
     scienceworld: ScienceWorldSettings = ScienceWorldSettings()
     """Which worlds `scienceworld` gives to rollouts."""
     textworld: TextWorldSettings = TextWorldSettings()
@@ -267,7 +270,8 @@ class Task(Settings, frozen=True):
     purify: PurifySettings = PurifySettings()
     """Whether failed calls are corrected ahead."""
     settings: dict[str, Any] = {}
-    """Settings of an environment that another package brings, and of the simulator of `http`."""
+    """Settings of an environment that another package brings, of the simulator of `http`, and of
+    the server of `openenv`."""
     environment_variables: dict[VariableName, str] = {}
     """Set for every command of the agent and for the evaluator; `[secret:NAME]` stands for a secret
     of the daemon's environment, which the model never sees."""

@@ -20,6 +20,8 @@ def named_secrets(task: Task) -> Iterator[tuple[str, str]]:
             yield from ((f"mcp.servers.{server}", name) for name in find_placeholders(value))
     if task.environment == "http" and task.http.api_key_env:
         yield "http.api_key_env", task.http.api_key_env
+    if task.environment == "openenv" and task.openenv.api_key_env:
+        yield "openenv.api_key_env", task.openenv.api_key_env
 
 
 def missing_secrets(task: Task) -> list[tuple[str, str]]:

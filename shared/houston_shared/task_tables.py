@@ -330,6 +330,29 @@ class McpSettings(Settings, frozen=True):
     """Servers by name; the name stands before tools that two of them have."""
 
 
+RewardScale = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+
+
+class OpenEnvSettings(Settings, frozen=True):
+    """The server of `openenv` (docs/foreign-environments.md); `[settings]` goes with its reset."""
+
+    url: str = ""
+    """Its address, `http://…` or `https://…`, as OpenEnv's own clients take it."""
+    seconds: _ServerSeconds = 60.0
+    """Longest time of one request."""
+    api_key_env: str = ""
+    """Variable of the daemon's environment whose value is sent as a bearer token: a secret
+    (`[secrets]` of houston.toml), taken out of whatever is stored."""
+    replayable: bool = False
+    """Whether the same seed and the same actions always lead to the same state. Then a session that
+    is lost, with its worker or its connection, is made again; else its rollout waits for a person.
+    """
+    rewards: Literal["sum", "last", "none"] = "sum"
+    """What the score is made of: all rewards of the episode, the last one, or nothing."""
+    full_reward: RewardScale = 1.0
+    """The reward that scores 100; 0 and less score 0."""
+
+
 class PurifySettings(Settings, frozen=True):
     """Whether a failed call is corrected ahead, and the step stored as if it had come right at once
     (docs/purification.md). Only where the environment can take a call back."""

@@ -91,3 +91,8 @@ MCP = EnvironmentKind(
     check=_imported_when_called("mcp.mcp_actions:check_task"),
     sandbox=True,
 )
+OPENENV = EnvironmentKind(
+    make=_imported_when_called("openenv.openenv_environment:build_environment"),
+    check=_imported_when_called("openenv.openenv_environment:check_task"),
+    scores=lambda task: task.openenv.rewards != "none",
+)

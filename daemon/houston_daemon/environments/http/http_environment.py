@@ -1,4 +1,7 @@
-"""The http environment: a simulator's tools, its answers, its score; what a task must name."""
+"""The http environment: a simulator's tools, its answers, its score; what a task must name.
+
+`SimulatorEnvironment` is also what `openenv` and `verifiers` are, with clients of their own.
+"""
 
 import os
 import time
@@ -25,7 +28,11 @@ from houston_daemon.environments.http.http_simulator_client import (
     SimulatorClient,
     SimulatorFailed,
 )
-from houston_daemon.environments.http.http_simulator_session import RecordedAction, SimulatorSession
+from houston_daemon.environments.http.http_simulator_session import (
+    RecordedAction,
+    Simulator,
+    SimulatorSession,
+)
 from houston_daemon.environments.tool_arguments import Arguments, Catalog, tool
 from houston_daemon.environments.typed_observation import (
     Failed,
@@ -73,19 +80,31 @@ def offered_actions(start: Reset) -> list[OfferedTool]:
 
 def check_task(task: LoadedTask) -> None:
     """Raise ConfigurationError for an address that none is, or an evaluator that nobody runs."""
-    url = task.task.http.url
+    check_address(task, task.task.http.url)
+    check_no_evaluator(task)
+
+
+def check_address(task: LoadedTask, url: str) -> None:
+    """Raise ConfigurationError where the `url` of the environment's table is no address."""
     try:
         parts = urlsplit(url)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         sound = False
     if not sound:
+        name = task.task.environment
         raise ConfigurationError(
-            f"{task.file}: `http.url` is {url!r}; http needs the address of a simulator,"
+            f"{task.file}: `{name}.url` is {url!r}; {name} needs the address of a simulator,"
             " http://HOST:PORT/…"
         )
+
+
+def check_no_evaluator(task: LoadedTask) -> None:
+    """Raise ConfigurationError for an evaluator that nobody runs."""
     if task.task.evaluate.command:
-        raise ConfigurationError(f"{task.file}: http runs no evaluator; the simulator scores.")
+        raise ConfigurationError(
+            f"{task.file}: {task.task.environment} runs no evaluator; the simulator scores."
+        )
 
 
 class SimulatorAnswer(Observation, frozen=True, kw_only=True):
@@ -124,18 +143,27 @@ _FIELDS, _NAME, _TEXT = 50, 60, 500
 """Most fields of a step; most characters of a name, and of a text."""
 
 
-class HttpEnvironment(ToolEnvironment):
+class SimulatorEnvironment(ToolEnvironment):
     """A simulator for one rollout. See `protocol.Environment`."""
 
-    def __init__(self, spec: RolloutSpec, task: Task, characters: int, key: str) -> None:
-        """key: sent as a bearer token; empty for none."""
-        settings = task.http
-        super().__init__(characters, scores=settings.score)
+    def __init__(
+        self,
+        spec: RolloutSpec,
+        task: Task,
+        characters: int,
+        client: Simulator,
+        *,
+        scores: bool,
+        checked: bool = False,
+    ) -> None:
+        """client: who speaks to it. scores: whether it says how well the agent did. checked: see
+        `SimulatorSession`."""
+        super().__init__(characters, scores=scores)
         self._task = task
-        self._client = SimulatorClient(
-            settings.url, settings.seconds, settings.patience_seconds, key
+        self._client = client
+        self._session = SimulatorSession(
+            spec, client, task.settings, f"{task.environment}.json", checked
         )
-        self._session = SimulatorSession(spec, self._client, task.settings)
         self._tools = ForeignTools(OWN_ACTIONS, (), task.tools)
 
     async def open(self, begun: bool = False) -> None:
@@ -221,8 +249,16 @@ def _bounded(fields: Mapping[str, bool | int | float | str]) -> dict[str, bool |
     }
 
 
-def build_environment(setup: EnvironmentSetup) -> HttpEnvironment:
+def build_environment(setup: EnvironmentSetup) -> SimulatorEnvironment:
     """The environment; nobody is asked before `open`."""
-    variable = setup.task.http.api_key_env
-    key = os.environ.get(variable, "").strip() if variable else ""  # a file's newline is none
-    return HttpEnvironment(setup.spec, setup.task, setup.characters, key)
+    settings = setup.task.http
+    key = bearer_key(settings.api_key_env)
+    client = SimulatorClient(settings.url, settings.seconds, settings.patience_seconds, key)
+    return SimulatorEnvironment(
+        setup.spec, setup.task, setup.characters, client, scores=settings.score
+    )
+
+
+def bearer_key(variable: str) -> str:
+    """What is sent as a bearer token; empty for none."""
+    return os.environ.get(variable, "").strip() if variable else ""  # a file's newline is none

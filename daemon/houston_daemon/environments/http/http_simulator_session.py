@@ -1,19 +1,20 @@
 """One session with a simulator, and what of it is kept on disk.
 
 After a restart the session goes on; where the simulator lost it, the recorded actions are sent
-again.
+again. How the simulator is spoken to is the client's: HTTP, or one that speaks for a world of
+another kind (`connected_world`).
 """
 
 import asyncio
+import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from houston_daemon.environments.http.http_simulator_client import (
     Reset,
     Score,
-    SimulatorClient,
     SimulatorFailed,
     Step,
 )
@@ -22,7 +23,27 @@ from houston_daemon.hosts.host_protocol import NeedsPerson
 from houston_shared.errors import HoustonError
 from houston_shared.records import RolloutSpec
 
-_FILE = "http.json"
+AnswerT = TypeVar("AnswerT", bound=msgspec.Struct)
+
+
+class Simulator(Protocol):
+    """Who answers `reset`, `step`, `score` and `close`."""
+
+    async def ask(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        kind: type[AnswerT],
+        *,
+        again: bool,
+        patient: bool = True,
+    ) -> AnswerT:
+        """See `http_simulator_client.SimulatorClient.ask`."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...
 
 
 class RecordedAction(msgspec.Struct, frozen=True):
@@ -32,6 +53,8 @@ class RecordedAction(msgspec.Struct, frozen=True):
     """Id of the call; `STEP.INDEX`."""
     tool: str
     arguments: dict[str, Any]
+    seen: str = ""
+    """A hash of the answer, where it must be the same when the action is done again."""
 
 
 class SessionState(msgspec.Struct):
@@ -62,12 +85,20 @@ class SimulatorSession:
     """A rollout's session."""
 
     def __init__(
-        self, spec: RolloutSpec, client: SimulatorClient, settings: Mapping[str, Any]
+        self,
+        spec: RolloutSpec,
+        client: Simulator,
+        settings: Mapping[str, Any],
+        file_name: str = "http.json",
+        checked: bool = False,
     ) -> None:
+        """file_name: of its record on the host. checked: whether actions that are done again must
+        be answered as before."""
         self._spec = spec
         self._client = client
         self._settings = dict(settings)
-        self._file = state_file(spec, _FILE)
+        self._file = state_file(spec, file_name)
+        self._checked = checked
         self._state: SessionState | None = None
         self._unsure: RecordedAction | None = None
 
@@ -117,7 +148,7 @@ class SimulatorSession:
             self._unsure = None
             await self._find_again()
             answer = await self._sent(action)
-        await self._keep(action, answer.done)
+        await self._keep(action, answer)
         return answer
 
     async def was_done(self, action: RecordedAction) -> bool | None:
@@ -138,6 +169,12 @@ class SimulatorSession:
 
     async def score(self) -> Score:
         """How well the agent did. Raises SimulatorFailed."""
+        try:
+            return await self._client.ask("score", self._body(), Score, again=True)
+        except SimulatorFailed as problem:
+            if not problem.lost:
+                raise
+        await self._find_again()
         return await self._client.ask("score", self._body(), Score, again=True)
 
     async def end(self) -> None:
@@ -170,7 +207,12 @@ class SimulatorSession:
                 " and cannot do them again."
             )
         for number, action in enumerate(actions[reset.steps :], reset.steps + 1):
-            await self._sent(action, number)
+            answer = await self._sent(action, number)
+            if action.seen and action.seen != _digest(answer):
+                raise SimulatorFailed(
+                    f"Action {number}, {action.tool}, was answered otherwise than before when it"
+                    " was done again."
+                )
 
     async def _settle(self, action: RecordedAction) -> bool | None:
         reset = await self._reset(len(self.state.taken))
@@ -196,9 +238,11 @@ class SimulatorSession:
         }
         return await self._client.ask("step", body, Step, again=self.state.start.repeatable)
 
-    async def _keep(self, action: RecordedAction, is_done: bool = False) -> None:
+    async def _keep(self, action: RecordedAction, answer: Step | None = None) -> None:
+        if answer is not None and self._checked:
+            action = msgspec.structs.replace(action, seen=_digest(answer))
         self.state.taken.append(action)
-        self.state.done = self.state.done or is_done
+        self.state.done = self.state.done or (answer is not None and answer.done)
         self._unsure = None
         await asyncio.to_thread(save_state, self._file, self.state)
 
@@ -224,7 +268,7 @@ class SimulatorSession:
         spec = self._spec
         if not spec.parent:
             return []
-        parent = load_state(state_file(spec, _FILE, spec.parent), SessionState)
+        parent = load_state(state_file(spec, self._file.name, spec.parent), SessionState)
         if parent is None:
             raise HoustonError(
                 f"The record of what {spec.parent} did is no longer on the host.",
@@ -232,6 +276,10 @@ class SimulatorSession:
             )
         last = spec.parent_step or 0
         return [action for action in parent.taken if int(action.call.partition(".")[0]) <= last]
+
+
+def _digest(answer: Step) -> str:
+    return hashlib.blake2b(msgspec.json.encode(answer), digest_size=12).hexdigest()
 
 
 class IgnoredAnswer(msgspec.Struct, frozen=True):
