@@ -34,6 +34,7 @@ from houston_shared.task_tables import (
     PurifySettings,
     PythonToolSettings,
     QuestionSettings,
+    ReasoningGymSettings,
     RuleSettings,
     ScienceWorldSettings,
     SmallWorkstationSettings,
@@ -207,7 +208,8 @@ class Task(Settings, frozen=True):
     tool, perhaps with a question; `research` has search, code, thought and answer;
     `scienceworld` and `textworld` are simulated worlds, `word_world` is one of a few words for tiny
     policies, `small_workstation` has files and four actions; `http` is a simulator that you run;
-    `mcp` is servers of tools; `openenv` is a server of OpenEnv; `null` does nothing, for benchmarks."""
+    `mcp` is servers of tools; `openenv` is a server of OpenEnv, `verifiers` an environment of that
+    package, `reasoning_gym` a question of that one; `null` does nothing, for benchmarks."""
     agent: AgentKind | AgentSettings = "react"
     """How the loop thinks: `react` is thought, action, observation; `flow` is planner and verifier.
     Or a table `[agent]` with `kind` and tables of roles, such as `[agent.summary]`."""
@@ -255,6 +257,8 @@ class Task(Settings, frozen=True):
     """The servers of `mcp`."""
     openenv: OpenEnvSettings = OpenEnvSettings()
     """The server of `openenv`."""
+    reasoning_gym: ReasoningGymSettings = ReasoningGymSettings()
+    """The question of `reasoning_gym`."""
     scienceworld: ScienceWorldSettings = ScienceWorldSettings()
     """Which worlds `scienceworld` gives to rollouts."""
     textworld: TextWorldSettings = TextWorldSettings()
@@ -271,7 +275,7 @@ class Task(Settings, frozen=True):
     """Whether failed calls are corrected ahead."""
     settings: dict[str, Any] = {}
     """Settings of an environment that another package brings, of the simulator of `http`, and of
-    the server of `openenv`."""
+    what `openenv`, `verifiers` and `reasoning_gym` run."""
     environment_variables: dict[VariableName, str] = {}
     """Set for every command of the agent and for the evaluator; `[secret:NAME]` stands for a secret
     of the daemon's environment, which the model never sees."""

@@ -353,6 +353,16 @@ class OpenEnvSettings(Settings, frozen=True):
     """The reward that scores 100; 0 and less score 0."""
 
 
+class ReasoningGymSettings(Settings, frozen=True):
+    """The question of `reasoning_gym`, which a suite writes (docs/suites.md); `[settings]` is the
+    configuration of its dataset."""
+
+    dataset: str = ""
+    """Name of a dataset of the package `reasoning-gym`, such as `chain_sum`."""
+    seed: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] = 0
+    """The seed of which the dataset makes the question."""
+
+
 class PurifySettings(Settings, frozen=True):
     """Whether a failed call is corrected ahead, and the step stored as if it had come right at once
     (docs/purification.md). Only where the environment can take a call back."""

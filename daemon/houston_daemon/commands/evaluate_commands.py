@@ -25,7 +25,13 @@ from houston_daemon.suites.question_files import (
     read_question_file,
 )
 from houston_daemon.suites.question_leaks import Leak, TrainingText, find_leaks
-from houston_daemon.suites.suite_catalog import SUITES, TaskSource, suite_tasks
+from houston_daemon.suites.suite_catalog import (
+    REASONING_GYM,
+    SUITES,
+    TaskSource,
+    is_suite,
+    suite_tasks,
+)
 from houston_daemon.suites.suite_results import SuiteRun
 from houston_daemon.suites.suite_run import SuiteOrder
 from houston_daemon.training.policies.lineage_texts import LineageTexts, lineage_texts
@@ -47,7 +53,8 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
         "suite",
         metavar="SUITE|FILE",
         nargs="?",
-        help=f"one of {', '.join(SUITES)}, or a file of questions (.jsonl, .json, .csv, .parquet)",
+        help=f"one of {', '.join(SUITES)}, {REASONING_GYM}DATASET, or a file of questions (.jsonl,"
+        " .json, .csv, .parquet)",
     )
     parser.add_argument(
         "--kind", choices=KINDS, default="", help="of the file; default: by its columns"
@@ -130,7 +137,7 @@ def _tasks(
     """What is asked, the questions of a file that are not, since they were trained on, and the
     policies of whose training not all is known."""
     file = Path(arguments.suite)
-    if arguments.suite in SUITES or not (file.suffix or file.is_file()):
+    if is_suite(arguments.suite) or not (file.suffix or file.is_file()):
         return suite_tasks(arguments.suite, arguments.split), [], []
     questions = read_question_file(file, arguments.kind)
     texts, unknown = _training_texts(arguments, loaded)

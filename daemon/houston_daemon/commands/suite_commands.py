@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from houston_daemon.suites import suite_results, suite_run
-from houston_daemon.suites.suite_catalog import SPLITS, SUITES, base_rates, find_suite, suite_tasks
+from houston_daemon.suites.suite_catalog import (
+    REASONING_GYM,
+    SPLITS,
+    SUITES,
+    base_rates,
+    find_suite,
+    suite_tasks,
+)
 from houston_daemon.suites.suite_run import SuiteOrder
 from houston_shared import command_output
 from houston_shared.command_arguments import whole_number
@@ -56,12 +63,18 @@ def run_suite_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
                 f"  {rate.model}: {rate.solved} of {rate.worlds} of {rate.split}"
                 f" [{share.low:.2f}, {share.high:.2f}]  {rate.note}".rstrip()
             )
+    if not arguments.json:
+        command_output.print_line(
+            f"{REASONING_GYM}DATASET: questions by the package reasoning-gym; not measured"
+        )
     return int(ExitCode.DONE)
 
 
 def add_suite_run_arguments(parser: argparse.ArgumentParser) -> None:
     """`SUITE`, who plays it, how much of it, `--purify`, `--name`, `--json`."""
-    parser.add_argument("suite", metavar="SUITE", help=f"one of {', '.join(SUITES)}")
+    parser.add_argument(
+        "suite", metavar="SUITE", help=f"one of {', '.join(SUITES)}, or {REASONING_GYM}DATASET"
+    )
     add_player_arguments(parser)
     parser.add_argument(
         "-n", type=whole_number(1, 100_000), default=200, metavar="N", help="tasks (200)"

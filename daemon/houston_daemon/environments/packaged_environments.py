@@ -96,3 +96,11 @@ OPENENV = EnvironmentKind(
     check=_imported_when_called("openenv.openenv_environment:check_task"),
     scores=lambda task: task.openenv.rewards != "none",
 )
+REASONING_GYM = EnvironmentKind(
+    make=_imported_when_called("questions.reasoning_gym_environment:build_environment"),
+    check=_imported_when_called("questions.reasoning_gym_environment:check_task"),
+    catalog=_imported_when_called("questions.reasoning_gym_environment:catalog"),
+    scores=lambda task: True,
+    secret_score=True,
+    sandbox=True,
+)

@@ -8,12 +8,13 @@ models that had learned nothing yet (`base_rates.toml`).
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 
 import msgspec
 
+from houston_daemon.suites import reasoning_questions
 from houston_daemon.suites.file_tasks import file_task
 from houston_daemon.suites.python_problems import python_problem
 from houston_daemon.suites.science_games import SIMPLIFICATIONS, WORLD_SPLITS, science_game
@@ -45,10 +46,12 @@ class Suite:
     solve: Callable[[str, int], list[dict[str, object]]] | None = None
     """split, index → calls that solve the task, one a step, as a script engine plays them; None
     where only the simulator knows them."""
+    task_prefix: str = ""
+    """What names of tasks begin with; empty for the suite's name."""
 
     def task_name(self, split: str, index: int) -> str:
         """Name of a task, at most 40 letters: what results are paired by."""
-        return f"{self.name}-{self.version}-{split}-{index}"
+        return f"{self.task_prefix or self.name}-{self.version}-{split}-{index}"
 
 
 _TASK = """\
@@ -228,15 +231,51 @@ _ALL = (
     ),
 )
 SUITES = {suite.name: suite for suite in _ALL}
+REASONING_GYM = "reasoning-gym:"
+"""What names of suites begin with that are datasets of reasoning-gym, which are not in `SUITES`."""
+
+
+def is_suite(name: str) -> bool:
+    """Whether a name can only be that of a suite."""
+    return name in SUITES or name.startswith(REASONING_GYM)
 
 
 def find_suite(name: str) -> Suite:
-    """The suite called `name`. Raises HoustonError naming those there are."""
+    """The suite called `name`. Raises HoustonError naming those there are, and where a suite of
+    reasoning-gym needs the package."""
     if suite := SUITES.get(name):
         return suite
+    if name.startswith(REASONING_GYM):
+        return _reasoning_gym_suite(name.removeprefix(REASONING_GYM))
     raise HoustonError(
-        f"There is no suite {name!r}; there are: {', '.join(SUITES)}.", code=ExitCode.USAGE
+        f"There is no suite {name!r}; there are: {', '.join(SUITES)}, {REASONING_GYM}DATASET.",
+        code=ExitCode.USAGE,
     )
+
+
+@cache
+def _reasoning_gym_suite(dataset: str) -> Suite:
+    about = reasoning_questions.describe_dataset(dataset)
+
+    def write(split: str, index: int, folder: Path) -> str:
+        return reasoning_questions.task_text(dataset, suite.task_name(split, index), split, index)
+
+    def solve(split: str, index: int) -> list[dict[str, object]]:
+        answer = reasoning_questions.gym_question(dataset, split, index).answer
+        return [{"name": "finish", "arguments": {"answer": answer}}]
+
+    suite = Suite(
+        name=REASONING_GYM + dataset,
+        version=1,
+        about=about,
+        write=write,
+        solve=solve,
+        steps=reasoning_questions.STEPS,
+        context_tokens=1_000,
+        dialect="chatml-calls",
+        task_prefix=dataset.replace("_", "-")[:20].strip("-"),  # 40 letters with split and index
+    )
+    return suite
 
 
 def write_suite_task(name: str, split: str, index: int, folder: Path) -> Path:

@@ -1,0 +1,87 @@
+"""Makes questions of reasoning-gym and scores answers to them, as a program of its own.
+
+    python reasoning_gym_child.py                   questions: JSON lines on stdin and stdout
+    python -S reasoning_gym_child.py FOLDER…        one answer, which stands in HOUSTON_ANSWER
+
+Some datasets depend on the order of sets, so PYTHONHASHSEED must be 0; some draw from the
+generators of Python and numpy, which are seeded here. A question is `dataset`, `settings` and
+`seed`; an answer has also `question` and `answer`, and stdout gets `{"score": 0…1}` or
+`{"error": "…"}` in its last line. The package's own `score_answer` says what it is worth. It
+evaluates some answers as Python (`eval`, and sympy), and an agent wrote them: so scoring runs in
+the sandbox, once for each answer, and where the package only wants a list it gets
+`ast.literal_eval`. Imports nothing of Houston.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import random
+import sys
+
+TYPE_CHECKING = False  # as a type checker reads it; `typing` itself is slow to import
+if TYPE_CHECKING:
+    from typing import Any
+
+_EVALUATING = ("binary_matrix", "spiral_matrix", "string_insertion")
+"""Modules of `reasoning_gym.algorithmic` that evaluate an answer, which should be a list."""
+
+
+def make_entry(asked: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The dataset and its one question of a seed. Raises whatever the package raises."""
+    import numpy
+    import reasoning_gym
+
+    random.seed(asked["seed"])
+    numpy.random.seed(asked["seed"])
+    settings = {**asked["settings"], "seed": asked["seed"], "size": 1}
+    made = reasoning_gym.create_dataset(asked["dataset"], **settings)
+    return made, made[0]
+
+
+def score(asked: dict[str, Any]) -> dict[str, Any]:
+    """What an answer is worth, or why nobody can say."""
+    from importlib import import_module
+
+    for name in _EVALUATING:
+        vars(import_module(f"reasoning_gym.algorithmic.{name}"))["eval"] = ast.literal_eval
+    made, entry = make_entry(asked)
+    if entry["question"] != asked["question"]:
+        return {"error": "reasoning-gym makes another question of this seed; its version differs"}
+    try:
+        worth = float(made.score_answer(asked["answer"], entry))
+    except Exception as problem:  # noqa: BLE001 - the package raises whatever an answer causes
+        return {"score": 0.0, "problem": type(problem).__name__}
+    return {"score": min(1.0, max(0.0, worth))}
+
+
+def ask(asked: dict[str, Any]) -> dict[str, Any]:
+    """A question with its answer; without a seed what its dataset is."""
+    from reasoning_gym.factory import DATASETS
+
+    if asked["dataset"] not in DATASETS:
+        return {"unknown": sorted(DATASETS)}
+    if "seed" not in asked:
+        return {"about": DATASETS[asked["dataset"]][0].__doc__ or ""}
+    try:
+        entry = make_entry(asked)[1]
+    except Exception as problem:  # noqa: BLE001 - the package raises whatever it meets
+        return {"error": f"{type(problem).__name__}: {problem}"}
+    return {"question": entry["question"], "answer": str(entry["answer"])}
+
+
+def main() -> None:
+    """Score the answer that is given, or make questions until stdin ends."""
+    sys.path.extend(sys.argv[1:])
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what the package prints is no answer
+    if given := os.environ.get("HOUSTON_ANSWER"):
+        answers.write(f"{json.dumps(score(json.loads(given)))}\n")
+        return
+    for line in sys.stdin:
+        answers.write(f"{json.dumps(ask(json.loads(line)))}\n")
+
+
+if __name__ == "__main__":
+    main()

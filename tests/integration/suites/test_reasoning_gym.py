@@ -1,0 +1,129 @@
+"""Suites of reasoning-gym: the package's questions, scored by the package in the sandbox.
+
+The dev install has no reasoning-gym: without it this is skipped.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from houston_daemon.suites.suite_catalog import SPLITS, find_suite, write_suite_task
+from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.task import load_task
+from tests.support.station import Station
+
+pytest.importorskip("reasoning_gym", reason="pip install 'houston-agents[reasoning-gym]'")
+
+SCORE = "SELECT best_score, steps FROM rollouts WHERE id = ?"
+DATASETS = ("chain_sum", "polynomial_multiplication", "ransom_note", "emoji_mystery", "codeio")
+"""One plain; two whose texts depend on the order of sets; characters beyond 16 bits; programs that
+draw from numpy."""
+
+
+@pytest.fixture(scope="module")
+def station(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
+    made = Station(tmp_path_factory.mktemp("gym"))
+    made.start()
+    yield made
+    made.clear()
+
+
+def answered(station: Station, suite: str, answer: str, index: int = 0) -> list[Any]:
+    """Score and steps of a rollout that gives this answer."""
+    task = write_suite_task(f"reasoning-gym:{suite}", "test", index, station.folder / "tasks")
+    step = {"thought": "", "calls": [{"name": "finish", "arguments": {"answer": answer}}]}
+    (rollout,) = station.rollout(task, station.script([step], f"{suite}-{len(answer)}"))
+    assert station.ended(rollout)["state"] == "finished", station.log()
+    return list(station.query(SCORE, rollout)[0])
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_a_task_is_the_same_in_every_process_and_fits_its_file(
+    tmp_path: Path, dataset: str
+) -> None:
+    name = f"reasoning-gym:{dataset}"
+    write = (
+        "import sys; from pathlib import Path;"
+        "from houston_daemon.suites.suite_catalog import write_suite_task;"
+        "[write_suite_task(sys.argv[1], 'validation', n, Path(sys.argv[2])) for n in (7, 99_999)]"
+    )
+    texts = []
+    for number in ("1", "2"):
+        folder = tmp_path / number
+        words = [sys.executable, "-c", write, name, str(folder)]
+        environment = {**os.environ, "PYTHONHASHSEED": number}
+        subprocess.run(words, env=environment, check=True, timeout=240)
+        texts.append([file.read_text() for file in sorted(folder.glob("*/task.toml"))])
+    assert texts[0] == texts[1]
+    assert len(set(texts[0])) == 2, "another index, another question"
+    task = load_task(write_suite_task(name, "validation", 99_999, tmp_path / "1"))
+    assert task.task.name.endswith("-1-validation-99999") and task.instructions.strip()
+
+
+def test_splits_have_seeds_of_their_own(tmp_path: Path) -> None:
+    files = [write_suite_task("reasoning-gym:chain_sum", split, 3, tmp_path) for split in SPLITS]
+    tasks = [load_task(file) for file in files]
+    assert len({task.task.reasoning_gym.seed for task in tasks}) == 3
+    assert len({task.instructions for task in tasks}) == 3
+
+
+def test_answers_are_scored_as_the_package_does(station: Station) -> None:
+    solve = find_suite("reasoning-gym:chain_sum").solve
+    assert solve is not None
+    right: Any = solve("test", 0)[0]["arguments"]
+    assert answered(station, "chain_sum", right["answer"]) == [100.0, 1]
+    part, _ = answered(station, "chain_sum", f"The answer is {right['answer']}.")
+    assert 0 < part < 50, "its own rule: the share of the answer that is right"
+    assert answered(station, "chain_sum", "none") == [0.0, 1]
+
+
+def test_an_answer_is_not_run_as_code(station: Station, tmp_path: Path) -> None:
+    """The package evaluates an answer to spiral_matrix."""
+    trace = tmp_path / "ran"
+    code = f"[open({str(trace)!r}, 'w').write('x'), 1][1:]"
+    assert answered(station, "spiral_matrix", code) == [0.0, 1]
+    assert not trace.exists()
+    solve = find_suite("reasoning-gym:spiral_matrix").solve
+    assert solve is not None
+    right: Any = solve("test", 0)[0]["arguments"]
+    as_list = json.dumps([int(number) for number in right["answer"].split()])
+    assert answered(station, "spiral_matrix", as_list)[0] > 0, "a list is still understood"
+
+
+def test_a_suite_is_run(station: Station) -> None:
+    engine = station.script(
+        [{"thought": "", "calls": [{"name": "finish", "arguments": {"answer": "none"}}]}], "none"
+    )
+    words = ("suite", "run", "reasoning-gym:chain_sum", "-n", "2", "--engine", engine)
+    (figures,) = station.json(*words, "--name", "one")
+    assert figures["worlds"] == 2 and figures["unfinished"] == 0
+    assert figures["pass@1"]["value"] == 0.0
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        pytest.param("reasoning-gym:nope", "no dataset 'nope'; it has: ab, acre", id="no-dataset"),
+        pytest.param("nope", "word-worlds, .*reasoning-gym:DATASET", id="no-suite"),
+    ],
+)
+def test_a_name_that_is_none_is_refused(name: str, words: str) -> None:
+    with pytest.raises(HoustonError, match=words):
+        find_suite(name)
+
+
+def test_a_dataset_without_its_parts_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HoustonError, match="makes no question of composite"):
+        write_suite_task("reasoning-gym:composite", "train", 0, tmp_path)
+
+
+def test_without_the_package_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigurationError, match="needs the Python package reasoning-gym"):
+        find_suite("reasoning-gym:gcd")
