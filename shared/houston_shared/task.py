@@ -40,6 +40,7 @@ from houston_shared.task_tables import (
     SmallWorkstationSettings,
     TaskDomain,
     TextWorldSettings,
+    VerifiersSettings,
     WordWorldSettings,
     evaluation_trouble,
 )
@@ -257,6 +258,8 @@ class Task(Settings, frozen=True):
     """The servers of `mcp`."""
     openenv: OpenEnvSettings = OpenEnvSettings()
     """The server of `openenv`."""
+    verifiers: VerifiersSettings = VerifiersSettings()
+    """The environment of `verifiers`."""
     reasoning_gym: ReasoningGymSettings = ReasoningGymSettings()
     """The question of `reasoning_gym`."""
     scienceworld: ScienceWorldSettings = ScienceWorldSettings()

@@ -353,6 +353,32 @@ class OpenEnvSettings(Settings, frozen=True):
     """The reward that scores 100; 0 and less score 0."""
 
 
+class VerifiersSettings(Settings, frozen=True):
+    """What `verifiers` runs of the package of that name (docs/foreign-environments.md);
+    `[settings]` is the configuration of its taskset."""
+
+    taskset: str = ""
+    """Id of the taskset, as `vf-eval` takes it: a module that exports one, or one of the package's.
+    """
+    env: str = ""
+    """Id of the environment, where it is not the taskset's own."""
+    python: str = ""
+    """Interpreter that has `verifiers`, absolute or beside the task file; empty for the daemon's
+    own. The package pins versions that Houston's extra `envs` does not take."""
+    index: Annotated[int, msgspec.Meta(ge=-1, le=10**9)] = -1
+    """Give this task of the taskset always; -1 to choose by the rollout's seed."""
+    repeat: PositiveInt = 1
+    """How many consecutive seeds get the same task: the size of a group that is compared."""
+    start_seconds: _ServerSeconds = 180.0
+    """Longest time until the episode has begun."""
+    seconds: _ServerSeconds = 120.0
+    """Longest time of one call, and of the score."""
+    replayable: bool = False
+    """As for `openenv`."""
+    full_reward: RewardScale = 1.0
+    """The reward that scores 100; 0 and less score 0."""
+
+
 class ReasoningGymSettings(Settings, frozen=True):
     """The question of `reasoning_gym`, which a suite writes (docs/suites.md); `[settings]` is the
     configuration of its dataset."""

@@ -96,6 +96,12 @@ OPENENV = EnvironmentKind(
     check=_imported_when_called("openenv.openenv_environment:check_task"),
     scores=lambda task: task.openenv.rewards != "none",
 )
+VERIFIERS = EnvironmentKind(
+    make=_imported_when_called("verifiers.verifiers_environment:build_environment"),
+    check=_imported_when_called("verifiers.verifiers_environment:check_task"),
+    scores=lambda task: True,
+    secret_score=True,
+)
 REASONING_GYM = EnvironmentKind(
     make=_imported_when_called("questions.reasoning_gym_environment:build_environment"),
     check=_imported_when_called("questions.reasoning_gym_environment:check_task"),

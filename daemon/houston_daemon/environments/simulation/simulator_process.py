@@ -10,6 +10,8 @@ import os
 import signal
 import sys
 from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -27,40 +29,19 @@ class SimulatorFailed(Exception):
     """The simulator died, did not answer in time, or answered nonsense; it is ended already."""
 
 
-class Child:
-    """A running simulator."""
+AnswerT = TypeVar("AnswerT")
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+
+class LineChild(Generic[AnswerT]):
+    """A running program that answers each line of JSON with one."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, decoder: msgspec.json.Decoder[AnswerT]
+    ) -> None:
         self._process = process
-        self._decoder: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
+        self._decoder = decoder
         self._words: deque[bytes] = deque(maxlen=_LAST_WORDS)
         self._listening = asyncio.create_task(self._listen())
-
-    @classmethod
-    async def start(cls, module: str, rollout: str) -> "Child":
-        """Run `module`, a program that calls `serve`. Raises SimulatorFailed.
-
-        Same seeds must give the same world in every process, so the order of sets is fixed.
-        """
-        environment = {
-            "PATH": os.environ.get("PATH", os.defpath),
-            "LANG": "C.UTF-8",
-            "PYTHONHASHSEED": "0",
-            MARK_VARIABLE: rollout,
-        }
-        try:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", module, str(os.getpid()),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
-                env=environment,
-                limit=_LONGEST,
-            )  # fmt: skip
-        except OSError as problem:
-            raise SimulatorFailed(f"it cannot be started: {problem.strerror}") from None
-        return cls(process)
 
     @property
     def alive(self) -> bool:
@@ -72,7 +53,7 @@ class Child:
         """Process id, and that of its group."""
         return self._process.pid
 
-    async def ask(self, question: Question, seconds: float) -> Answer:
+    async def ask(self, question: Any, seconds: float) -> AnswerT:
         """Its answer. Raises SimulatorFailed; after that, or a cancellation, it has ended."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None
@@ -111,3 +92,47 @@ class Child:
         last = next((word for word in reversed(self._words) if word.strip()), b"")
         words = last.decode("utf-8", "replace").strip()[:300]
         return f"it ended{f': {words}' if words else ' without a word'}"
+
+
+async def start_program(
+    words: Sequence[str], rollout: str, variables: Mapping[str, str]
+) -> asyncio.subprocess.Process:
+    """Start a program that answers lines. Raises SimulatorFailed.
+
+    Same seeds must give the same world in every process, so the order of sets is fixed.
+    variables: of its environment, besides PATH and the like.
+    """
+    environment = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LANG": "C.UTF-8",
+        "PYTHONHASHSEED": "0",
+        **variables,
+        MARK_VARIABLE: rollout,
+    }
+    try:
+        return await asyncio.create_subprocess_exec(
+            *words,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            env=environment,
+            limit=_LONGEST,
+        )
+    except OSError as problem:
+        raise SimulatorFailed(f"it cannot be started: {problem.strerror}") from None
+
+
+class Child(LineChild[Answer]):
+    """A running simulator."""
+
+    @classmethod
+    async def start(cls, module: str, rollout: str) -> "Child":
+        """Run `module`, a program that calls `serve`. Raises SimulatorFailed."""
+        words = (sys.executable, "-P", "-m", module, str(os.getpid()))
+        process = await start_program(words, rollout, {})
+        return cls(process, msgspec.json.Decoder(Answer))
+
+    async def ask(self, question: Question, seconds: float) -> Answer:
+        """See `LineChild.ask`."""
+        return await super().ask(question, seconds)

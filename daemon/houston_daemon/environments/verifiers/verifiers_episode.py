@@ -1,0 +1,108 @@
+"""One episode of an environment of the package `verifiers`, in a process of its own.
+
+The process may have another interpreter, since the package pins versions of what Houston uses in
+others. It has no sandbox: what tools of the environment may do on this machine, the agent may.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from houston_daemon.environments.http.connected_world import reward_score
+from houston_daemon.environments.http.http_simulator_client import (
+    Reset,
+    Score,
+    SimulatorFailed,
+    Step,
+    Tool,
+)
+from houston_daemon.environments.observation_boundary import one_line
+from houston_daemon.environments.simulation import simulator_process
+from houston_daemon.environments.simulation.simulator_process import LineChild, start_program
+from houston_shared.task_tables import VerifiersSettings
+
+PROGRAM = Path(__file__).with_name("verifiers_child.py")
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """The child's answer to any question."""
+
+    text: str = ""
+    tools: tuple[Tool, ...] = ()
+    done: bool = False
+    reward: float = 0.0
+    error: str = ""
+
+
+class VerifiersEpisode:
+    """See `connected_world.World`."""
+
+    def __init__(
+        self, settings: VerifiersSettings, python: str, rollout: str, variables: Mapping[str, str]
+    ) -> None:
+        """python: the interpreter that has the package. variables: of its environment."""
+        self._settings = settings
+        self._python = python
+        self._rollout = rollout
+        self._variables = {"HOME": os.environ.get("HOME", "/"), **variables}
+        self._child: LineChild[_Said] | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process can still be asked."""
+        return self._child is not None and self._child.alive
+
+    async def begin(self, seed: int, settings: Mapping[str, Any]) -> Reset:
+        """Start the process, and the episode of the seed's task in it."""
+        await self.end()
+        own = self._settings
+        words = (self._python, "-P", str(PROGRAM), str(os.getpid()))
+        try:
+            process = await start_program(words, self._rollout, self._variables)
+        except simulator_process.SimulatorFailed as problem:
+            raise SimulatorFailed(f"The environment's process: {problem}.") from None
+        self._child = LineChild(process, msgspec.json.Decoder(_Said))
+        number = own.index if own.index >= 0 else seed // own.repeat
+        asked = {
+            "do": "begin",
+            "taskset": own.taskset,
+            "env": own.env,
+            "settings": dict(settings),
+            "number": number,
+        }
+        try:
+            said = await self._asked(asked, own.start_seconds)
+        except SimulatorFailed:
+            await self.end()
+            raise
+        return Reset(text=said.text, tools=said.tools)
+
+    async def act(self, tool: str, arguments: Mapping[str, Any]) -> Step:
+        """One message of the agent's, with what followed it."""
+        asked = {"do": "act", "tool": tool, "arguments": dict(arguments)}
+        said = await self._asked(asked, self._settings.seconds)
+        return Step(text=said.text, done=said.done)
+
+    async def score(self) -> Score:
+        """The reward of the trace; an episode that has not ended ends."""
+        said = await self._asked({"do": "score"}, self._settings.seconds)
+        return reward_score(said.reward, self._settings.full_reward)
+
+    async def end(self) -> None:
+        """End the process and all that it started."""
+        child, self._child = self._child, None
+        if child is not None:
+            await child.end()
+
+    async def _asked(self, question: Mapping[str, Any], seconds: float) -> _Said:
+        assert self._child is not None, "begin() comes first"
+        try:
+            said = await self._child.ask(question, seconds)
+        except simulator_process.SimulatorFailed as problem:  # the process has been ended
+            raise SimulatorFailed(f"The environment's process: {problem}.", done=None) from None
+        if said.error:
+            raise SimulatorFailed(f"The environment failed: {one_line(said.error, 500)}")
+        return said
