@@ -125,6 +125,11 @@ COMMANDS = _build_commands(
     ("host-serve", "daemon.host_serve_commands", "what another node starts here over SSH"),
     ("experiment", "daemon.experiment_commands", "what guidance and masks are worth, measured"),
     ("mcp serve", "daemon.mcp_serve_commands", "our python and search tools, over MCP"),
+    (
+        "env serve",
+        "daemon.env_serve_commands",
+        "a task or a suite as OpenEnv, for others' trainers",
+    ),
     ("doctor", "daemon.doctor_commands", "check this machine; fetch model and engine"),
 )
 
