@@ -1,9 +1,9 @@
-"""One session of an OpenEnv server, over its WebSocket (OpenEnv's `docs`, `/ws` and `/schema`).
+"""One session of an OpenEnv server, over its WebSocket `/ws`; `/schema` says what actions are.
 
-The client that `openenv-core` brings speaks the same messages and imports fastapi, gradio and
-fastmcp first: 24 seconds and 170 MB where a worker has 25 (docs/decisions.md). Environments of two
-kinds are served: those with tools of their own (an action names one), and those with one typed
-action, which is the tool `step` here.
+The client that `openenv-core` brings sends the same messages, and imports too much for a worker
+(docs/decisions.md#openenv-is-spoken-to-without-its-client). Environments of two kinds are served:
+those with tools of their own (an action names one), and those with one typed action, which is the
+tool `step` here.
 """
 
 import asyncio
