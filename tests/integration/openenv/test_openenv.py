@@ -204,6 +204,33 @@ def test_a_rollout_of_the_example(tmp_path: Path, echo: Server) -> None:
         station.clear()
 
 
+def test_a_rollout_goes_on_after_a_kill(tmp_path: Path, echo: Server) -> None:
+    """Daemon and worker are killed between two messages; each counts once."""
+    station = Station(tmp_path)
+    try:
+        station.start()
+        (tmp_path / "task.toml").write_text(
+            f'name = "echo"\ninstructions = "Say much."\nenvironment = "openenv"\n'
+            f'[openenv]\nurl = "{echo.url}"\nreplayable = true\n'
+        )
+        said = [
+            {"name": "step", "arguments": {"message": text}} for text in ("Hello", "you", "all")
+        ]
+        steps = [{"thought": "t", "calls": [call], "delay": 1.0} for call in said]
+        (rollout,) = station.rollout(tmp_path / "task.toml", station.script(steps))
+        station.until(lambda: station.closed(rollout) >= 1, why="a step")
+        station.kill_daemon()
+        station.start()
+        assert station.ended(rollout)["state"] == "finished", station.log()
+        score = "SELECT best_score FROM rollouts WHERE id = ?"
+        assert station.query(score, rollout)[0][0] >= 99.999, "0.5, 0.3 and 0.3"
+        (made,) = station.json("rollout", "branch", rollout, "--at", "1")
+        assert station.ended(made["rollout"])["state"] == "finished", "from what its parent did"
+        assert station.query(score, made["rollout"])[0][0] >= 99.999
+    finally:
+        station.clear()
+
+
 @pytest.mark.parametrize(
     "url, package, words",
     [

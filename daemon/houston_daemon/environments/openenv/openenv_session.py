@@ -160,7 +160,8 @@ class OpenEnvSession:
             raise
         if answer.type == "error":
             words = one_line(str(answer.data.get("message") or answer.data), 500)
-            raise SimulatorFailed(f"The server refused: {words}", done=None)
+            unread = answer.data.get("code") == "VALIDATION_ERROR"
+            raise SimulatorFailed(f"The server refused: {words}.", done=False if unread else None)
         try:
             return msgspec.convert(answer.data, _Seen)
         except msgspec.ValidationError as problem:
