@@ -131,7 +131,7 @@ def run_demo(scoring: Scoring) -> list[str]:
     """One rollout of the demo task, cut after some steps."""
     task = scoring.station.folder / "demo"
     if not task.exists():
-        scoring.station.run("task", "new", "demo", "--dir", str(scoring.station.folder))
+        scoring.station.run("task", "new", "demo", "--out", str(scoring.station.folder))
         file = task / "task.toml"
         text = file.read_text().replace("steps = 40", f"steps = {STEPS}")
         file.write_text(text.replace("minimum_steps = 8", f"minimum_steps = {STEPS}"))

@@ -1,6 +1,6 @@
 """Write docs/configuration.md and docs/task-file.md from the structs that read those files,
-docs/attention.md from the signals, docs/rules.md from the rules, and docs/families.md from the
-dialects and their tests.
+docs/attention.md from the signals, docs/rules.md from the rules, docs/families.md from the dialects
+and their tests, and docs/command-line.md from the table of commands.
 
     python docs/generate.py [--check]
 
@@ -326,6 +326,52 @@ def accuracy_section() -> list[str]:
     ]
 
 
+COMMANDS_INTRO = """\
+`houston COMMAND --help` says all that a command takes. Everywhere:
+
+- `--home DIR`, `HOUSTON_HOME` or `houston.toml` name the home, `--config FILE` the
+  [configuration](configuration.md).
+- R is a rollout: its id, or a unique beginning or ending of it; a step of it is `R@STEP`.
+- `--json` gives data: one object, or one on each line. The keys that other programs may rely on are
+  in [the design](design.md#commands-and-formats).
+- `--out` says where something is written, `-n` how many, `-f` that the command goes on as more
+  comes, `--as NAME` who speaks where people share a login.
+- An error says its cause, its effect and the next command on standard error. A word that is not
+  known is answered with those that are like it.
+
+`houston completion bash|zsh|fish` prints what completes commands, flags, values and rollouts in
+your shell; `houston completion --help` names the file it belongs into.
+
+## Exit codes
+
+| code | meaning |
+|---|---|
+{codes}
+| 130 | ended by Ctrl-C |"""
+
+
+def commands_page() -> str:
+    """The page of commands, by subject, with an example of each."""
+    from houston_shared.command_table import SECTIONS
+    from houston_shared.errors import EXIT_CODE_MEANINGS
+
+    codes = "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODE_MEANINGS.items())
+    parts = ["# The command line", "", "<!-- written by docs/generate.py -->", ""]
+    parts.append(COMMANDS_INTRO.format(codes=codes))
+    for subject, commands in SECTIONS.items():
+        parts += [
+            "",
+            f"## {subject.capitalize()}",
+            "",
+            "| what it does | for example |",
+            "|---|---|",
+        ]
+        for command in commands:
+            line = " ".join(("houston", *command.words, command.example)).strip()
+            parts.append(f"| {command.help} | `{line}` |")
+    return "\n".join(parts) + "\n"
+
+
 def docstring(tree: ast.Module, function: str) -> str:
     """What a function says of itself, on one line."""
     (found,) = (
@@ -400,6 +446,7 @@ def main() -> int:
     pages["attention.md"] = signals_page()
     pages["rules.md"] = rules_page()
     pages["families.md"] = families_page()
+    pages["command-line.md"] = commands_page()
     for name, text in pages.items():
         file = ROOT / "docs" / name
         if not file.is_file() or file.read_text(encoding="utf-8") != text:

@@ -1,9 +1,9 @@
-"""The command `houston`: finds the module of a command and runs it.
+"""The command `houston`: finds the module of a command in `command_table` and runs it.
 
-It knows the table of commands and nothing of what they do. A module is imported only when one of
-its commands runs, so that `houston guide` never pays for Textual or torch. For a command such as
-`rollout list` it has `add_rollout_list_arguments(parser)` and
-`run_rollout_list(arguments, loaded)`, which returns the exit code.
+It knows nothing of what commands do. A module is imported only when one of its commands runs, so
+that `houston guide` never pays for Textual or torch. For a command such as `rollout list` it has
+`add_rollout_list_arguments(parser)` and `run_rollout_list(arguments, loaded)`, which returns the
+exit code.
 """
 
 import argparse
@@ -13,125 +13,19 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
 
-from houston_shared import command_output
+from houston_shared import command_output, command_parser
+from houston_shared.command_parser import CommandParser, add_global_flags, close_words
+from houston_shared.command_table import COMMANDS, SECTIONS, CommandSpec
 from houston_shared.config import Configuration, LoadedConfiguration, load_configuration
-from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.errors import (
+    EXIT_CODE_MEANINGS,
+    ConfigurationError,
+    ExitCode,
+    HoustonError,
+)
 from houston_shared.home import Home
 from houston_shared.safe_text import safe
-
-
-class CommandSpec(NamedTuple):
-    """One command: its words, where it lives, one line of help."""
-
-    words: tuple[str, ...]
-    module: str
-    help: str
-
-
-def _build_commands(*rows: tuple[str, str, str]) -> tuple[CommandSpec, ...]:
-    """rows: words, module, help; `daemon.x` is short for `houston_daemon.commands.x`."""
-    commands = []
-    for words, module, help in rows:
-        if not module.startswith("houston_"):
-            module = f"houston_{module.replace('.', '.commands.')}"
-        commands.append(CommandSpec(tuple(words.split()), module, help))
-    return tuple(commands)
-
-
-COMMANDS = _build_commands(
-    ("demo", "daemon.demo_commands", "the whole thing on the embedded model"),
-    ("daemon start", "daemon.daemon_commands", "start the daemon; returns when ready"),
-    ("daemon stop", "daemon.daemon_commands", "drain and stop the daemon"),
-    ("daemon restart", "daemon.daemon_commands", "stop and start; engines go on"),
-    ("daemon status", "daemon.daemon_status_commands", "show what the daemon is doing"),
-    ("daemon install-service", "daemon.daemon_commands", "write its systemd unit"),
-    ("daemon logs", "daemon.daemon_status_commands", "show or follow its log"),
-    ("task new", "daemon.task_commands", "write a task folder to start from"),
-    ("task import", "daemon.task_commands", "import a task of InnovatorBench"),
-    ("task validate", "daemon.task_commands", "check a task file"),
-    ("task list", "console.rollout_view_commands", "tasks of this home"),
-    ("rollout start", "daemon.rollout_operator_commands", "start rollouts of a task"),
-    ("ask", "daemon.ask_commands", "ask a question; answer, steps and sources"),
-    ("rollout list", "console.rollout_view_commands", "all rollouts, by need"),
-    ("rollout show", "console.rollout_view_commands", "one rollout"),
-    ("rollout html", "console.rollout_html_command", "one rollout as a page for a browser"),
-    ("rollout people", "console.rollout_view_commands", "who looked, and for how long"),
-    ("rollout compare", "console.rollout_view_commands", "two rollouts side by side"),
-    ("rollout pause", "console.rollout_control_commands", "pause a rollout"),
-    ("rollout resume", "console.rollout_control_commands", "resume a paused rollout"),
-    ("rollout cancel", "console.rollout_control_commands", "end a rollout for good"),
-    ("rollout branch", "console.rollout_control_commands", "a sibling from a step"),
-    ("rollout restore", "daemon.rollout_operator_commands", "a workspace as it was"),
-    (
-        "rollout printed",
-        "daemon.rollout_operator_commands",
-        "a terminal's log from another machine",
-    ),
-    ("rollout clean", "console.rollout_control_commands", "free its part of the host"),
-    ("rollout archive", "daemon.rollout_erasure_commands", "into a file, out of the home"),
-    ("rollout erase", "daemon.rollout_erasure_commands", "erase a step, or a leaked secret"),
-    ("guide", "console.guidance_commands", "say something to an agent"),
-    ("guidance", "console.guidance_commands", "what was said, and when it was heard"),
-    ("since", "console.since_command", "what happened since you were here"),
-    ("verdict", "console.annotation_commands", "keep or mask steps; what was said of them"),
-    ("judge", "daemon.judge_commands", "judge steps by rules or a model; report agreement"),
-    ("label", "daemon.label_commands", "what each decision was worth, for houston train prm"),
-    ("critique", "daemon.critique_commands", "what a critic would have an agent do otherwise"),
-    ("bookmark", "console.annotation_commands", "mark a step for everybody, with a note"),
-    ("claim", "console.rollout_control_commands", "look after a rollout; leave a note"),
-    ("steps", "console.step_commands", "the steps of a rollout"),
-    ("engine check", "daemon.engine_commands", "whether rollouts can sample from an engine"),
-    ("policy list", "console.policy_view_commands", "what was trained; what is active"),
-    ("policy show", "console.policy_view_commands", "where a policy comes from"),
-    ("policy activate", "console.policy_view_commands", "have new rollouts sample with it"),
-    ("policy rollback", "console.policy_view_commands", "back to the one before"),
-    ("policy merge", "daemon.policy_commands", "base and adapter as one model"),
-    ("policy export", "daemon.policy_commands", "as a GGUF file"),
-    ("policy import", "daemon.policy_commands", "import an external policy"),
-    ("policy pull", "daemon.policy_commands", "import one of the Hugging Face hub"),
-    ("policy push", "daemon.policy_commands", "to the Hugging Face hub, with its lineage"),
-    ("policy tiny", "daemon.tiny_policy_commands", "make a small model that learns in minutes"),
-    ("policy warm", "daemon.warm_up_commands", "warm a language model up for a suite"),
-    ("suite list", "daemon.suite_commands", "generated tasks, and how models do on them"),
-    ("suite run", "daemon.suite_commands", "how a policy does on a suite"),
-    ("evaluate", "daemon.evaluate_commands", "how an agent does, before and after; two results"),
-    ("train sft", "daemon.train_commands", "train a model on rows of rollouts"),
-    ("train dapo", "daemon.train_rl_commands", "train a policy on rollouts of a suite (DAPO)"),
-    ("train grpo", "daemon.train_rl_commands", "the same with GRPO's settings"),
-    (
-        "train echo",
-        "daemon.train_echo_commands",
-        "a policy and its critic (ECHO); people's words",
-    ),
-    ("train drift", "daemon.train_drift_commands", "how a run's failures changed (ECHO)"),
-    ("train prm", "daemon.train_prm_commands", "train a process reward model on labels"),
-    ("train list", "console.training_run_commands", "training runs, how far they are"),
-    ("train show", "console.training_run_commands", "one training run"),
-    ("train cancel", "console.training_run_commands", "end a training run"),
-    ("context", "console.step_commands", "what the model saw at a step"),
-    ("files", "console.step_commands", "files that were changed, with diffs; searches"),
-    ("search", "console.search_command", "find text in all rollouts"),
-    ("tail", "console.journal_commands", "follow steps as they come"),
-    ("console", "houston_console.console_command", "the annotators' screen"),
-    ("export", "daemon.export_commands", "rows as a file that others train on"),
-    ("notify test", "daemon.notify_commands", "send a message to everywhere in [notify] urls"),
-    ("verify", "daemon.maintenance_commands", "check every byte of the store"),
-    ("repair", "daemon.maintenance_commands", "set damaged events aside, rebuild the rest"),
-    ("backup", "daemon.maintenance_commands", "copy the home while the daemon runs"),
-    ("log", "console.journal_commands", "the journal; --audit for who did what"),
-    ("host-serve", "daemon.host_serve_commands", "what another node starts here over SSH"),
-    ("experiment", "daemon.experiment_commands", "what guidance and masks are worth, measured"),
-    ("mcp serve", "daemon.mcp_serve_commands", "our python and search tools, over MCP"),
-    (
-        "env serve",
-        "daemon.env_serve_commands",
-        "a task or a suite as OpenEnv, for others' trainers",
-    ),
-    ("doctor", "daemon.doctor_commands", "check this machine; fetch model and engine"),
-)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -199,16 +93,13 @@ def _run_command(arguments: list[str]) -> int:
     command = _find_command(rest)
     if command is None:
         return _print_overview(rest)
-    module: ModuleType = importlib.import_module(command.module)
-    name = "_".join(command.words).replace("-", "_")
-    parser = _Parser("houston " + " ".join(command.words), description=command.help)
-    _add_global_flags(parser)
-    getattr(module, f"add_{name}_arguments")(parser)
+    parser = command_parser.build_parser(command)
     parsed = parser.parse_args(rest[len(command.words) :])
     home = parsed.home or flags.home
     parsed.home_given = bool(home or os.environ.get("HOUSTON_HOME"))
     loaded = _load_configuration(command, home, parsed.config or flags.config)
-    return int(getattr(module, f"run_{name}")(parsed, loaded))
+    run = f"run_{command_parser.function_suffix(command)}"
+    return int(getattr(importlib.import_module(command.module), run)(parsed, loaded))
 
 
 COMMANDS_THAT_NEED_ONLY_A_HOME = (("daemon", "status"), ("daemon", "stop"), ("daemon", "logs"))
@@ -240,17 +131,6 @@ def _check_arguments_are_text(arguments: list[str]) -> None:
             )
 
 
-class _Parser(argparse.ArgumentParser):
-    def print_help(self, file: Any = None) -> None:
-        """As argparse does, but that it could not be written is an error."""
-        command_output.print_line(self.format_help().rstrip("\n"))
-        command_output.flush_stdout()
-
-    def _print_message(self, message: str, file: Any = None) -> None:
-        """What argparse has to say quotes arguments, and is safe like every other line."""
-        command_output.print_note(message.removesuffix("\n"))
-
-
 def _read_global_flags(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """`--home` and `--config` before the command; after it they belong to its parser."""
     first = next(
@@ -258,8 +138,8 @@ def _read_global_flags(arguments: list[str]) -> tuple[argparse.Namespace, list[s
     )
     if not first:
         return argparse.Namespace(home=None, config=None), arguments
-    parser = _Parser(prog="houston", add_help=False, allow_abbrev=False)
-    _add_global_flags(parser)
+    parser = CommandParser(prog="houston", add_help=False, allow_abbrev=False)
+    add_global_flags(parser)
     flags, rest = parser.parse_known_args(arguments[:first])
     return flags, rest + arguments[first:]
 
@@ -271,11 +151,6 @@ def _is_command_at(arguments: list[str], index: int) -> bool:
     return begins and before not in ("--home", "--config")
 
 
-def _add_global_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--home", metavar="DIR", help="data folder (or HOUSTON_HOME)")
-    parser.add_argument("--config", metavar="FILE", help="configuration (or HOUSTON_CONFIG)")
-
-
 def _find_command(words: list[str]) -> CommandSpec | None:
     matching = [c for c in COMMANDS if tuple(words[: len(c.words)]) == c.words]
     return max(matching, key=lambda c: len(c.words), default=None)
@@ -284,18 +159,37 @@ def _find_command(words: list[str]) -> CommandSpec | None:
 def _print_overview(words: list[str]) -> int:
     """Help for `houston` or for a group such as `houston rollout`."""
     wants_help = not words or words[0] in ("-h", "--help", "help")
-    group = [] if wants_help or words[0].startswith("-") else words[:1]
-    commands_shown = [c for c in COMMANDS if c.words[: len(group)] == tuple(group)]
-    if not wants_help and (not commands_shown or words[1:2] not in ([], ["-h"], ["--help"])):
-        command_output.print_note(
-            f"houston: there is no command `{' '.join(words)}`.\n  next: houston --help"
-        )
-        return int(ExitCode.USAGE)
-    command_output.print_line("usage: houston [--home DIR] [--config FILE] COMMAND …\n")
-    for command in commands_shown:
-        command_output.print_line(f"  {' '.join(command.words):<16} {command.help}")
-    command_output.print_line("\nEvery command takes --help; every reading command takes --json.")
+    group = () if wants_help or words[0].startswith("-") else tuple(words[:1])
+    shown = [command for command in COMMANDS if command.words[: len(group)] == group]
+    if not wants_help and (not group or not shown or words[1:2] not in ([], ["-h"], ["--help"])):
+        return _print_unknown_command(words)
+    command_output.print_line("usage: houston [--home DIR] [--config FILE] COMMAND …")
+    for subject, commands in SECTIONS.items():
+        lines = [f"  {' '.join(each.words):<23} {each.help}" for each in commands if each in shown]
+        if lines:
+            command_output.print_line("\n".join(["", *([] if group else [f"{subject}:"]), *lines]))
+    command_output.print_line(
+        "\nEvery command takes --help and shows an example there; --json gives data."
+    )
+    if not group:
+        codes = (f"{code.value} {meaning}" for code, meaning in EXIT_CODE_MEANINGS.items())
+        command_output.print_line(f"Exit codes: {', '.join(codes)}.")
     return int(ExitCode.DONE) if wants_help or words[1:] else int(ExitCode.USAGE)
+
+
+def _print_unknown_command(words: list[str]) -> int:
+    """Say that there is no such command, and which ones may have been meant."""
+    groups = dict.fromkeys(command.words[0] for command in COMMANDS)
+    names = [" ".join(command.words) for command in COMMANDS]
+    flags = ["--home", "--config", "--help", "--version"]
+    typed = [words[0]] if words[0].startswith("-") else [" ".join(words[:2]), words[0]]
+    near = [word for text in typed for word in close_words(text, [*names, *groups, *flags])]
+    near += [name for name in names if name.endswith(f" {words[0]}")]
+    suggested = "".join(f"houston {word}, or " for word in list(dict.fromkeys(near))[:2])
+    command_output.print_note(
+        f"houston: there is no command `{' '.join(words)}`.\n  next: {suggested}houston --help"
+    )
+    return int(ExitCode.USAGE)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,18 @@ class ExitCode(IntEnum):
     CONFIGURATION = 78
 
 
+EXIT_CODE_MEANINGS = {
+    ExitCode.DONE: "done",
+    ExitCode.FAILED: "failed",
+    ExitCode.USAGE: "wrong usage",
+    ExitCode.DAMAGED: "the home is damaged",
+    ExitCode.DAEMON_NOT_RUNNING: "no daemon runs",
+    ExitCode.BUSY: "busy",
+    ExitCode.CONFIGURATION: "wrong configuration",
+}
+"""What help and docs say of each."""
+
+
 class HoustonError(Exception):
     """Something a person can act on.
 

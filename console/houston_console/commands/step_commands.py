@@ -166,7 +166,7 @@ def _print_remote_output(page: OutputPage, home: Path, rollout: str, printed: Te
     """The same from another machine; where it cannot be reached, that is said."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "log"
-        words = ["rollout", "printed", rollout, f"--host={printed.host}", f"--into={file}"]
+        words = ["rollout", "printed", rollout, f"--host={printed.host}", f"--out={file}"]
         words += [f"--from={printed.start}", f"--to={printed.end}", "--", printed.terminal]
         result = subprocess.run(
             [sys.executable, "-m", "houston_shared.command", "--home", str(home), *words],

@@ -499,7 +499,7 @@ class FetchedLogs:
         start = segments[-1][0] + segments[-1][1].stat().st_size if segments else 0
         file, into = terminal_log_files.segment_file(folder, start), folder / "coming"
         into.unlink(missing_ok=True)
-        words = ["rollout", "printed", rollout, f"--host={host}", f"--into={into}"]
+        words = ["rollout", "printed", rollout, f"--host={host}", f"--out={into}"]
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "houston_shared.command", "--home", str(home)),
             *(*words, f"--from={start}", "--", name),

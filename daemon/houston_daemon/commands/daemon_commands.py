@@ -42,7 +42,8 @@ from houston_shared.home_lock import find_running_daemon
 
 
 def add_daemon_start_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--foreground`."""
+    """`--foreground`, `--json`."""
+    add_json_option(parser)
     parser.add_argument(
         "--foreground",
         action="store_true",
@@ -50,42 +51,53 @@ def add_daemon_start_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """`--json`: what was done, as one object."""
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
 def run_daemon_start(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Start it; exit code 0 also when it runs already with the same configuration."""
     if arguments.foreground:
-        return _run_in_foreground(loaded)
-    _say_started(start_daemon(loaded), loaded)
+        return _run_in_foreground(loaded, arguments.json)
+    _say_started(start_daemon(loaded), loaded, arguments.json)
     return int(ExitCode.DONE)
 
 
-def _say_started(launched: RunningDaemon, loaded: LoadedConfiguration) -> None:
+def _say_started(launched: RunningDaemon, loaded: LoadedConfiguration, as_json: bool) -> None:
     """The daemon that now runs, and how the one before it ended where it died."""
-    if launched.since:
+    if as_json:
+        command_output.print_json_line(
+            {"state": "running", "home": str(loaded.home.path), "pid": launched.pid}
+            | {"since": launched.since or None, "before": launched.before}
+        )
+    elif launched.since:
         command_output.print_line(f"already running (pid {launched.pid}, since {launched.since})")
     else:
         command_output.print_line(f"running on {loaded.home.path} (pid {launched.pid})")
         if launched.before:
             command_output.print_line(f"  {launched.before}")
-        if warning := kept_out_warning(loaded):
-            command_output.print_note(f"warning: {warning}")
+    if not launched.since and (warning := kept_out_warning(loaded)):
+        command_output.print_note(f"warning: {warning}")
     if loaded.home.run.parent != loaded.home.path:
         command_output.print_note(
             f"its sockets are in {loaded.home.run}: the home's path is too long for them"
         )
 
 
-def _run_in_foreground(loaded: LoadedConfiguration) -> int:
+def _run_in_foreground(loaded: LoadedConfiguration, as_json: bool) -> int:
     from houston_daemon.service.daemon_process import serve_home
 
     if running := find_answering_daemon(loaded):
-        _say_started(running, loaded)
+        _say_started(running, loaded, as_json)
         return int(ExitCode.BUSY if own_unit() else ExitCode.DONE)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     return serve_home(loaded, None, foreground=True)
 
 
 def add_daemon_stop_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--keep-engine`."""
+    """`--keep-engine`, `--json`."""
+    add_json_option(parser)
     text = "let engines run on, for at most [daemon] engine_orphan_seconds"
     parser.add_argument("--keep-engine", action="store_true", help=text)
     # What the unit calls after the daemon's end (ExecStopPost).
@@ -97,7 +109,14 @@ def run_daemon_stop(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     if arguments.service_ended and will_be_restarted():
         command_output.print_line("engines run on: the daemon is started again")
         return int(ExitCode.DONE)
-    _say_stopped(stop_running_daemon(loaded, keep_engine=arguments.keep_engine), loaded)
+    halted = stop_running_daemon(loaded, keep_engine=arguments.keep_engine)
+    if arguments.json:
+        command_output.print_json_line(
+            {"state": "stopped", "home": str(loaded.home.path), "pid": halted.pid or None}
+            | {"forced": halted.forced, "engines": halted.engines}
+        )
+    else:
+        _say_stopped(halted, loaded)
     return int(ExitCode.DONE)
 
 
@@ -120,17 +139,20 @@ def _say_stopped(halted: StoppedDaemon, loaded: LoadedConfiguration) -> None:
 
 
 def add_daemon_restart_arguments(parser: argparse.ArgumentParser) -> None:
-    """Nothing beyond the common flags."""
+    """`--json`."""
+    add_json_option(parser)
 
 
 def run_daemon_restart(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Stop the daemon if one runs, then start it."""
     owner = find_running_daemon(loaded.home)
     if owner and owner.service:
-        return _restart_unit(owner.service)
+        return _restart_unit(owner.service, arguments.json)
     _refuse_other_users(loaded)
-    _say_stopped(stop_running_daemon(loaded, keep_engine=True), loaded)
-    _say_started(start_daemon(loaded), loaded)
+    halted = stop_running_daemon(loaded, keep_engine=True)
+    if not arguments.json:
+        _say_stopped(halted, loaded)
+    _say_started(start_daemon(loaded), loaded, arguments.json)
     return int(ExitCode.DONE)
 
 
@@ -157,7 +179,7 @@ def _login_name(uid: int) -> str:
         return f"user {uid}"
 
 
-def _restart_unit(service: str) -> int:
+def _restart_unit(service: str, as_json: bool) -> int:
     """A daemon that systemd runs stays its own: started from here it would be nobody's."""
     manager, _, name = service.partition(" ")
     command = systemctl_command((manager == "system", name), "restart", name)
@@ -173,7 +195,10 @@ def _restart_unit(service: str) -> int:
             "It was not restarted by this command.",
             " ".join(command),
         )
-    command_output.print_line(f"restarted {name}")
+    if as_json:
+        command_output.print_json_line({"state": "running", "unit": name})
+    else:
+        command_output.print_line(f"restarted {name}")
     return int(ExitCode.DONE)
 
 

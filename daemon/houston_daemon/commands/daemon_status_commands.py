@@ -9,6 +9,7 @@ since scripts call them often.
 
 import argparse
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -186,7 +187,7 @@ def _backup_words(status: Status) -> str:
 
 
 def add_daemon_logs_arguments(parser: argparse.ArgumentParser) -> None:
-    """`-f`, `-n`, `--engine`, `--rollout`."""
+    """`-f`, `-n`, `--engine`, `--rollout`, `--json`."""
     parser.add_argument("-f", "--follow", action="store_true", help="wait for more")
     parser.add_argument(
         "-n", "--lines", type=whole_number(), default=40, metavar="N", help="last N lines"
@@ -196,6 +197,7 @@ def add_daemon_logs_arguments(parser: argparse.ArgumentParser) -> None:
     log_choice.add_argument(
         "--rollout", metavar="R", help="the log of this rollout's worker instead"
     )
+    parser.add_argument("--json", action="store_true", help="one JSON line a line, with its file")
 
 
 def run_daemon_logs(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
@@ -212,10 +214,10 @@ def run_daemon_logs(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
         lines, end = read_log_tail(path, arguments.lines)
     except OSError as problem:
         raise _unreadable_log(path, problem) from None
-    for line in lines:
-        command_output.print_line(line)
-    if arguments.follow:
-        for line in follow_log(path, end):
+    for line in chain(lines, follow_log(path, end) if arguments.follow else ()):
+        if arguments.json:
+            command_output.print_json_line({"log": str(path), "line": line})
+        else:
             command_output.print_line(line)
             command_output.flush_stdout()
     return int(ExitCode.DONE)

@@ -18,7 +18,7 @@ from houston_shared.errors import ExitCode
 
 
 def add_experiment_arguments(parser: argparse.ArgumentParser) -> None:
-    """`RECIPE`, `--out`, `--only`, `--seeds`, `--resume`, `--report`."""
+    """`RECIPE`, `--out`, `--only`, `--seeds`, `--resume`, `--report`, `--json`."""
     recipes = ", ".join(experiment_recipe.packaged_recipes())
     parser.add_argument("recipe", metavar="FILE", help=f"recipe, or one of {recipes}")
     parser.add_argument(
@@ -40,6 +40,7 @@ def add_experiment_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--resume", action="store_true", help="go on with what lies in DIR")
     parser.add_argument("--report", action="store_true", help="only write the report again")
+    parser.add_argument("--json", action="store_true", help="one JSON object: where the report is")
 
 
 def run_experiment(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
@@ -60,7 +61,11 @@ def run_experiment(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
     # As Ctrl-C: the daemon is stopped, the rest is resumed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if arguments.report:
-        command_output.print_line(experiment_report.write_report(opened))
+        text = experiment_report.write_report(opened)
     else:
-        command_output.print_line(run_stages.conduct_experiment(opened, arguments.only))
+        text = run_stages.conduct_experiment(opened, arguments.only)
+    if arguments.json:
+        command_output.print_json_line({"folder": str(folder), "report": text})
+    else:
+        command_output.print_line(text)
     return int(ExitCode.DONE)

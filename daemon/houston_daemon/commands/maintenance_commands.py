@@ -178,8 +178,10 @@ def _lost_events(loss: RepairLoss) -> str:
 
 
 def add_backup_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--to`, `--list`, `--restore`, `--periodic`, `--json`."""
-    parser.add_argument("--to", metavar="DIR", type=Path, help="make it in this folder")
+    """`--out`, `--list`, `--restore`, `--periodic`, `--json`."""
+    parser.add_argument(
+        "--out", metavar="DIR", type=Path, help="make it in this folder; with --list: look there"
+    )
     parser.add_argument("--list", action="store_true", help="show the backups that there are")
     parser.add_argument(
         "--restore",
@@ -207,9 +209,9 @@ def run_backup(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
 
 
 def _list_backups(arguments: argparse.Namespace, home: Home) -> None:
-    folder = arguments.to or home.backups
+    folder = arguments.out or home.backups
     home_backup.check_readable(folder)
-    backups = home_backup.list_backups(home, arguments.to)
+    backups = home_backup.list_backups(home, arguments.out)
     if not backups and not arguments.json:
         command_output.print_note("There is no backup. next: houston backup")
     for path in durable_copy.find_unfinished_copies(folder, home_backup.UNFINISHED_BACKUPS):
@@ -235,7 +237,7 @@ def _restore_backup(arguments: argparse.Namespace, home: Home) -> None:
 
 
 def _make_backup(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> None:
-    parent = arguments.to.absolute() if arguments.to else loaded.home.backups
+    parent = arguments.out.absolute() if arguments.out else loaded.home.backups
     backup = home_backup.make_backup(loaded.home, parent, arguments.periodic)
     place = parent / backup.name
     _say_backup(

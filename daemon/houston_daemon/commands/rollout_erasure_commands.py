@@ -23,11 +23,13 @@ from houston_shared.store.store_reader import Reader
 
 
 def add_rollout_erase_arguments(parser: argparse.ArgumentParser) -> None:
-    """`R`, `--step`, `--text`, `--reason`, `--yes`, `--json`."""
+    """`R`, `--at`, `--text`, `--reason`, `--yes`, `--json`."""
     parser.add_argument(
         "rollout", metavar="R", nargs="?", help="rollout, or R@STEP; with --text alone: all"
     )
-    parser.add_argument("--step", type=whole_number(1), metavar="N", help="everything of this step")
+    parser.add_argument(
+        "--at", type=whole_number(1), metavar="STEP", help="everything of this step"
+    )
     parser.add_argument(
         "--text", metavar="STRING", help="this text wherever it stands; - reads it from stdin"
     )
@@ -70,10 +72,10 @@ def _select_events(
     arguments: argparse.Namespace, home: Home, text: str
 ) -> list[event_erasure.ErasureBatch]:
     """What is to go: a step, or whatever holds `text`. Raises HoustonError."""
-    name, step = command_arguments.parse_step_reference(arguments.rollout or "", arguments.step)
+    name, step = command_arguments.parse_step_reference(arguments.rollout or "", arguments.at)
     if bool(text) == bool(step) or (step and not name):
         raise HoustonError(
-            "Name a step (R --step N) or a text (--text STRING).",
+            "Name a step (R@STEP) or a text (--text STRING).",
             "Nothing was erased.",
             code=ExitCode.USAGE,
         )
@@ -153,9 +155,9 @@ WHAT_STAYS = (
 
 
 def add_rollout_archive_arguments(parser: argparse.ArgumentParser) -> None:
-    """`R`, `--to`, `--yes`, `--json`; or `--read` and what `houston steps` takes."""
+    """`R`, `--out`, `--yes`, `--json`; or `--read` and what `houston steps` takes."""
     parser.add_argument("rollout", metavar="R", nargs="?", help="rollout, which must have ended")
-    parser.add_argument("--to", metavar="DIR", type=Path, help="folder of the file (archives/)")
+    parser.add_argument("--out", metavar="DIR", type=Path, help="folder of the file (archives/)")
     parser.add_argument(
         "--read", metavar="FILE", type=Path, help="show the steps of an archive, and nothing else"
     )
@@ -174,8 +176,10 @@ def run_rollout_archive(arguments: argparse.Namespace, loaded: LoadedConfigurati
             "Nothing was archived.",
             code=ExitCode.USAGE,
         )
-    if arguments.read and arguments.to:
-        raise HoustonError("--to goes with a rollout: reading writes no file.", code=ExitCode.USAGE)
+    if arguments.read and arguments.out:
+        raise HoustonError(
+            "--out goes with a rollout: reading writes no file.", code=ExitCode.USAGE
+        )
     return _read_archive(arguments) if arguments.read else _archive_rollout(arguments, loaded)
 
 
@@ -202,7 +206,7 @@ def _archive_rollout(arguments: argparse.Namespace, loaded: LoadedConfiguration)
     if not earlier_file:
         _require_confirmation(arguments, f"The texts of {rollout.id} would leave the home")
         path, manifest = archive_file.write_archive(
-            loaded.home, rollout.id, arguments.to.absolute() if arguments.to else None
+            loaded.home, rollout.id, arguments.out.absolute() if arguments.out else None
         )
         parts = event_erasure.select_rollout_events(loaded.home, rollout.id)
     else:

@@ -126,7 +126,7 @@ class RestorableSnapshot(NamedTuple):
 
 
 def add_rollout_restore_arguments(parser: argparse.ArgumentParser) -> None:
-    """`R`, `--at`, `--best`, `--final`, `--into`, `--json`."""
+    """`R`, `--at`, `--best`, `--final`, `--out`, `--json`."""
     parser.add_argument("rollout", metavar="R", help="rollout; or R@STEP, as it was after a step")
     snapshot_choice = parser.add_mutually_exclusive_group()
     snapshot_choice.add_argument(
@@ -136,13 +136,13 @@ def add_rollout_restore_arguments(parser: argparse.ArgumentParser) -> None:
         "--best", action="store_true", help="as it was submitted with the best score"
     )
     snapshot_choice.add_argument("--final", action="store_true", help="as it was submitted last")
-    parser.add_argument("--into", required=True, metavar="DIR", help="new or empty folder")
+    parser.add_argument("--out", required=True, metavar="DIR", help="new or empty folder")
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def run_rollout_restore(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Write the folder; exit code 1 when something could not be brought back."""
-    into = Path(arguments.into).absolute()
+    into = Path(arguments.out).absolute()
     _resolve_step(arguments)
     with Reader(loaded.home) as reader:
         snapshot = reader.run(_find_snapshot(arguments))
@@ -251,7 +251,7 @@ NOTHING_READ = "Nothing was read."
 
 
 def add_rollout_printed_arguments(parser: argparse.ArgumentParser) -> None:
-    """`R`, `TERMINAL`, `--host`, `--from`, `--to`, `--into`."""
+    """`R`, `TERMINAL`, `--host`, `--from`, `--to`, `--out`, `--json`."""
     parser.add_argument("rollout", metavar="R", help="rollout")
     parser.add_argument("terminal", metavar="TERMINAL", help="its name")
     parser.add_argument("--host", required=True, metavar="H", help="the machine it is on")
@@ -271,14 +271,15 @@ def add_rollout_printed_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="BYTE",
         help="up to (the end)",
     )
-    parser.add_argument("--into", required=True, metavar="FILE", help="a new file")
+    parser.add_argument("--out", required=True, metavar="FILE", help="a new file")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def run_rollout_printed(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Write the file."""
     with Reader(loaded.home) as reader:
         rollout, place = reader.run(_find_terminal_host(arguments))
-    into = Path(arguments.into)
+    into = Path(arguments.out)
     try:
         with into.open("xb") as file:
             try:
@@ -287,11 +288,14 @@ def run_rollout_printed(arguments: argparse.Namespace, loaded: LoadedConfigurati
                 into.unlink()  # a part of it would pass for all, and be in the next try's way
                 raise
     except OSError as problem:
-        raise HoustonError(
-            f"{arguments.into} cannot be written: {problem.strerror}.", NOTHING_READ
-        ) from None
+        raise HoustonError(f"{into} cannot be written: {problem.strerror}.", NOTHING_READ) from None
     except HostAway as away:
         raise HoustonError(away.cause, NOTHING_READ, "houston doctor", ExitCode.BUSY) from None
+    if arguments.json:
+        command_output.print_json_line(
+            {"rollout": rollout, "terminal": arguments.terminal, "host": arguments.host}
+            | {"file": str(into), "bytes": into.stat().st_size}
+        )
     return int(ExitCode.DONE)
 
 

@@ -112,7 +112,7 @@ _TASK_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
 def add_task_new_arguments(parser: argparse.ArgumentParser) -> None:
-    """`NAME`, `--from`, `--dir`."""
+    """`NAME`, `--from`, `--out`, `--json`."""
     parser.add_argument("name", help="lower-case letters, digits and hyphens")
     parser.add_argument(
         "--from",
@@ -122,12 +122,18 @@ def add_task_new_arguments(parser: argparse.ArgumentParser) -> None:
         help="the packaged task to start from: %(choices)s (%(default)s)",
         metavar="TASK",
     )
-    parser.add_argument("--dir", default=".", help="where the folder NAME is made (here)")
+    parser.add_argument(
+        "--out", default=".", metavar="DIR", help="where the folder NAME is made (here)"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def run_task_new(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Write the folder; refuses to write into one that is there."""
-    folder = write_task_from_template(arguments.name, Path(arguments.dir), arguments.template)
+    folder = write_task_from_template(arguments.name, Path(arguments.out), arguments.template)
+    if arguments.json:
+        command_output.print_json_line({"task": arguments.name, "file": f"{folder}/task.toml"})
+        return int(ExitCode.DONE)
     command_output.print_line(f"{folder}/task.toml")
     command_output.print_note(f"next: houston rollout start {folder}/task.toml")
     return int(ExitCode.DONE)
@@ -160,7 +166,7 @@ def write_task_from_template(name: str, parent: Path, template: str) -> Path:
             target.write_bytes(data)
     except FileExistsError:
         raise HoustonError(
-            f"{folder} is there already.", "Nothing was written.", "Choose another name or --dir."
+            f"{folder} is there already.", "Nothing was written.", "Choose another name or --out."
         ) from None
     except OSError as problem:
         raise HoustonError(f"{folder} cannot be written: {problem.strerror}.") from None

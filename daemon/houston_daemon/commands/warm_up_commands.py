@@ -28,7 +28,7 @@ def add_policy_warm_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", required=True, type=Path, metavar="DIR", help="new or empty folder for the model"
     )
     parser.add_argument(
-        "--model",
+        "--base",
         default="",
         metavar="MODEL",
         help="to begin from, a folder or org/name@revision (the model of the demo)",
@@ -60,7 +60,7 @@ def add_policy_warm_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"validation tasks that it is measured on ({recipe.worlds})",
     )
     parser.add_argument(
-        "--at-once",
+        "--concurrency",
         type=whole_number(1, 256),
         default=recipe.at_once,
         metavar="N",
@@ -78,9 +78,9 @@ def run_policy_warm(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     folder = arguments.out.absolute()
     check_new_folder(folder)
     model = model_path()
-    if arguments.model:
+    if arguments.base:
         note = command_output.print_note
-        model = find_model(arguments.model, "model", loaded.home, note, "Nothing was made.")
+        model = find_model(arguments.base, "base", loaded.home, note, "Nothing was made.")
     if model is None:
         raise HoustonError(
             "There is no model to begin from.",
@@ -95,7 +95,7 @@ def run_policy_warm(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
         habits=AgentHabits(arguments.wrong, arguments.errors),
         seed=arguments.seed,
         worlds=arguments.worlds,
-        at_once=arguments.at_once,
+        at_once=arguments.concurrency,
         settings=tuple(arguments.set),
     )
     folder.mkdir(parents=True, exist_ok=True)

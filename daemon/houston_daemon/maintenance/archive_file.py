@@ -64,7 +64,7 @@ def write_archive(home: Home, rollout: str, to: Path | None = None) -> tuple[Pat
         raise HoustonError(
             f"The archive {path} cannot be written: {problem}.",
             "Nothing was archived, and nothing was erased.",
-            "Make room or permission there, or name another folder with --to.",
+            "Make room or permission there, or name another folder with --out.",
         ) from None
     return path, check_archive(path)
 

@@ -159,7 +159,7 @@ def lock_copy_folder(home: Home, folder: Path, own: Path, unfinished: str) -> It
         raise HoustonError(
             f"{folder} lies in the home {home.path}, which is for its own files.",
             "Nothing was copied.",
-            f"Name a folder outside of it; without --to it is {own}.",
+            f"Name a folder outside of it; without --out it is {own}.",
             ExitCode.USAGE,
         )
     with contextlib.suppress(OSError):  # said by who writes there

@@ -84,7 +84,7 @@ def redact_text(kind: str, data: bytes, text: str) -> bytes:
         raise HoustonError(
             f"{text[:40]!r} is also a word of Houston's own: it cannot be taken out alone.",
             "Nothing was erased.",
-            "Erase the whole step: houston rollout erase R --step N",
+            "Erase the whole step: houston rollout erase R --at STEP",
         )
     return remainder
 

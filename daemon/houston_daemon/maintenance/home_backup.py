@@ -96,7 +96,7 @@ def _backups_in(folder: Path) -> list[Path]:
 
 def _next_command(home: Home) -> str:
     names = damage_report.list_backup_names(home)
-    return f"There are: {', '.join(names)}." if names else "houston backup --list --to FOLDER"
+    return f"There are: {', '.join(names)}." if names else "houston backup --list --out FOLDER"
 
 
 _SELECT_SELF_STARTING = (
@@ -239,7 +239,7 @@ def _make_backup_in(home: Home, parent: Path, periodic: bool) -> BackupManifest:
         raise HoustonError(
             f"The backup cannot be made in {parent}: {problem}.",
             "None was kept.",
-            "Make room or permission there, or name another folder with --to.",
+            "Make room or permission there, or name another folder with --out.",
         ) from None
     finally:
         shutil.rmtree(beside.path, ignore_errors=True)  # gone already when all went well

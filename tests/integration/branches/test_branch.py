@@ -154,17 +154,17 @@ def test_a_branch_with_nothing_to_say_is_a_mistake(place: Station, parent: str) 
 def test_a_step_or_a_submission_can_be_written_into_a_folder(
     place: Station, parent: str, tmp_path: Path
 ) -> None:
-    place.run("rollout", "restore", parent, "--at", "1", "--into", str(tmp_path / "one"))
+    place.run("rollout", "restore", parent, "--at", "1", "--out", str(tmp_path / "one"))
     assert (tmp_path / "one/a.txt").read_text() == "one\n"
     assert (tmp_path / "one/sub/deep").is_dir()
     lost = place.run(
-        "rollout", "restore", parent, "--at", "3", "--into", str(tmp_path / "three"), code=1
+        "rollout", "restore", parent, "--at", "3", "--out", str(tmp_path / "three"), code=1
     )
     assert lost.stderr == "not brought back: gone.bin\n"
     assert (tmp_path / "three/big.bin").stat().st_size == BIG
-    (best,) = place.json("rollout", "restore", parent, "--best", "--into", str(tmp_path / "best"))
+    (best,) = place.json("rollout", "restore", parent, "--best", "--out", str(tmp_path / "best"))
     assert (best["score"], best["lost"]) == (100, [])
     assert (tmp_path / "best/answer.txt").is_file()
     assert (tmp_path / "best/big.bin").stat().st_size == BIG
-    again = ["rollout", "restore", parent, "--at", "1", "--into", str(tmp_path / "one")]
+    again = ["rollout", "restore", parent, "--at", "1", "--out", str(tmp_path / "one")]
     assert "no empty folder" in place.run(*again, code=2).stderr

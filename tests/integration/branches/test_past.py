@@ -21,7 +21,7 @@ def test_a_shared_past_is_neither_erased_nor_damaged_in_silence(station: Station
     (row,) = station.json("rollout", "branch", parent, "--at", "3")
     made = row["rollout"]
     station.until(lambda: station.closed(made) == 4, why="it has a step of its own")
-    for words in (("archive", parent, "--yes"), ("erase", parent, "--step", "2", "--yes")):
+    for words in (("archive", parent, "--yes"), ("erase", parent, "--at", "2", "--yes")):
         refused = station.run("rollout", *words, code=1)
         assert f"{made} is a branch that shares steps with {parent}" in refused.stderr
     station.stop()

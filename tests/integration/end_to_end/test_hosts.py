@@ -154,26 +154,26 @@ def test_work_is_scored_where_the_task_says(station: Station, sshd: Sshd) -> Non
     assert "Links of the workspace lead to the evaluator's own files or into /proc: way" in said[2]
     assert "overall_score: 100 of 100 (1 submission left)" in said[4]
     best = station.folder / "best"
-    station.run("rollout", "restore", rollout, "--best", "--into", str(best))
+    station.run("rollout", "restore", rollout, "--best", "--out", str(best))
     assert (best / "answer.txt").read_text() == "there\n"
 
 
 def _looked_at_from_here(station: Station, sshd: Sshd, rollout: str) -> None:
     """Its workspace and what its terminals printed can be had here, and its folder freed there."""
     was, best = station.folder / "was", station.folder / "best"
-    station.run("rollout", "restore", rollout, "--at", "1", "--into", str(was))
+    station.run("rollout", "restore", rollout, "--at", "1", "--out", str(was))
     assert sorted(path.name for path in was.iterdir()) == ["README.md", "a.tex", "answer.txt"]
     assert (was / "answer.txt").read_text() == "hi\n"
-    (scored,) = station.json("rollout", "restore", rollout, "--best", "--into", str(best))
+    (scored,) = station.json("rollout", "restore", rollout, "--best", "--out", str(best))
     assert (scored["score"], scored["lost"], (best / "a.md").exists()) == (100, [], True)
     assert "│ Hello." in station.run("steps", rollout, "--printed", "--to", "1").stdout
     sshd.stop()
     there = Path(sshd.host.host_root) / "rollouts" / rollout
     shown = station.run("steps", rollout, "--printed", "--to", "1").stdout
     assert "its log is on the host gpu2, not here" in shown and "cannot be reached" in shown
-    refused = station.run("rollout", "restore", rollout, "--at", "1", "--into", "no", code=75)
+    refused = station.run("rollout", "restore", rollout, "--at", "1", "--out", "no", code=75)
     assert "gpu2 cannot be reached" in refused.stderr
-    words = ("rollout", "printed", rollout, "main", "--host", "gpu2", "--into", "log")
+    words = ("rollout", "printed", rollout, "main", "--host", "gpu2", "--out", "log")
     assert "gpu2 cannot be reached" in station.run(*words, code=75).stderr
     assert not (station.folder / "no").exists() and not (station.folder / "log").exists()
     said = _clean(station, rollout).stdout

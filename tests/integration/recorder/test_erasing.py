@@ -126,7 +126,7 @@ def test_a_step_is_erased_and_nothing_else(tmp_path: Path) -> None:
     station = Station(tmp_path / "home").start()
     rollout, _ = leaky(station)
     station.stop()
-    houston(station.home, "rollout", "erase", rollout, "--step", "2", "--yes")
+    houston(station.home, "rollout", "erase", rollout, "--at", "2", "--yes")
     assert verify_home(station.home).findings == ()
     said = houston(station.home, "steps", rollout, "--json").splitlines()
     first, second, third = (json.loads(line) for line in said)
@@ -335,5 +335,5 @@ def test_an_erasure_says_who_else_has_the_text(tmp_path: Path) -> None:
     assert traces(home) != []
     assert "events were erased" in houston(home, *words)
     assert traces(home) == []
-    said = houston(home, "rollout", "erase", one, "--step", "99", "--yes", code=1)
+    said = houston(home, "rollout", "erase", one, "--at", "99", "--yes", code=1)
     assert f"{one} has no step 99." in said

@@ -560,7 +560,7 @@ def test_what_was_erased_since_comes_back_from_no_backup(home: Home, tmp_path: P
     two = ended(home)
     home_backup.make_backup(home, tmp_path / "elsewhere")
     lose(home, two, 3)
-    houston(home, "rollout", "erase", two, "--step", "2", "--yes")
+    houston(home, "rollout", "erase", two, "--at", "2", "--yes")
     done = repair_home(home, tmp_path / "elsewhere")
     assert not done.changed
     assert {one.why for one in done.stays} == {"texts of its rollout were erased since"}

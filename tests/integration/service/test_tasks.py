@@ -28,7 +28,7 @@ def score(task: Path, answer: Any) -> "subprocess.CompletedProcess[str]":
 
 
 def test_a_new_task_has_an_evaluator_that_scores(station: Station) -> None:
-    station.run("task", "new", "my-task", "--dir", str(station.folder / "made"))
+    station.run("task", "new", "my-task", "--out", str(station.folder / "made"))
     for answer, expected in (
         (None, 0),
         ([], 0),

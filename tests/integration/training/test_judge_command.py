@@ -433,7 +433,7 @@ def test_the_template_can_be_printed_edited_and_used(
     assert other["judge"]["cached"] == 0
 
     assert list((station.home / "judge").rglob("*.json"))
-    station.run("rollout", "erase", rollout, "--step", "1", "--yes", code=None)
+    station.run("rollout", "erase", rollout, "--at", "1", "--yes", code=None)
     assert not list((station.home / "judge").rglob("*.json")), "a reason may quote what is erased"
 
 

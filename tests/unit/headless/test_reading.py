@@ -225,7 +225,7 @@ def test_a_range_of_steps(case: str, written: WrittenHome, houston: Houston) -> 
         ("files", "{}@99", "--searches"),
         ("context", "{}@99"),
         ("verdict", "{}@99"),
-        ("rollout", "restore", "{}@99", "--into", "there"),
+        ("rollout", "restore", "{}@99", "--out", "there"),
     ],
 )
 def test_a_step_that_is_not_there_is_said(

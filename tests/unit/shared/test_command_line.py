@@ -1,0 +1,193 @@
+"""The command line as a whole: examples that parse, `--json`, words that are one, slips that are
+understood, exit codes, and completion in real shells."""
+
+import argparse
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from houston_shared import command_parser
+from houston_shared.command import main
+from houston_shared.command_table import COMMANDS, SECTIONS, CommandSpec
+from houston_shared.completion_command import build_whole_parser
+from houston_shared.errors import EXIT_CODE_MEANINGS, ExitCode
+from tests.support.written_home import WrittenHome, sample
+
+ROOT = Path(__file__).parents[3]
+every_command = pytest.mark.parametrize(
+    "command", COMMANDS, ids=lambda command: " ".join(command.words)
+)
+WITHOUT_EXAMPLE = {("host-serve",): "another node starts it; nobody types it"}
+WITHOUT_JSON = {
+    ("demo",): "a tour for people",
+    ("console",): "a screen",
+    ("completion",): "prints a script for a shell",
+    ("daemon", "install-service"): "prints a unit of systemd",
+    ("mcp", "serve"): "speaks MCP on its standard output",
+    ("host-serve",): "speaks with another node on its standard output",
+}
+OTHER_WORDS_FOR_OUT = {"--output", "--into", "--dir", "--dest", "--to", "--file", "--folder"}
+
+
+def flags_of(command: CommandSpec) -> dict[str, argparse.Action]:
+    """Its flags, each with what argparse knows of it."""
+    actions = command_parser.build_parser(command)._actions
+    return {flag: action for action in actions for flag in action.option_strings}
+
+
+@every_command
+def test_help_ends_with_an_example_that_the_command_understands(command: CommandSpec) -> None:
+    assert bool(command.example) is (command.words not in WITHOUT_EXAMPLE)
+    parser = command_parser.build_parser(command)
+    if command.example:
+        parser.parse_args(shlex.split(command.example.partition(" > ")[0]))
+        line = f"houston {' '.join(command.words)} {command.example}"
+        assert parser.format_help().endswith(f"\nexample:\n  {line}\n")
+
+
+@every_command
+def test_commands_give_data_but_those_that_print_something_else(command: CommandSpec) -> None:
+    assert ("--json" in flags_of(command)) is (command.words not in WITHOUT_JSON)
+
+
+@every_command
+def test_where_something_is_written_is_called_out(command: CommandSpec) -> None:
+    flags = flags_of(command)
+    # `--to` is also the end of a range, which begins at `--from`.
+    others = OTHER_WORDS_FOR_OUT - ({"--to"} if "--from" in flags else set())
+    assert not others & flags.keys()
+
+
+SLIPS = {
+    "a group": ("rolout list", "houston rollout list"),
+    "a verb of a group": ("rollout strt x.toml", "houston rollout start"),
+    "a verb": ("stesp k3f9", "houston steps"),
+    "a verb without its group": ("pause k3f9", "houston rollout pause"),
+    "a group, without more": ("polciy", "houston policy"),
+    "a flag before the command": ("--hoem x steps k3f9", "houston --home"),
+    "a flag": ("steps k3f9 --jsn", "did you mean --json?"),
+    "a flag with a value": ("steps k3f9 --form=3", "did you mean --from"),
+    "a value": ("rollout list --state runing", "did you mean running?"),
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_a_slip_is_answered_with_what_was_meant(
+    slip: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed, meant = SLIPS[slip]
+    try:
+        code = main(shlex.split(typed))
+    except SystemExit as end:
+        code = int(end.code or 0)
+    assert code == ExitCode.USAGE
+    assert f"next: {meant}" in capsys.readouterr().err
+
+
+def test_what_is_like_nothing_is_answered_with_help_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["qqqqqq"]) == ExitCode.USAGE
+    assert capsys.readouterr().err.endswith("  next: houston --help\n")
+
+
+def test_help_is_by_subject_and_names_every_command_and_exit_code(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    headings = re.findall(r"^([a-z].*):$", text, flags=re.MULTILINE)
+    assert headings == list(SECTIONS)
+    for command in COMMANDS:
+        assert re.search(rf"^  {' '.join(command.words)} +{re.escape(command.help)}$", text, re.M)
+    for code in ExitCode:
+        assert f"{code.value} {EXIT_CODE_MEANINGS[code]}" in text
+
+
+def test_the_design_lists_the_same_exit_codes() -> None:
+    table = (ROOT / "docs" / "design.md").read_text()
+    for code, meaning in EXIT_CODE_MEANINGS.items():
+        assert f"| {code.value} | {meaning} |" in table
+
+
+@pytest.fixture(scope="module")
+def completed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a home of two rollouts, and `houston` with its completion for each shell."""
+    folder = tmp_path_factory.mktemp("completion")
+    home = WrittenHome(folder / "home")
+    for rollout in ("words-aaaa", "words-bbbb"):
+        home.rollout(rollout)
+        home.step(rollout, 1, sample("x"))
+    home.close()
+    houston = folder / "bin" / "houston"
+    houston.parent.mkdir()
+    houston.write_text(f'#!/bin/sh\nexec {sys.executable} -m houston_shared.command "$@"\n')
+    houston.chmod(0o755)
+    for shell in ("bash", "zsh", "fish"):
+        script = subprocess.run(
+            [houston, "completion", shell], capture_output=True, check=True, timeout=60
+        )
+        (folder / f"houston.{shell}").write_bytes(script.stdout)
+    return folder
+
+
+COMPLETIONS = {
+    "a command": ("houston rollout s", {"start", "show"}),
+    "a flag": ("houston rollout list --sta", {"--state"}),
+    "a value": ("houston rollout list --state r", {"running"}),
+    "a rollout": ("houston guide w", {"words-aaaa", "words-bbbb"}),
+}
+DRIVERS = {
+    "bash": """
+        source houston.bash
+        COMP_WORDS=($LINE_TYPED) COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 ))
+        COMP_LINE="$LINE_TYPED" COMP_POINT=${#LINE_TYPED}
+        _shtab_houston; printf '%s\\n' "${COMPREPLY[@]}"
+    """,
+    "fish": "source houston.fish; complete -C $LINE_TYPED | string replace -r '\\t.*' ''",
+}
+
+
+@pytest.mark.parametrize("typed", COMPLETIONS)
+@pytest.mark.parametrize("shell", DRIVERS)
+def test_a_shell_completes(shell: str, typed: str, completed: Path) -> None:
+    if not shutil.which(shell):
+        pytest.skip(f"there is no {shell} here")
+    line, expected = COMPLETIONS[typed]
+    run = subprocess.run(
+        [shell, "-c", DRIVERS[shell]],
+        cwd=completed,
+        env={
+            "PATH": f"{completed / 'bin'}:{os.environ['PATH']}",
+            "HOUSTON_HOME": str(completed / "home"),
+            "HOME": str(completed),
+            "LINE_TYPED": line,
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert set(run.stdout.split()) == expected, run.stderr
+
+
+def test_zsh_reads_its_script(completed: Path) -> None:
+    script = completed / "houston.zsh"
+    assert script.read_text().startswith("#compdef houston")
+    if not shutil.which("zsh"):
+        pytest.skip("there is no zsh here")
+    subprocess.run(["zsh", "-n", script], check=True, timeout=60)
+
+
+def test_the_parser_of_all_commands_has_all_commands() -> None:
+    parser = build_whole_parser()
+    for command in COMMANDS:
+        with pytest.raises(SystemExit) as end:
+            parser.parse_args([*command.words, "--help"])
+        assert end.value.code == 0
