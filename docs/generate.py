@@ -333,7 +333,8 @@ COMMANDS_INTRO = """\
   [configuration](configuration.md).
 - R is a rollout: its id, or a unique beginning or ending of it; a step of it is `R@STEP`.
 - `--json` gives data: one object, or one on each line. The keys that other programs may rely on are
-  in [the design](design.md#commands-and-formats).
+  in [the design](design.md#commands-and-formats), and [Python reads a home](notebook.md) without
+  any command.
 - `--out` says where something is written, `-n` how many, `-f` that the command goes on as more
   comes, `--as NAME` who speaks where people share a login.
 - An error says its cause, its effect and the next command on standard error. A word that is not

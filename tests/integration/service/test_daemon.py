@@ -72,6 +72,22 @@ def test_a_start_returns_when_it_is_ready(station: Station) -> None:
     assert "running on" in text
 
 
+def test_what_starts_and_stops_it_gives_data(station: Station) -> None:
+    (started,) = station.json("daemon", "start")
+    assert (started["state"], started["since"]) == ("running", None)
+    assert started["pid"] == station.pid
+    (again,) = station.json("daemon", "start")
+    assert (again["pid"], again["since"]) == (started["pid"], owner(station)["since"])
+    lines = station.json("daemon", "logs", "-n", "1")
+    assert lines == [{"log": str(station.home / "logs" / "daemon.log"), "line": lines[0]["line"]}]
+    assert f"ready (pid {station.pid}" in lines[0]["line"]
+    (restarted,) = station.json("daemon", "restart")
+    assert restarted["pid"] == station.pid != started["pid"]
+    (stopped,) = station.json("daemon", "stop")
+    assert (stopped["state"], stopped["pid"]) == ("stopped", restarted["pid"])
+    assert station.json("daemon", "stop")[0]["pid"] is None
+
+
 def test_started_twice_it_says_who_runs_and_since_when(station: Station) -> None:
     station.start()
     pid = station.pid
