@@ -6,10 +6,12 @@
 #   make test-consumers   rows as verl and LLaMA-Factory read them, each installed by itself
 #   make soak      daemon, workers and engines killed over and over, for long
 #   make bench     figures as JSON in bench/results/
+#   make release   wheel and sdist in dist/, checked as those will use them who have no checkout
+#   make image     a container image of that wheel, where podman, docker or buildah is there
 .DEFAULT_GOAL := help
 # Thousands of short processes import the same modules: compiled ones are kept wherever make runs.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo check test test-all test-consumers fast scenarios slow soak bench size lint types layers system test-system engine pictures clean
+.PHONY: help demo check test test-all test-consumers fast scenarios slow soak bench size lint types layers system test-system engine pictures release image clean
 
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -23,7 +25,7 @@ SYSTEM := tmux:tmux git:git bubblewrap:bwrap
 TEST_SYSTEM := gcc:cc libc6-dev:cc openssh-client:ssh openssh-server:/usr/sbin/sshd default-jre-headless:java
 
 help:
-	@sed -n '2,8p' $(MAKEFILE_LIST) | sed 's/^# *//'
+	@sed -n '2,10p' $(MAKEFILE_LIST) | sed 's/^# *//'
 
 # --- set-up ------------------------------------------------------------------------------------
 
@@ -153,6 +155,28 @@ bench: $(BIN)/.dev
 # Files, lines, functions, importers and circles of this checkout; COMMIT=C beside another one.
 size: $(BIN)/.dev
 	$(BIN)/python bench/size.py $(if $(COMMIT),--commit $(COMMIT))
+
+# --- what is published -------------------------------------------------------------------------
+
+RELEASE := .venv-release
+$(RELEASE)/.made: Makefile | system
+	@test -x $(RELEASE)/bin/python || $(PYTHON) -m venv $(RELEASE)
+	@$(RELEASE)/bin/pip install -q build twine
+	@touch $@
+
+# The version is the tag's; REPOSITORY=https://… says where the source is (else the remote `origin`
+# does), PYTHONS="python3.11 python3.13" which interpreters try the wheel. Nothing is uploaded.
+release: $(RELEASE)/.made
+	@rm -rf dist
+	HOUSTON_REPOSITORY=$(REPOSITORY) $(RELEASE)/bin/python -m build --outdir dist .
+	$(RELEASE)/bin/python release/check_release.py dist $(PYTHONS:%=--python %)
+
+# BASE=… is another image to build on, EXTRAS=[local] what is installed besides.
+BUILDER := $(firstword $(foreach program,podman docker buildah,$(if $(shell command -v $(program)),$(program))))
+image:
+	@test -n "$(BUILDER)" || { echo "Neither podman, docker nor buildah is here, so no image was built: apt install podman" >&2; exit 1; }
+	@ls dist/*.whl >/dev/null 2>&1 || { echo "dist/ has no wheel, so no image was built: make release" >&2; exit 1; }
+	$(BUILDER) build $(if $(BASE),--build-arg BASE=$(BASE)) $(if $(EXTRAS),--build-arg EXTRAS=$(EXTRAS)) -t houston-agents -f release/Containerfile $(ARGS) dist
 
 pictures: $(BIN)/.dev
 	$(BIN)/python -m tests.console.pictures

@@ -41,6 +41,7 @@ from houston_daemon.hosts.sandbox.sandboxed_process import probe_sandbox
 from houston_daemon.hosts.ssh.ssh_command import manual_command
 from houston_daemon.hosts.ssh.ssh_host import SshHost
 from houston_daemon.hosts.ssh.ssh_protocol import Hello, HostWelcome
+from houston_daemon.hosts.system_packages import advise_install
 from houston_daemon.service.check_findings import CheckFinding, ok_finding, print_finding
 from houston_daemon.service.engine_endpoints import connection_problem, parse_address
 from houston_daemon.service.home_setup import (
@@ -316,6 +317,8 @@ def _host_finding(
     return ok_finding(check, words)
 
 
+RUNNING_SYSTEMD = Path("/run/systemd/system")
+"""There where systemd runs this machine (sd_booted(3))."""
 OLDEST_PYTHON = (3, 11)
 FIXED_SQLITE = (3, 51, 3)
 """The first SQLite without the WAL reset bug."""
@@ -363,7 +366,7 @@ def check_programs(_: LoadedConfiguration) -> Iterator[CheckFinding]:
         else:
             package = "default-jre-headless" if name == "java" else name
             state: Literal["fail", "warn"] = "fail" if required else "warn"
-            yield CheckFinding(name, state, f"not here ({reason})", f"apt install {package}")
+            yield CheckFinding(name, state, f"not here ({reason})", advise_install(package))
 
 
 def check_sandbox(_: LoadedConfiguration) -> Iterator[CheckFinding]:
@@ -397,7 +400,11 @@ def check_process_limits(_: LoadedConfiguration) -> Iterator[CheckFinding]:
     mechanism = find_cgroup_folders().mechanism
     if mechanism == "watchdog":
         problem = "by a watchdog, once a second: no control groups may be made here"
-        step = "Run the daemon where cgroups are delegated, as in a systemd unit with Delegate=yes."
+        step = (
+            "houston daemon install-service: systemd gives its unit control groups (Delegate=yes)."
+            if RUNNING_SYSTEMD.is_dir()
+            else "Nothing must be done; where control groups are delegated, the kernel is exact."
+        )
         yield CheckFinding("limits", "warn", problem, step)
     else:
         yield ok_finding("limits", f"by the kernel ({mechanism})")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from houston_daemon.hosts import system_packages
 from houston_daemon.hosts.sandbox import sandboxed_process
 
 
@@ -28,3 +29,25 @@ def test_without_such_a_setting_all_that_could_be_are_named(
         "user.max_user_namespaces=15000",
     ):
         assert name in trouble.next
+
+
+ASKING = {
+    "root": (True, 0, False, "apt install tmux"),
+    "a user with sudo": (True, 1000, True, "sudo apt install tmux"),
+    "a user without": (True, 1000, False, "Ask an administrator for: apt install tmux"),
+    "another distribution": (False, 1000, True, "Install tmux with this machine's package manager"),
+}
+
+
+@pytest.mark.parametrize("who", ASKING)
+def test_who_may_not_install_is_not_told_to(
+    who: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    debian, uid, sudo, advice = ASKING[who]
+    for name, there in (("apt-get", debian), ("sudo", sudo)):
+        if there:
+            (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setattr(system_packages, "APT", tmp_path / "apt-get")
+    monkeypatch.setattr(system_packages.os, "geteuid", lambda: uid)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert system_packages.advise_install("tmux") == advice

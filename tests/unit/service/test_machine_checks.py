@@ -8,6 +8,7 @@ import pytest
 
 from houston_daemon.commands import doctor_commands
 from houston_daemon.commands.doctor_commands import DoctorCheck
+from houston_daemon.hosts.guard.control_groups import CgroupFolders
 from houston_daemon.service import home_setup
 from houston_daemon.service.check_findings import CheckFinding
 from houston_shared.config import Configuration, DaemonSettings, LoadedConfiguration
@@ -63,6 +64,21 @@ def test_a_temporary_folder_in_which_nothing_may_run(
     assert only(doctor_commands.check_temporary_folder, loaded(tmp_path), "tmp").state == "warn"
     monkeypatch.setattr(doctor_commands.tempfile, "gettempdir", lambda: "/proc")
     assert only(doctor_commands.check_temporary_folder, loaded(tmp_path), "tmp").state == "fail"
+
+
+@pytest.mark.parametrize("booted", [True, False], ids=["by systemd", "without systemd"])
+def test_without_control_groups_it_says_what_gives_some(
+    booted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        doctor_commands, "find_cgroup_folders", lambda: CgroupFolders("watchdog", {})
+    )
+    monkeypatch.setattr(
+        doctor_commands, "RUNNING_SYSTEMD", tmp_path if booted else tmp_path / "none"
+    )
+    finding = only(doctor_commands.check_process_limits, loaded(tmp_path), "limits")
+    assert finding.state == "warn" and "watchdog" in finding.text
+    assert ("houston daemon install-service" in finding.next) is booted
 
 
 def test_open_files_for_every_rollout_and_console(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from houston_daemon.hosts import process_table
 from houston_daemon.hosts.host_protocol import ProcessResult
 from houston_daemon.hosts.sandbox.process_enclosure import Enclosure
 from houston_daemon.hosts.sandbox.sandbox_profile import SandboxProfile
+from houston_daemon.hosts.system_packages import advise_install
 from houston_shared.errors import ExitCode, HoustonError
 
 RUN_TOKEN_VARIABLE = "HOUSTON_SPAWN"
@@ -158,7 +159,7 @@ async def probe_sandbox(
         needed |= {"bwrap": "bubblewrap", "script": "bsdutils"}
     for program, package in needed.items():
         if shutil.which(program) is None:
-            way = f"apt install {package}"
+            way = advise_install(package)
             step = f"{way}, {_WITHOUT}." if program == "bwrap" else f"{way}."
             return HoustonError(
                 f"{program} is not installed.", _EFFECT, step, ExitCode.CONFIGURATION
@@ -180,7 +181,7 @@ def _explain_failure(output: str) -> HoustonError:
         return HoustonError(
             f"bubblewrap may not open a user namespace here: {_closed_by(output)}.",
             _EFFECT,
-            f"Allow it ({_opened_by()}), {_WITHOUT}.",
+            f"Allow it (as root: {_opened_by()}), {_WITHOUT}.",
             ExitCode.CONFIGURATION,
         )
     return HoustonError(
