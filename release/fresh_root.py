@@ -34,7 +34,7 @@ TOOL_STEPS = {
     "uv": {
         "uv itself": "python3 -m venv ~/uv && ~/uv/bin/pip install uv",
         "install": "~/uv/bin/uv tool install houston-agents",
-        "without installing": "~/uv/bin/uvx houston-agents --version",
+        "without installing": "~/uv/bin/uvx houston-agents demo --headless",
     },
 }
 FIRST_STEPS = {
@@ -91,6 +91,7 @@ def main() -> int:
 
 def make_root(folder: Path, arguments: argparse.Namespace) -> None:
     """A bare Debian with a user, the wheel, and what reaching the indexes takes."""
+    folder.chmod(0o755)
     subprocess.run(
         ["debootstrap", "--variant=minbase", "--include=ca-certificates", arguments.suite,
          str(folder), arguments.mirror],
