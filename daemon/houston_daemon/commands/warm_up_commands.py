@@ -80,12 +80,12 @@ def run_policy_warm(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     model = model_path()
     if arguments.base:
         note = command_output.print_note
-        model = find_model(arguments.base, "base", loaded.home, note, "Nothing was made.")
+        model = find_model(arguments.base, "model", loaded.home, note, "Nothing was made.")
     if model is None:
         raise HoustonError(
             "There is no model to begin from.",
             "Nothing was made.",
-            "houston doctor --fetch-model, or name one with --model",
+            "houston doctor --fetch-model, or name one with --base",
             ExitCode.CONFIGURATION,
         )
     recipe = WarmUpRecipe(
