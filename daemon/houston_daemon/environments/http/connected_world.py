@@ -54,6 +54,7 @@ class ConnectedWorld:
         """replayable: whether the same seed and actions always lead to the same state."""
         self._world = world
         self._replayable = replayable
+        self._start = Reset()
         self._answers: list[Step] = []
         """What the world that lives now answered, in order."""
 
