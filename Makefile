@@ -4,6 +4,7 @@
 #   make test      check, then one scenario of each promise with real processes, model and vLLM
 #   make test-all  every test: each point of a kill, each seed, each row of every table
 #   make test-consumers   rows as verl and LLaMA-Factory read them, each installed by itself
+#   make test-foreign     environments of OpenEnv, verifiers and reasoning-gym by their own examples
 #   make soak      daemon, workers and engines killed over and over, for long
 #   make bench     figures as JSON in bench/results/
 #   make release   wheel and sdist in dist/, checked as those will use them who have no checkout
@@ -11,7 +12,7 @@
 .DEFAULT_GOAL := help
 # Thousands of short processes import the same modules: compiled ones are kept wherever make runs.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo check test test-all test-consumers fast scenarios slow soak bench size lint types layers system test-system engine pictures release image clean
+.PHONY: help demo check test test-all test-consumers test-foreign fast scenarios slow soak bench size lint types layers system test-system engine pictures release image clean
 
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -25,7 +26,7 @@ SYSTEM := tmux:tmux git:git bubblewrap:bwrap
 TEST_SYSTEM := gcc:cc libc6-dev:cc openssh-client:ssh openssh-server:/usr/sbin/sshd default-jre-headless:java
 
 help:
-	@sed -n '2,10p' $(MAKEFILE_LIST) | sed 's/^# *//'
+	@sed -n '2,11p' $(MAKEFILE_LIST) | sed 's/^# *//'
 
 # --- set-up ------------------------------------------------------------------------------------
 
@@ -143,6 +144,19 @@ $(CONSUMERS)/%/.made: tests/consumers/*.txt
 
 test-consumers: $(BIN)/.dev $(CONSUMERS)/verl/.made $(CONSUMERS)/llama-factory/.made
 	HOUSTON_CONSUMERS=$(CURDIR)/$(CONSUMERS) $(BIN)/pytest tests/consumers/check_*.py $(ARGS)
+
+# Environments of others: OpenEnv and reasoning-gym are installed beside ours, verifiers by itself,
+# since it pins another mcp.
+$(CONSUMERS)/verifiers/.made:
+	@rm -rf $(@D); echo "installing verifiers into $(@D)"
+	@$(PYTHON) -m venv $(@D) && $(@D)/bin/pip install -q 'verifiers>=0.4,<0.5'
+	@touch $@
+
+test-foreign: $(BIN)/.dev $(CONSUMERS)/verifiers/.made
+	@$(BIN)/pip install -q -e '.[openenv,openenv-serve,reasoning-gym]'
+	VERIFIERS_PYTHON=$(CURDIR)/$(CONSUMERS)/verifiers/bin/python $(BIN)/pytest \
+	  tests/integration/openenv tests/integration/verifiers tests/integration/suites/test_reasoning_gym.py \
+	  tests/training/rl/test_trl_environment.py $(ARGS)
 
 # Kills for as long as ARGS say (--minutes 40 --kills 1200 --seed 1); the same command goes on
 # where it was broken off. The sum is kept in bench/results/soak.json.

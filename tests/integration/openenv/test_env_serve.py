@@ -1,6 +1,6 @@
 """`houston env serve`, asked by OpenEnv's own clients and by our own.
 
-The dev install has no openenv-core: without it what is served is not tested.
+The dev install has no openenv-core: without it what is served is not tested (`make test-foreign`).
 """
 
 import asyncio

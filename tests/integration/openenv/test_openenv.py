@@ -1,6 +1,7 @@
 """Servers of OpenEnv as worlds: the package's own example, as `openenv init` writes it.
 
-The dev install has no openenv-core (it brings gradio and fastmcp): without it this is skipped.
+The dev install has no openenv-core (it brings gradio and fastmcp): without it this is skipped
+(`make test-foreign`).
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Suites of reasoning-gym: the package's questions, scored by the package in the sandbox.
 
-The dev install has no reasoning-gym: without it this is skipped.
+The dev install has no reasoning-gym: without it this is skipped (`make test-foreign`).
 """
 
 import json

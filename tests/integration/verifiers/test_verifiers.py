@@ -1,7 +1,8 @@
 """Environments of the package verifiers as worlds: what `vf-init` writes, and one with a user.
 
 The package pins another mcp than Houston's extra `envs`, so the dev install has it not: its
-interpreter is named by VERIFIERS_PYTHON, and without one the tests that run it are skipped.
+interpreter is named by VERIFIERS_PYTHON, and without one the tests that run it are skipped
+(`make test-foreign`).
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """The manual's environment for TRL, on a suite that is served as OpenEnv: GRPO plays and is paid.
 
 The model is tiny and was taught one call by heart, so that there is something to see. The dev
-install has no openenv-core: without it this is skipped.
+install has no openenv-core: without it this is skipped (`make test-foreign`).
 """
 
 import os
