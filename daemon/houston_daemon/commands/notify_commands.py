@@ -5,11 +5,12 @@ It needs no daemon. When messages are sent by themselves is `review.notify.notif
 
 import argparse
 
-from houston_daemon.review.notify.apprise_services import open_services
+from houston_daemon.review.notify.apprise_services import open_service
 from houston_daemon.review.notify.need_notifications import QuietHours, trial_message
 from houston_shared import command_output, secret_redaction
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ConfigurationError, ExitCode
+from houston_shared.home import Home
 
 
 def add_notify_test_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +19,7 @@ def add_notify_test_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_notify_test(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """Send and print; exit code 1 where a message did not arrive."""
+    """Send and print; exit code 1 where a message did not arrive, 78 for a URL that is none."""
     settings = loaded.config.notify
     secret_redaction.install_secrets(loaded.config)
     if not settings.urls:
@@ -28,13 +29,25 @@ def run_notify_test(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
             f'In {loaded.home.configuration}: [notify] urls = ["ntfy://ntfy.sh/YOUR-TOPIC"]',
         )
     QuietHours(settings)  # so that a wrong time zone is told here
-    failed = False
-    for service in open_services(settings.urls):
-        problem = service.send(trial_message(loaded.home))
-        failed = failed or bool(problem)
-        if arguments.json:
-            fields = {"service": service.label, "sent": not problem, "problem": problem}
-            command_output.print_json_line(fields)
-        else:
-            command_output.print_line(f"{service.label}: {problem or 'sent'}")
-    return int(ExitCode.FAILED if failed else ExitCode.DONE)
+    codes = [_try_url(number, url, arguments.json, loaded.home) for number, url in
+             enumerate(settings.urls, 1)]  # fmt: skip
+    return int(max(codes))
+
+
+def _try_url(number: int, url: str, as_json: bool, home: Home) -> ExitCode:
+    """Send to one URL and print what came of it."""
+    label, code = f"url {number}", ExitCode.DONE
+    try:
+        service = open_service(number, url)
+    except ConfigurationError as error:
+        problem, code = f"{error.cause} {error.next}", ExitCode.CONFIGURATION
+    else:
+        label = service.label
+        if problem := service.send(trial_message(home)):
+            code = ExitCode.FAILED
+    if as_json:
+        fields = {"service": label, "sent": not problem, "problem": problem}
+        command_output.print_json_line(fields)
+    else:
+        command_output.print_line(f"{label}: {problem or 'sent'}")
+    return code

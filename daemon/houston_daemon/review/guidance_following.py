@@ -8,6 +8,7 @@ flag, quoted words, or a submission. Sentences with a condition, and questions, 
 here. That a thing was named does not say that it was done well: that is a person's to judge.
 """
 
+import logging
 import re
 from collections import deque
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from houston_daemon.review.rules.guidance_rule import contradicted_guidance
 from houston_shared.records import DeliveredGuidance, StepRecord
 from houston_shared.task import Task
 
+log = logging.getLogger(__name__)
 KEPT_STEPS = 20
 """Steps that are kept: a job that runs, or a file that was written, tells what a later step does.
 """
@@ -107,7 +109,11 @@ class GuidanceFollowing:
 
     def _contradiction(self, step: int) -> str:
         trace = RolloutTrace("", self._task, "", {}, tuple(self._records))
-        findings = contradicted_guidance(trace, self._task.rules)
+        try:
+            findings = list(contradicted_guidance(trace, self._task.rules))
+        except Exception:  # a rule that fails ends no rollout; live rules say it of the rollout
+            log.warning("whether step %s contradicts guidance is not known", step, exc_info=True)
+            return ""
         return next((finding.reason for finding in findings if finding.step == step), "")
 
     def _nothing_named(self) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.review.notify.apprise_services import open_services
+from houston_daemon.review.notify.apprise_services import open_service
 from houston_daemon.review.notify.need_notifications import Message, trial_message
 from houston_shared.config import Configuration
 from houston_shared.config_sections import NotifySettings
@@ -31,7 +31,7 @@ def ntfy() -> Iterator[NtfyServer]:
 
 
 def test_a_message_arrives_as_it_was_written(ntfy: NtfyServer) -> None:
-    (service,) = open_services([ntfy.url("alerts")])
+    service = open_service(1, ntfy.url("alerts"))
     assert service.send(MESSAGE) == ""
     (arrived,) = ntfy.arrived
     assert arrived == {"topic": "alerts", "title": "title", "message": MESSAGE.body}
@@ -43,7 +43,7 @@ def test_a_refusal_is_told_without_the_url(
     capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     ntfy.answer = status
-    (service,) = open_services([ntfy.url("my-topic", "ada:passw0rd-xyz")])
+    service = open_service(1, ntfy.url("my-topic", "ada:passw0rd-xyz"))
     problem = service.send(MESSAGE)
     assert words in problem
     said = problem + service.label + service.key + caplog.text + "".join(capfd.readouterr())
@@ -53,9 +53,14 @@ def test_a_refusal_is_told_without_the_url(
 def test_a_server_that_is_away_is_told(ntfy: NtfyServer) -> None:
     url = ntfy.url("my-topic")
     ntfy.close()
-    (service,) = open_services([url])
+    service = open_service(1, url)
     assert "Connection error" in service.send(MESSAGE)
     assert "my-topic" not in service.send(MESSAGE)
+
+
+def test_two_topics_of_one_server_are_two_services(ntfy: NtfyServer) -> None:
+    keys = [open_service(1, ntfy.url(topic)).key for topic in ("one", "two", "one")]
+    assert keys[0] == keys[2] != keys[1]
 
 
 def test_a_url_may_come_from_the_environment(
@@ -64,8 +69,8 @@ def test_a_url_may_come_from_the_environment(
     monkeypatch.setenv("NTFY_LOGIN", "ada:secret")
     monkeypatch.setenv("NTFY_URL", ntfy.url("second"))
     address = f"ntfy://${{NTFY_LOGIN}}@localhost:{ntfy.port}/first"
-    for service in open_services([address, "${NTFY_URL}"]):
-        assert service.send(MESSAGE) == ""
+    for url in (address, "${NTFY_URL}"):
+        assert open_service(1, url).send(MESSAGE) == ""
     assert [each["topic"] for each in ntfy.arrived] == ["first", "second"]
 
 
@@ -79,14 +84,14 @@ def test_a_url_may_come_from_the_environment(
 )
 def test_a_wrong_url_is_a_sentence_that_does_not_hold_it(url: str, cause: str) -> None:
     with pytest.raises(ConfigurationError, match=cause) as raised:
-        open_services([url])
+        open_service(1, url)
     assert "topsecret" not in str(raised.value)
 
 
 def test_without_apprise_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "apprise", None)
     with pytest.raises(ConfigurationError, match=r"houston-agents\[notify\]"):
-        open_services(["ntfy://localhost/x"])
+        open_service(1, "ntfy://localhost/x")
 
 
 def test_the_test_message_opens_the_console() -> None:

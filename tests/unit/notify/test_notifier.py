@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.review.notify import notifier_child
+from houston_daemon.review.notify import notifier_child, sent_notifications
 from houston_daemon.review.notify.notifier_child import GONE_SECONDS, Notifier
 from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.config_sections import NotifySettings
+from houston_shared.errors import HoustonError
 from houston_shared.records import ObservationBody
 from tests.support.ntfy import NtfyServer
 from tests.support.written_home import WrittenHome
@@ -178,6 +179,44 @@ def test_a_service_that_refuses_is_tried_again_later_each_time(desk: Desk) -> No
     assert len(desk.server.received) == 5, "after 0, 10, 20, 40 and 80 s"
     desk.server.answer = 200
     desk.later(notifier, 160)
+    assert desk.titles == ["a: error streak"]
+
+
+def test_a_flood_is_a_message_every_ten_minutes(desk: Desk) -> None:
+    notifier = desk.notifier()
+    for name in "abcd":
+        desk.drift(name)
+    desk.later(notifier, 20)
+    for name in "efg":
+        desk.drift(name)
+        desk.later(notifier, 100)
+    assert desk.titles == ["4 rollouts need somebody"]
+    desk.later(notifier, 300)
+    assert len(desk.titles) == 2
+
+
+def test_a_url_that_is_none_keeps_the_others_from_nothing(desk: Desk) -> None:
+    notifier = desk.notifier(urls=("bogus://x", desk.server.url("t")))
+    desk.drift("a")
+    desk.later(notifier, 20)
+    assert desk.titles == ["a: error streak"]
+    assert "URL 1 of `notify.urls` is none" in notifier._failed["url 1"]
+
+
+def test_a_full_disk_loses_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    notifier = desk.notifier()
+    desk.drift("a")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sent_notifications, "write_atomically", full)
+        for _ in range(2):
+            with pytest.raises(HoustonError, match="No space left"):
+                desk.later(notifier, 20)
+    assert desk.titles == []
+    desk.later(notifier, 20)
     assert desk.titles == ["a: error streak"]
 
 

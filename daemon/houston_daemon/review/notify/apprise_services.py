@@ -6,10 +6,11 @@ What is sent, and when, is not known here.
 """
 
 import contextlib
+import hashlib
 import logging
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from houston_daemon.review.notify.need_notifications import Message
@@ -17,6 +18,8 @@ from houston_shared.errors import ConfigurationError
 from houston_shared.notification_urls import expand_notification_url, url_parts
 
 APPRISE_LOGGER = "apprise"
+KEY_CHARACTERS = 8
+"""Of a hash: enough to tell URLs apart, too few to say what stands in one."""
 NO_ANSWER = "it was not sent, and Apprise does not say why"
 _HIDDEN = "[…]"
 _MIN_HIDDEN_CHARACTERS = 3
@@ -29,8 +32,8 @@ class Service:
         """sender: the service as Apprise made it of `url`."""
         self.label = label
         """Names it for people, without anything of the URL: `ntfy (url 1)`."""
-        self.key = str(sender.url_id() or label)
-        """The same as long as the URL is: a short hash, of which nothing can be read."""
+        self.key = hashlib.sha256(url.encode()).hexdigest()[:KEY_CHARACTERS]
+        """The same as long as the URL is. Apprise's own leaves out who is addressed."""
         self._sender = sender
         parts = sorted(url_parts(url), key=len, reverse=True)
         hidden = [re.escape(part) for part in parts if len(part) >= _MIN_HIDDEN_CHARACTERS]
@@ -57,16 +60,12 @@ class Service:
         return self._private.sub(_HIDDEN, line)
 
 
-def open_services(urls: Sequence[str]) -> list[Service]:
-    """A service for each URL of the configuration.
+def open_service(number: int, url: str) -> Service:
+    """The service of a URL of the configuration. number: its place there, from 1.
 
-    Raises ConfigurationError where Apprise is missing, a variable is not set, or a URL is none that
-    Apprise knows; nothing of a URL is said.
+    Raises ConfigurationError where Apprise is missing, a variable is not set, or the URL is none
+    that Apprise knows; nothing of it is said.
     """
-    return [_open_service(number, url) for number, url in enumerate(urls, 1)]
-
-
-def _open_service(number: int, url: str) -> Service:
     apprise = _import_apprise()
     whole = expand_notification_url(url, os.environ)
     asset = apprise.AppriseAsset(app_id="Houston", app_desc="Houston", app_url="")
@@ -75,7 +74,7 @@ def _open_service(number: int, url: str) -> Service:
     if sender is None:
         raise ConfigurationError(
             f"URL {number} of `notify.urls` is none that Apprise knows.",
-            "No message is sent.",
+            "No message goes there.",
             "https://appriseit.com/services/ lists them; one is ntfy://HOST/TOPIC",
         )
     return Service(f"{sender.service_name} (url {number})", whole, sender)
@@ -89,7 +88,7 @@ def _import_apprise() -> Any:
             raise
         raise ConfigurationError(
             "`notify.urls` needs the package apprise, which is not installed.",
-            "No message is sent.",
+            "No message goes there.",
             "pip install 'houston-agents[notify]'",
         ) from None
     return apprise

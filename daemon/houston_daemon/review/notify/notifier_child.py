@@ -15,8 +15,9 @@ import time
 
 import msgspec
 
-from houston_daemon.review.notify.apprise_services import Service, open_services
+from houston_daemon.review.notify.apprise_services import Service, open_service
 from houston_daemon.review.notify.need_notifications import (
+    SINGLE_NOTIFICATIONS,
     QuietHours,
     find_notifications,
     of_ended_rollouts,
@@ -28,7 +29,7 @@ from houston_daemon.service.parent_death import end_with_parent
 from houston_shared import secret_redaction
 from houston_shared.backoff import Backoff
 from houston_shared.config import LoadedConfiguration, load_configuration
-from houston_shared.errors import HoustonError
+from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.store import attention_ranking
 from houston_shared.store.attention_ranking import rank_rollouts
 from houston_shared.store.store_reader import Reader
@@ -44,6 +45,9 @@ RETRY_SECONDS, LONGEST_DELAY_SECONDS = 10.0, 900.0
 """Between two tries of a service that failed: doubled each time."""
 GONE_SECONDS = 3_600.0
 """How long a reason must be gone before its return is told again."""
+FLOOD_PAUSE_SECONDS = 600.0
+"""After a message of many, the least time to the next: hundreds of short rollouts, as of a training
+run, would else call somebody all the time."""
 NICENESS = 15
 
 
@@ -58,11 +62,12 @@ class Notifier:
     """Tells what is new to every service."""
 
     def __init__(self, loaded: LoadedConfiguration) -> None:
-        """Raises HoustonError where nothing can be sent, whatever happens."""
+        """Raises HoustonError where nothing can be sent anywhere, whatever happens."""
         self._home = loaded.home
         self._settings = loaded.config.notify
         self._quiet = QuietHours(self._settings)
-        self._services = open_services(self._settings.urls)
+        self._failed: dict[str, str] = {}
+        self._services = self._open_services()
         self._sent = SentNotifications(
             loaded.home.sent_notifications, {service.key for service in self._services}
         )
@@ -80,11 +85,22 @@ class Notifier:
         """Keys of the reasons that hold."""
         self._seen: dict[str, int] = {}
         """By rollout, the newest event that somebody has had before them."""
-        self._failed: dict[str, str] = {}
         self._reported: dict[str, str] = {}
         if self._sent.unknown:
             keys = ", ".join(notification.key for notification in self._sent.unknown)
             self._failed[""] = f"nobody knows whether messages on their way arrived: {keys}"
+
+    def _open_services(self) -> list[Service]:
+        """Those that can be sent to; of others it is reported why not."""
+        services = []
+        for number, url in enumerate(self._settings.urls, 1):
+            try:
+                services.append(open_service(number, url))
+            except ConfigurationError as problem:
+                self._failed[f"url {number}"] = f"{problem.cause} {problem.next}"
+        if not services:
+            raise ConfigurationError(next(iter(self._failed.values())))
+        return services
 
     def run(self) -> None:
         """Follow for ever; what goes wrong as a whole is said, and tried again."""
@@ -163,9 +179,11 @@ class Notifier:
         seen = [each for each in delivery.waiting if self._was_seen(each.rollout, each.seq)]
         self._sent.drop(service.key, seen)
         pause = self._settings.digest_minutes * 60e6
+        if delivery.sent_count > SINGLE_NOTIFICATIONS:
+            pause = max(pause, FLOOD_PAUSE_SECONDS * 1e6)
         if not delivery.waiting or now_us() < delivery.sent_at + pause:
             return
-        alone = not pause and service.key not in self._digests
+        alone = not self._settings.digest_minutes and service.key not in self._digests
         notifications = self._sent.begin(service.key, take_notifications(delivery.waiting, alone))
         problem = service.send(write_message(notifications, self._holding, self._home))
         self._sent.end(service.key, not problem, now_us())

@@ -28,6 +28,8 @@ class Delivery(msgspec.Struct):
     """What a message that is on its way has."""
     sent_at: int = 0
     """When the last message arrived, UTC microseconds; 0 for never."""
+    sent_count: int = 0
+    """How many notifications it had."""
 
 
 class _SentFile(msgspec.Struct):
@@ -102,17 +104,22 @@ class SentNotifications:
             self.save()
 
     def begin(self, service: str, count: int) -> list[Notification]:
-        """The oldest `count` that wait, on disk as on their way."""
+        """The oldest `count` that wait, on disk as on their way. Raises HoustonError."""
         delivery = self._deliveries[service]
         delivery.sending, delivery.waiting = delivery.waiting[:count], delivery.waiting[count:]
-        self.save()
+        try:
+            self.save()
+        except HoustonError:
+            delivery.waiting = [*delivery.sending, *delivery.waiting]
+            delivery.sending = []
+            raise
         return delivery.sending
 
     def end(self, service: str, arrived: bool, now: int) -> None:
         """How the message that was on its way ended. now: UTC microseconds."""
         delivery = self._deliveries[service]
         if arrived:
-            delivery.sent_at = now
+            delivery.sent_at, delivery.sent_count = now, len(delivery.sending)
         else:
             delivery.waiting = [*delivery.sending, *delivery.waiting]
         delivery.sending = []
