@@ -33,7 +33,7 @@ def labels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, set[s
     """Every figure of a page on which everything is, with the names of its labels."""
     home = WrittenHome(tmp_path_factory.mktemp("dashboard") / "home")
     home.rollout("words-1111")
-    home.step("words-1111", 1, sample("look", prompt_tokens=10, cached_tokens=5))
+    home.step("words-1111", 1, sample("look", prompt_tokens=10, cached_tokens=5, cost=0.5))
     home.connection.execute("UPDATE steps SET attention = 'error'")
     home.connection.execute("UPDATE rollouts SET state = 'paused', paused_by = 'person:ada'")
     guidance(home, 1, 4.0)
