@@ -1,4 +1,5 @@
-"""Small tokenizers in the styles of model families, trained here, so that nothing is fetched.
+"""Tokenizers in the styles of model families, so that none is fetched: small ones that are trained
+here, or on the vocabulary of SmolLM2, which comes in a package.
 
 Each has its family's special tokens and its way of cutting text: byte-level BPE with Llama 3's or
 DeepSeek's pre-tokenizer, and SentencePiece as Mistral v3 (a space before a text that begins a
@@ -55,28 +56,35 @@ _PLAIN = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>
 
 @lru_cache(maxsize=64)
 def family_tokenizer(
-    dialect: str, folder: Path, text: tuple[str, ...] = _TEXT, size: int = 320
+    dialect: str,
+    folder: Path,
+    text: tuple[str, ...] = _TEXT,
+    size: int = 320,
+    vocabulary: Path | None = None,
 ) -> str:
     """Write the `tokenizer.json` of a dialect's family into `folder`; its path.
 
-    text: what it is trained on. size: of its vocabulary, before special tokens.
+    text: what it is trained on. size: of its vocabulary, before special tokens. vocabulary: a
+    byte-level BPE `tokenizer.json` whose tokens and merges it has instead.
     """
+    model = _bpe_of(vocabulary) if vocabulary else None
     chosen = choose_dialect(dialect)
     special = (*_asked_for(dialect), *chosen.markup, *chosen.stop_tokens, *chosen.answer_tokens)
     special = tuple(dict.fromkeys(special))
     plain: Sequence[str] = ()
     if dialect == "mistral-v3":
-        tokenizer = _sentence_piece(text, size, prefix=True)
+        tokenizer = _sentence_piece(model or _trained_pieces(text, size), prefix=True)
         special = _MISTRAL
     elif dialect.startswith("gemma"):
-        tokenizer = _sentence_piece(text, size, prefix=False)
+        tokenizer = _sentence_piece(model or _trained_pieces(text, size), prefix=False)
         special = ("<pad>", "<unk>", *special)
     else:
-        tokenizer = _byte_level(text, size, digits=dialect.startswith("deepseek"))
+        tokenizer = _byte_level(model, text, size, digits=dialect.startswith("deepseek"))
         if dialect.startswith("mistral"):
             special = (*_MISTRAL, *_LATER_MISTRAL)
         elif dialect.startswith("deepseek"):  # all but these two are plain in its tokenizer
             plain = [token for token in special if "sentence" not in token]
+            special = tuple(token for token in special if "sentence" in token)
         elif not chosen.markup:
             special, plain = _OF_HOUSTON, _PLAIN
     tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in special])
@@ -96,8 +104,19 @@ def _asked_for(dialect: str) -> tuple[str, ...]:
     return ()
 
 
-def _byte_level(text: Sequence[str], size: int, digits: bool) -> Tokenizer:
-    tokenizer = Tokenizer(models.BPE())
+Bpe = tuple[list[str], list[tuple[str, str]]]
+"""Tokens, and the merges that make them; of bytes as GPT-2 writes them, or of letters."""
+
+
+def _bpe_of(file: Path) -> Bpe:
+    model = json.loads(file.read_text(encoding="utf-8"))["model"]
+    merges = [tuple(m.split(" ")) if isinstance(m, str) else tuple(m) for m in model["merges"]]
+    return sorted(model["vocab"], key=model["vocab"].__getitem__), merges
+
+
+def _byte_level(bpe: Bpe | None, text: Sequence[str], size: int, digits: bool) -> Tokenizer:
+    vocabulary = {token: number for number, token in enumerate(bpe[0])} if bpe else {}
+    tokenizer = Tokenizer(models.BPE(vocabulary, bpe[1] if bpe else []))
     cuts = [pre_tokenizers.Split(Regex(r"\p{N}{1,3}"), "isolated")] if digits else []
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -107,21 +126,29 @@ def _byte_level(text: Sequence[str], size: int, digits: bool) -> Tokenizer:
         ]
     )
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.train_from_iterator(text, _trainer(size, pre_tokenizers.ByteLevel.alphabet()))
+    if not bpe:
+        tokenizer.train_from_iterator(text, _trainer(size, pre_tokenizers.ByteLevel.alphabet()))
     return tokenizer
 
 
-def _sentence_piece(text: Sequence[str], size: int, prefix: bool) -> Tokenizer:
+def _trained_pieces(text: Sequence[str], size: int) -> Bpe:
     trained = Tokenizer(models.BPE())
     trained.pre_tokenizer = pre_tokenizers.Metaspace()
     letters = sorted({letter for line in text for letter in line.replace(" ", "▁")})
     trained.train_from_iterator(text, _trainer(size, letters))
     model = json.loads(trained.to_str())["model"]
-    pieces = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), *model["vocab"]]
+    return list(model["vocab"]), [(first, second) for first, second in model["merges"]]
+
+
+def _sentence_piece(bpe: Bpe, prefix: bool) -> Tokenizer:
+    letters = {token: _letters(token) for token in bpe[0]}
+    known = dict.fromkeys(text for text in letters.values() if text)
+    merges = [(letters[first], letters[second]) for first, second in bpe[1]]
+    pieces = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), *known]
     tokenizer = Tokenizer(
         models.BPE(
             {piece: number for number, piece in enumerate(pieces)},
-            [(first, second) for first, second in model["merges"]],
+            [pair for pair in merges if all(pair) and "".join(pair) in known],
             unk_token="<unk>",
             fuse_unk=True,
             byte_fallback=True,
@@ -136,6 +163,14 @@ def _sentence_piece(text: Sequence[str], size: int, prefix: bool) -> Tokenizer:
         tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
     tokenizer.decoder = decoders.Sequence(spaces)
     return tokenizer
+
+
+def _letters(token: str) -> str:
+    """A token of GPT-2's bytes as SentencePiece writes it; empty where it is half a letter."""
+    if "▁" in token:
+        return token
+    text = str(decoders.ByteLevel().decode([token]))
+    return "" if "\ufffd" in text else text.replace(" ", "▁")
 
 
 def _trainer(size: int, alphabet: Sequence[str]) -> tokenizer_trainers.BpeTrainer:

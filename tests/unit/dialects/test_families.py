@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from houston_daemon.agent.rollout_setup import make_dialect_and_tokenizer
+from houston_daemon.engines.local_model import model_path
 from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.prompts.dialect_protocol import Dialect, PromptPiece, PromptToolResult
 from houston_daemon.prompts.model_dialects import choose_dialect
@@ -92,8 +93,22 @@ def conversation(dialect: Dialect) -> tuple[list[list[dict[str, Any]]], list[lis
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_prompts_are_those_of_the_chat_template(name: str, folder: Path) -> None:
+    prove_prompts(name, family_tokenizer(name, folder))
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_and_so_they_are_with_a_vocabulary_of_the_world(name: str, tmp_path: Path) -> None:
+    model = model_path()
+    assert model, "make test fetches the model"
+    file = family_tokenizer(name, tmp_path, vocabulary=model / "tokenizer.json")
+    assert len(json.loads(Path(file).read_text())["model"]["vocab"]) > 40_000
+    prove_prompts(name, file)
+
+
+def prove_prompts(name: str, file: str) -> None:
+    """That a rollout's prompts are, id for id, what its family's chat template says."""
     template, first, last = TEMPLATES[name]
-    file = family_tokenizer(name, folder)
     theirs = PreTrainedTokenizerFast(
         tokenizer_file=file, bos_token=first, eos_token=last, chat_template=template
     )
@@ -223,6 +238,21 @@ def test_every_registered_dialect_is_among_the_cases() -> None:
     """docs/families.md tells of these."""
     registered = plugins.plugin_names(plugins.DIALECT_GROUP)
     assert sorted(registered) == sorted((*EVERY_NAME, *REFUSED))
+
+
+def test_a_package_registers_a_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "houston_acme-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: houston-acme\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[houston.dialects]\nacme = houston_acme:Acme\n")
+    (tmp_path / "houston_acme.py").write_text(
+        "from houston_daemon.prompts.mistral_dialect import MistralV13Dialect\n"
+        "class Acme(MistralV13Dialect):\n    name = 'acme'\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert choose_dialect("acme", reasoning=True).name == "acme"
+    with pytest.raises(ConfigurationError, match=r"There is no dialect 'acne'; there are: .*acme"):
+        choose_dialect("acne")
 
 
 @pytest.mark.parametrize("name", sampled(FAMILY_DIALECTS, 8))
