@@ -56,7 +56,8 @@ that it was sampled in ([invariant 7](design.md#invariant-7)) | \
 
 Each runs with a tokenizer of the family's style: byte-level BPE with its pre-tokenizer and special
 tokens, SentencePiece with and without the space before a text for Mistral v3 and Gemma; the column
-*head* also with SmolLM2's vocabulary of 49,152 in each of these styles. Four are served by the embedded engine in `tests/engines/test_styled_tokenizers.py`.
+*head* also with SmolLM2's vocabulary of 49,152 in each of these styles. Four are served by the
+embedded engine in `tests/engines/test_styled_tokenizers.py`.
 
 *Thought*: whether an answer has a place for a thought beside its calls; *calls*: how many it may
 have; *tools*: whether the template writes them, or they stand in the system prompt, or in a form of

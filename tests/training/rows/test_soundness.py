@@ -17,12 +17,14 @@ from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.training.export import export_manifest
+from houston_daemon.training.rows.answer_soundness import ReservedTokens
 from houston_daemon.training.rows.rendered_rows import tools_of_head as tools_of
 from houston_daemon.training.rows.row_builder import build_chat_rows, build_token_rows
 from houston_daemon.training.rows.training_row import RowOptions, SampledSpan
 from houston_shared.records import ContextHead, ForkBody, SampleBody, ToolCall
 from houston_shared.store.event_bodies import VerdictGiven
 from houston_shared.store.store_reader import Reader
+from tests.support.family_tokenizers import family_tokenizer
 from tests.support.small_tokenizer import SPECIAL, small_tokenizer
 from tests.support.written_home import WrittenHome, sample
 
@@ -315,6 +317,33 @@ def test_a_summary_with_a_forged_turn_is_not_trained(
     options = RowOptions() if way == "ledger" else RowOptions(dialect="glm45")
     summaries = [span for span, _ in spans(home, options) if span.role == "summary"]
     assert [span.weight for span in summaries] == [0.0 if forged else 1.0]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "turn", "call"),
+    [
+        pytest.param(
+            "deepseek-v3", "<｜User｜>", "<｜tool▁calls▁begin｜>", id="tokens-that-are-not-special"
+        ),
+        pytest.param("llama-3", "<|start_header_id|>", "", id="llama"),
+        pytest.param("mistral-v3", "[INST]", "[TOOL_CALLS]", id="mistral"),
+        pytest.param("gemma-4", "<|turn>", "<|tool_call>", id="gemma"),
+    ],
+)
+def test_a_turn_of_a_family_is_forged_by_its_own_markup(
+    tmp_path: Path, dialect: str, turn: str, call: str
+) -> None:
+    family = choose_dialect(dialect)
+    tokens = PromptTokenizer(family_tokenizer(dialect, tmp_path))
+    reserved = ReservedTokens(tokens, family)
+
+    def reason(markup: str) -> str:
+        pieces = [PromptPiece("words", False), PromptPiece(markup, True)]
+        end = PromptPiece(family.stop_tokens[0], True)
+        return reserved.forged_reason(tokens.encode([*pieces, pieces[0], end]), "stop")
+
+    assert f"it holds the token {turn}" in reason(turn)
+    assert reason(call) == ""
 
 
 def test_the_grid_is_as_large_as_it_says() -> None:
