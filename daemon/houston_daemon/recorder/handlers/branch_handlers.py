@@ -29,7 +29,7 @@ from houston_shared.wire import Guide, RequestStored
 
 SNAPSHOTLESS_ENVIRONMENTS = frozenset(
     {"null", "python", "search_qa", "research", "scienceworld", "textworld", "http"}
-    | {"word_world", "small_workstation"}
+    | {"word_world", "small_workstation", "openenv", "verifiers", "reasoning_gym"}
 )
 """Environments that a branch needs no snapshot of: there is no world, or it is made again from what
 the parent did in it."""
