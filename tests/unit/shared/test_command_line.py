@@ -30,6 +30,7 @@ WITHOUT_JSON = {
     ("completion",): "prints a script for a shell",
     ("daemon", "install-service"): "prints a unit of systemd",
     ("mcp", "serve"): "speaks MCP on its standard output",
+    ("env", "serve"): "answers over HTTP until Ctrl-C",
     ("host-serve",): "speaks with another node on its standard output",
 }
 OTHER_WORDS_FOR_OUT = {"--output", "--into", "--dir", "--dest", "--to", "--file", "--folder"}
