@@ -27,13 +27,27 @@ def read_toml(path: Path) -> dict[str, Any]:
     return parse_toml(read_text_file(path), str(path))
 
 
+def _meant_task(path: Path) -> str:
+    """What to do where a task file is not there: a name near it, else how one is made."""
+    if path.name != "task.toml":
+        return ""
+    import difflib  # some milliseconds, and only after a slip
+
+    folders = [file.parent.name for file in path.parent.parent.glob("*/task.toml")]
+    near = difflib.get_close_matches(path.parent.name, folders, 1, 0.7)
+    return (
+        f"did you mean {path.parent.parent / near[0] / path.name}?"
+        if near
+        else "houston task new NAME"
+    )
+
+
 def read_text_file(path: Path) -> str:
     """What a person wrote into a file. Raises ConfigurationError when it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        new = "houston task new NAME" if path.name == "task.toml" else ""
-        raise ConfigurationError(f"There is no file {path}.", next=new) from None
+        raise ConfigurationError(f"There is no file {path}.", next=_meant_task(path)) from None
     except IsADirectoryError:
         raise ConfigurationError(f"{path} is a folder, not a file.") from None
     except UnicodeDecodeError:

@@ -80,6 +80,13 @@ def test_every_step_of_a_fresh_root_stands_in_the_docs() -> None:
     assert not [step for step in steps if step not in page]
 
 
+def test_every_extra_stands_in_the_docs() -> None:
+    page = (ROOT / "docs" / "install.md").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].keys() - {"dev"}
+    assert not [extra for extra in extras if f"`{extra}`" not in page]
+
+
 def test_pythons_of_the_metadata_are_those_that_are_promised() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = [

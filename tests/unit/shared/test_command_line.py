@@ -91,6 +91,19 @@ def test_a_slip_is_answered_with_what_was_meant(
     assert f"next: {meant}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("count-wrods", "did you mean {}/count-words/task.toml?"), ("zzz", "houston task new NAME")],
+)
+def test_a_slip_in_a_task_is_answered_with_the_one_that_is_there(
+    typed: str, meant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "count-words").mkdir()
+    (tmp_path / "count-words" / "task.toml").touch()
+    assert main(["task", "validate", f"{tmp_path}/{typed}/task.toml"]) == ExitCode.CONFIGURATION
+    assert f"next: {meant.format(tmp_path)}" in capsys.readouterr().err
+
+
 def test_what_is_like_nothing_is_answered_with_help_alone(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
