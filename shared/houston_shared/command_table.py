@@ -294,7 +294,7 @@ _TASKS = _build_commands(
     (
         "task import",
         "daemon.task_commands",
-        "import a task of InnovatorBench",
+        "a task of Harbor or InnovatorBench",
         "task_1.yaml --out imported",
     ),
     ("task validate", "daemon.task_commands", "check a task file", "count-words/task.toml"),

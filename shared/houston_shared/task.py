@@ -97,6 +97,13 @@ class SandboxSettings(Settings, frozen=True):
     """`none` runs commands unprotected; the rollout is marked so everywhere."""
     network: bool = False
     """Whether commands reach the network."""
+    image: str = ""
+    """File beside the task file with the files of a container's image (`houston task import` writes
+    it); each rollout has a copy of its own in the place of this machine's programs, and may change
+    it. It needs bash, `script` and `tty`, and the only host is `local`."""
+    workdir: str = ""
+    """Absolute path at which the workspace lies as well as at `/workspace`; sessions begin there.
+    """
     read: tuple[str, ...] = ()
     """Absolute folders mapped read-only: models, conda, data."""
     devices: tuple[str, ...] = ()

@@ -62,6 +62,9 @@ class EvaluationSettings(Settings, frozen=True):
     """Shell command in the task folder that runs before `command`, shut in like it and within
     `seconds`, too. When it exits with another code than 0 nothing is scored and no submission is
     used; what it prints is shown to the agent, so it must say nothing of solutions."""
+    copy: bool = False
+    """Let it work in a copy of the workspace, which it may change; the agent sees nothing of that.
+    Only on the host `local`."""
     criteria: str = ""
     """How it is scored, in words, for a critic (`houston critique`); the agent is not shown it."""
     baseline: FiniteFloat | None = None

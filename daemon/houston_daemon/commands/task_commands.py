@@ -1,7 +1,7 @@
 """`houston task new`, `task import` and `task validate`.
 
-`new` copies a packaged task folder, `import` converts a task of InnovatorBench, `validate` checks
-a task file and prints what it names as found on this machine. With `--run` a folder is copied
+`new` copies a packaged task folder, `import` converts one of Harbor or InnovatorBench, `validate`
+checks a task file and prints what it names as found here. With `--run` a folder is copied
 aside and scored once, as `eval` would in a rollout; calls of a script that the environment would
 refuse are warnings. What must hold before a rollout may start is checked in
 `service.rollout_start_checks`; the conversion itself is `importers`.
@@ -29,7 +29,7 @@ from houston_daemon.environments.typed_observation import Observation, render
 from houston_daemon.environments.workstation.evaluator import Evaluation, Slots
 from houston_daemon.hosts import untrusted_files
 from houston_daemon.hosts.sandbox import sandbox_profile
-from houston_daemon.importers import innovatorbench_importer
+from houston_daemon.importers import harbor_importer, imported_task, innovatorbench_importer
 from houston_daemon.service.rollout_start_checks import (
     check_engine_file,
     check_task_names,
@@ -174,24 +174,32 @@ def write_task_from_template(name: str, parent: Path, template: str) -> Path:
 
 
 def add_task_import_arguments(parser: argparse.ArgumentParser) -> None:
-    """`FILE`, `--out`, `--from`, `--json`."""
-    parser.add_argument("file", metavar="FILE", help="research_gym/configs/tasks/task_N.yaml")
+    """`PATH`, `--out`, `--from`, `--without-image`, `--json`."""
+    parser.add_argument(
+        "file",
+        metavar="PATH",
+        help="a task folder of Harbor, or InnovatorBench's research_gym/configs/tasks/task_N.yaml",
+    )
     parser.add_argument("--out", metavar="DIR", help="the new task folder (the task's name, here)")
     parser.add_argument(
         "--from",
         dest="beside",
         metavar="DIR",
         default=".",
-        help="where relative paths of FILE start: the checkout of InnovatorBench (here)",
+        help="of InnovatorBench: its checkout, where relative paths of the file start (here)",
+    )
+    parser.add_argument(
+        "--without-image",
+        action="store_true",
+        help="of Harbor: run it in the ordinary sandbox, with this machine's programs; only where"
+        " its Dockerfile does nothing but copy files",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def run_task_import(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Write the folder and say of every field what became of it."""
-    fields_found = innovatorbench_importer.read_task_fields(Path(arguments.file))
-    imported = innovatorbench_importer.convert_task(fields_found, Path(arguments.beside))
-    file = innovatorbench_importer.write_task_folder(imported, Path(arguments.out or imported.name))
+    imported, file = _import_task(arguments, Path(arguments.file))
     load_task(file)  # what was written can be read
     if arguments.json:
         fields = [
@@ -210,6 +218,28 @@ def run_task_import(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
         f"{missing} of {len(imported.fields)} are not mapped; next: houston task validate {file}"
     )
     return int(ExitCode.DONE)
+
+
+def _import_task(
+    arguments: argparse.Namespace, path: Path
+) -> tuple[imported_task.ImportedTask, Path]:
+    """Convert the task and write its folder. Raises HoustonError."""
+
+    def write(task: imported_task.ImportedTask) -> Path:
+        return imported_task.write_task_folder(task, Path(arguments.out or task.name))
+
+    if harbor_importer.is_harbor_task(path):
+        with tempfile.TemporaryDirectory(prefix="houston-import-") as scratch:
+            imported = harbor_importer.convert_task(path, Path(scratch), arguments.without_image)
+            return imported, write(imported)
+    if path.is_dir():
+        raise HoustonError(
+            f"{path} is no task folder of Harbor: it has no task.toml with an instruction.md.",
+            "Nothing was imported.",
+        )
+    fields_found = innovatorbench_importer.read_task_fields(path)
+    imported = innovatorbench_importer.convert_task(fields_found, Path(arguments.beside))
+    return imported, write(imported)
 
 
 NAMED_WARNINGS = 5

@@ -45,6 +45,8 @@ def local_host(
         data={name: folder / path for name, path in task.data.mounts.items()},
         activate=folder / task.activate if task.activate else None,
         apart=(folder,),
+        image=folder / mapped.image if mapped.image else None,
+        workdir=mapped.workdir,
     )
 
 

@@ -293,6 +293,7 @@ class RolloutHost(Protocol):
         output_limit: int = 4_000_000,
         cwd: str = "",
         network: bool = True,
+        copied: bool = False,
     ) -> ProcessResult:
         """Run a process in a sandbox of its own.
 
@@ -300,6 +301,8 @@ class RolloutHost(Protocol):
         scratch folder (evaluators: they execute what the agent wrote).
         cwd: as the process sees it; by default the workspace, or the scratch folder.
         network=False gives it none in a sandbox, also where the task allows one.
+        copied: with writable=False, it may change what it sees of the workspace, which is a copy;
+        only on this machine.
         """
         ...
 

@@ -1,9 +1,10 @@
 """This machine as a host of one rollout: its folders, terminals, sandboxed processes, snapshots.
 
-Layout: `<root>/rollouts/<rollout>/` with `workspace/`, `shadow/`, `terminals/`, and `private/` (the
-sandbox's own home and /tmp, shared by the rollout's terminals); `<root>/prepared/<rollout>` notes
-that the workspace was made, `<root>/limits/<rollout>.json` its control groups. Nothing here is the
-daemon's: whoever makes a LocalHost of the same root and rollout finds what an earlier one left.
+Layout: `<root>/rollouts/<rollout>/` with `workspace/`, `shadow/`, `terminals/`, `private/` (the
+sandbox's own home and /tmp, shared by the rollout's terminals), and `image/` where the task has
+one; `<root>/prepared/<rollout>` notes that the workspace was made, `<root>/limits/<rollout>.json`
+its control groups. Nothing here is the daemon's: whoever makes a LocalHost of the same root and
+rollout finds what an earlier one left.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ from houston_daemon.hosts.host_protocol import (
 from houston_daemon.hosts.process_table import MARK_VARIABLE
 from houston_daemon.hosts.resource_limits import LimitHit, ResourceLimits
 from houston_daemon.hosts.rollout_workspace import BranchSnapshot
-from houston_daemon.hosts.sandbox import process_enclosure, sandboxed_process
+from houston_daemon.hosts.sandbox import image_files, process_enclosure, sandboxed_process
 from houston_daemon.hosts.sandbox.process_enclosure import Enclosure
 from houston_daemon.hosts.sandbox.sandbox_profile import COMMANDS_INSIDE, SandboxProfile
 from houston_daemon.hosts.sandbox.sandboxed_process import probe_sandbox
@@ -77,8 +78,13 @@ class LocalHost:
         data: Mapping[str, Path] | None = None,
         activate: Path | None = None,
         apart: tuple[Path, ...] = (),
+        image: Path | None = None,
+        workdir: str = "",
     ) -> None:
-        """owner: the home whose rollout it is; see `folder_lock`. past: where a branch began."""
+        """owner: the home whose rollout it is; see `folder_lock`. past: where a branch began.
+
+        image: a file with an image's files; workdir: see `SandboxProfile`.
+        """
         self._branch = past
         self.name = "local"
         self.folder = rollout_folder(root.absolute(), rollout)
@@ -98,10 +104,14 @@ class LocalHost:
             data=dict(data or {}),
             activate=activate,
             apart=apart,
+            image=None if image is None else self.folder / "image",
+            workdir=workdir,
             shared_bytes=limits.shared,
         )
+        self._image_file = image
         self.inside = self.sandbox.inside
-        """The workspace's path as the agent sees it: /workspace; the real one without sandbox."""
+        """The workspace's path as the agent sees it: /workspace, or another that the task names;
+        the real one without sandbox."""
         self._root, self._limits = root.absolute(), limits
         self._note = self._root / "prepared" / rollout
         self._groups_note = limit_setup.limits_note(self._root, rollout)
@@ -142,6 +152,8 @@ class LocalHost:
         )
         for path in (self.sandbox.home, self.sandbox.temporary, self._terminals_folder):
             path.mkdir(parents=True, exist_ok=True)
+        if self._image_file is not None and self.sandbox.image is not None:
+            await asyncio.to_thread(image_files.unpack_image, self._image_file, self.sandbox.image)
         trouble = await probe_sandbox(self.sandbox, await self._open_enclosure())
         if trouble is not None:
             raise trouble
@@ -226,6 +238,7 @@ class LocalHost:
         output_limit: int = 4_000_000,
         cwd: str = "",
         network: bool = True,
+        copied: bool = False,
     ) -> ProcessResult:
         """Run a process in a sandbox of its own; see `RolloutHost.spawn`.
 
@@ -235,10 +248,16 @@ class LocalHost:
         sandbox = self.sandbox if network else replace(self.sandbox, network=False)
         secret = secrets.token_hex(16)
         values = {**(environment or {}), sandboxed_process.RUN_TOKEN_VARIABLE: secret}
+        own_folders: list[Path] = []
         scratch: Path | None = None
         if not writable:
-            scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=self.folder / "private"))
+            scratch = self._make_private_folder("scratch-", own_folders)
+        if not writable and not copied:  # a look at the files, with this machine's programs
+            sandbox = replace(sandbox, image=None)
         try:
+            if copied:
+                folder = self._make_private_folder("copy-", own_folders)
+                sandbox = await asyncio.to_thread(image_files.copy_sandbox, sandbox, folder)
             enclosure = await self._open_enclosure()
             argv = await asyncio.to_thread(
                 sandbox.wrap,
@@ -247,6 +266,7 @@ class LocalHost:
                 joining=await self._network_join(enclosure) if writable and network else (),
                 environment=values,
                 scratch=scratch,
+                changeable=copied,
                 extra_read=[path.absolute() for path in extra_read],
                 cwd=cwd,
                 dies_with_parent=True,
@@ -255,8 +275,14 @@ class LocalHost:
                 argv, token=secret, seconds=seconds, stop=stop, output_limit=output_limit
             )
         finally:
-            if scratch is not None:
-                await asyncio.to_thread(_remove_leftovers, scratch)
+            for folder in own_folders:
+                await asyncio.to_thread(_remove_leftovers, folder)
+
+    def _make_private_folder(self, prefix: str, made: list[Path]) -> Path:
+        """A new folder that no session sees, noted in `made`."""
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=self.folder / "private"))
+        made.append(folder)
+        return folder
 
     @property
     def snapshots(self) -> ShadowRepository:
@@ -306,14 +332,15 @@ class LocalHost:
         async with self._guard_lock:
             if self._guard is None:
                 mark = rollout_workspace.read_mark(self._note)
-                own = (self.workspace, self.sandbox.home, self.sandbox.temporary)
+                own = [self.workspace, self.sandbox.home, self.sandbox.temporary]
+                own += [self.sandbox.image] if self.sandbox.image else []
                 self._guard = await asyncio.to_thread(
                     limit_setup.open_guard,
                     self._groups_note,
                     mark,
                     self._limits,
                     self._terminals_folder,
-                    own,
+                    tuple(own),
                 )
                 self._guard_task = asyncio.create_task(self._guard.watch(), name="limits")
             groups = self._guard.groups

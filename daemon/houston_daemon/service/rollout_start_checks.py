@@ -15,7 +15,7 @@ import secrets
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
@@ -31,7 +31,7 @@ from houston_daemon.environments.environment_registry import kind
 from houston_daemon.hosts.sandbox import sandbox_profile
 from houston_daemon.hosts.sandbox.sandbox_profile import SandboxProfile, secret_paths
 from houston_daemon.hosts.sandbox.sandboxed_process import probe_sandbox
-from houston_daemon.importers.innovatorbench_importer import PLACEHOLDER_FILE, find_placeholder
+from houston_daemon.importers.imported_task import PLACEHOLDER_FILE, find_placeholder
 from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_daemon.review.attention_catalog import load_signals
 from houston_daemon.review.rules import rule_catalog as rules
@@ -86,6 +86,7 @@ def check_task_names(task: LoadedTask) -> None:
             )
     _check_activate(task)
     _check_placeholders(task)
+    _check_image(task)
 
 
 @contextmanager
@@ -113,6 +114,43 @@ def _check_placeholders(task: LoadedTask) -> None:
             f"The imported task {task.task.name} is not complete. {'; '.join(placeholders_left)}.",
             next=f"Fill that in, then: houston task validate {task.folder}",
         )
+
+
+def _check_image(task: LoadedTask) -> None:
+    """An image, another place of the workspace and an evaluator's copy are for this machine."""
+    definition, mapped = task.task, task.task.mapped
+    used = {
+        "sandbox.image": bool(mapped.image),
+        "sandbox.workdir": bool(mapped.workdir),
+        "evaluate.copy": definition.evaluate.copy,
+    }
+    for key in (name for name, is_used in used.items() if is_used):
+        if definition.hosts != (LOCAL_HOST,):
+            raise ConfigurationError(
+                f"{task.file}: `{key}` works on the host {LOCAL_HOST!r} alone.",
+                next="Take the other hosts out of `hosts`.",
+            )
+        if mapped.kind == "none":
+            raise ConfigurationError(f"{task.file}: `{key}` needs the sandbox, which is `none`.")
+    if mapped.workdir and not _is_plain_place(mapped.workdir, mapped.image):
+        raise ConfigurationError(
+            f"{task.file}: `sandbox.workdir` is {mapped.workdir!r}, which is no absolute path of a"
+            " folder that the sandbox can make."
+        )
+    if mapped.image and not _is_on_this_machine(str(task.folder / mapped.image)):
+        raise ConfigurationError(
+            f"{task.file}: `sandbox.image` names {mapped.image!r}, which is not there: the task has"
+            " no image to run in.",
+            next="houston task import makes it where podman or docker is installed.",
+        )
+
+
+def _is_plain_place(workdir: str, image: str) -> bool:
+    """Whether the workspace can be mapped there: an image has room anywhere but at its root."""
+    place = PurePosixPath(workdir)
+    if not place.is_absolute() or ".." in place.parts or len(place.parts) < 2:
+        return False
+    return bool(image) or not any(map(place.is_relative_to, sandbox_profile.TAKEN_FOLDERS))
 
 
 def _check_activate(task: LoadedTask) -> None:

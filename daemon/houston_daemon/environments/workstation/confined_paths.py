@@ -46,9 +46,11 @@ class ConfinedEntry(NamedTuple):
 class ConfinedFolder:
     """Opens paths in one workspace."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, inside: str = WORKSPACE_INSIDE) -> None:
+        """inside: the workspace's path as the agent sees it."""
         self._root = root
-        self._prefixes = tuple(dict.fromkeys((WORKSPACE_INSIDE, str(root), str(root.resolve()))))
+        names = (WORKSPACE_INSIDE, inside, str(root), str(root.resolve()))
+        self._prefixes = tuple(dict.fromkeys(names))
 
     @contextlib.contextmanager
     def place(self, path: str, make_folders: bool = False) -> Iterator[ConfinedEntry]:

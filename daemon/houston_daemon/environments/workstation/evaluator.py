@@ -349,7 +349,7 @@ class Evaluation:
                 return self._failed(error, attempt.standing, attempt.seconds_used, "", "format")
         if not evaluate.format:
             return None
-        result = await self._spawn(attempt, _IN_FOLDER, str(self._folder), evaluate.format)
+        result = await self._spawn_in_folder(attempt, evaluate.format)
         if result.exit_code is None:
             return self._ended(result, attempt)
         if result.exit_code == 0:
@@ -379,15 +379,22 @@ class Evaluation:
         paths = (self._folder / part for part in named)
         return [str(path) for path in paths if self._folder in path.parents]
 
-    async def _spawn(self, attempt: "Attempt", script: str, *words: str) -> ProcessResult:
+    async def _spawn_in_folder(self, attempt: "Attempt", command: str) -> ProcessResult:
+        """Run a command of the task in its folder, over a copy of the workspace if it wants one."""
+        words, copied = (str(self._folder), command), self._task.evaluate.copy
+        return await self._spawn(attempt, _IN_FOLDER, *words, copied=copied)
+
+    async def _spawn(
+        self, attempt: "Attempt", script: str, *words: str, copied: bool = False
+    ) -> ProcessResult:
         """Run a script within the attempt's time."""
         seconds_left = max(0.1, attempt.seconds - attempt.seconds_used)
-        result = await self._run(attempt, seconds_left, script, *words)
+        result = await self._run(attempt, seconds_left, script, *words, copied=copied)
         attempt.seconds_used += result.seconds
         return result
 
     async def _run(
-        self, attempt: "Attempt", seconds: float, script: str, *words: str
+        self, attempt: "Attempt", seconds: float, script: str, *words: str, copied: bool = False
     ) -> ProcessResult:
         """Run a script shut in with task folder and workspace."""
         return await self._host.spawn(
@@ -397,6 +404,7 @@ class Evaluation:
             extra_read=[self._folder],
             stop=attempt.interrupted,
             output_limit=_OUTPUT,
+            copied=copied,
         )
 
     def _ended(self, result: ProcessResult, attempt: "Attempt") -> EvaluationResult:
@@ -410,7 +418,7 @@ class Evaluation:
 
     async def _scored(self, attempt: "Attempt") -> EvaluationResult:
         evaluate, standing = self._task.evaluate, attempt.standing
-        result = await self._spawn(attempt, _IN_FOLDER, str(self._folder), evaluate.command)
+        result = await self._spawn_in_folder(attempt, evaluate.command)
         if result.exit_code is None:
             return self._ended(result, attempt)
         seconds, detail = attempt.seconds_used, str(safe(result.stderr[-_DETAIL:]))

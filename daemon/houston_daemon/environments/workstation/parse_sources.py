@@ -139,7 +139,7 @@ class DocumentsHere:
 
     def __init__(self, host: RolloutHost, converter: Converter) -> None:
         self._host = host
-        self._confined = ConfinedFolder(host.workspace)
+        self._confined = ConfinedFolder(host.workspace, host.inside)
         self._converter = converter
 
     async def check_target(self, path: str) -> None:

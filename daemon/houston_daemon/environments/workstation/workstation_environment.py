@@ -375,7 +375,7 @@ def _workstation_host(
     if name == LOCAL_HOST:
         leased = setup.gpus.get(LOCAL_HOST, ())
         host = local_host(spec, task, setup.owner, branch_origin(spec, task, name), leased)
-        files = FileActions(ConfinedFolder(host.workspace), state, characters)
+        files = FileActions(ConfinedFolder(host.workspace, host.inside), state, characters)
         documents = DocumentsHere(host, Converter(host))
     else:
         host = ssh_host(setup, name)

@@ -3,7 +3,8 @@
 Mapped: the system's programs and libraries read-only, a few files of /etc, the Python that
 `python3` resolves to, a virtual or conda environment that the task names, the rollout's workspace,
 home and temporary folder. Not mapped: everything else, so keys, the daemon's home, its sockets and
-other rollouts. For a daemon of root /proc is read-only and no user namespace opens inside. This
+other rollouts. For a daemon of root /proc is read-only and no user namespace opens inside. Where a
+task has an image, a rollout's own copy of that takes the place of the system's programs. This
 module builds arguments and writes one file of settings; it starts nothing.
 """
 
@@ -96,6 +97,8 @@ def activation_variables(folder: Path, path: str) -> dict[str, str]:
 WORKSPACE_INSIDE = "/workspace"
 """Where the workspace lies for a sandboxed process, on every host and in every rollout."""
 HOME_INSIDE = "/home/agent"
+IMAGE_HOME = "/root"
+"""The home folder in an image, whose programs run as its root."""
 TEMPORARY_INSIDE = "/scratch"
 COMMANDS_INSIDE = "/run/houston"
 
@@ -109,6 +112,8 @@ _ETC_FILES = (
     "ssl", "terminfo", "timezone", "vulkan",
 )  # fmt: skip
 _NETWORK_ETC_FILES = ("resolv.conf",)
+TAKEN_FOLDERS = (*_SYSTEM_FOLDERS, "/dev", "/etc", "/proc", "/sys", "/run", DATA_FOLDER)
+"""Where a workspace cannot be mapped beside what every sandbox maps."""
 _MASKED_FILES = (
     "kcore", "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "mtrr",
     "sched_debug", "slabinfo", "sysrq-trigger", "timer_list", "vmallocinfo",
@@ -142,13 +147,19 @@ class SandboxProfile:
     """By name: what is shown read-only at `/data/NAME`."""
     activate: Path | None = None
     """Folder of an environment whose programs come first."""
+    image: Path | None = None
+    """The rollout's copy of an image's files, in the place of this machine's programs."""
+    workdir: str = ""
+    """Where the workspace lies as well as at `WORKSPACE_INSIDE`; empty for nowhere."""
     shared_bytes: int = 0
     """What its /dev/shm holds at most; 0 leaves it to the kernel: half of the machine's memory."""
 
     @property
     def inside(self) -> str:
         """The workspace's path as the agent sees it."""
-        return WORKSPACE_INSIDE if self.kind == "bubblewrap" else str(self.workspace)
+        if self.kind == "none":
+            return str(self.workspace)
+        return self.workdir or WORKSPACE_INSIDE
 
     def wrap(
         self,
@@ -157,6 +168,7 @@ class SandboxProfile:
         environment: Mapping[str, str] | None = None,
         commands: Path | None = None,
         scratch: Path | None = None,
+        changeable: bool = False,
         extra_read: Sequence[Path] = (),
         cwd: str = "",
         dies_with_parent: bool = False,
@@ -167,6 +179,7 @@ class SandboxProfile:
 
         commands: a folder shown read-only at /run/houston.
         scratch: shown writable at /scratch; workspace and `extra_read` are read-only then.
+        changeable: with `scratch`, the workspace may be changed all the same: it is a copy.
         enclosure: groups, limits and filter; without a sandbox there is no filter.
         joining: the words that put the process into a network that is there (`network.joining`).
         Raises HoustonError when something to be mapped lies in a hidden place or is missing.
@@ -187,19 +200,23 @@ class SandboxProfile:
         arguments += [*self._system(), *self._own_folders(scratch), *self._named()]
         covers = self._covers(extra_read)
         arguments += _mapping_arguments(extra_read, covers)
-        arguments += ["--ro-bind" if scratch else "--bind", str(self.workspace), WORKSPACE_INSIDE]
+        bind = "--ro-bind" if scratch and not changeable else "--bind"
+        for place in filter(None, (WORKSPACE_INSIDE, self.workdir)):
+            arguments += [bind, str(self.workspace), place]
         if commands is not None:
             arguments += ["--ro-bind", str(commands), COMMANDS_INSIDE]
         arguments += ["--remount-ro", "/proc", "--remount-ro", "/dev", *self._shared_memory()]
         for folder in (place for place, is_folder in covers.items() if is_folder):
             arguments += ["--remount-ro", str(folder)]
-        arguments += ["--remount-ro", "/", "--clearenv"]
+        if self.image is None and not changeable:
+            arguments += ["--remount-ro", "/"]
+        arguments.append("--clearenv")
         for key, value in values.items():
             arguments += ["--setenv", key, value]
         if variables:
             arguments += ["--args", str(SETTINGS_DESCRIPTOR)]
             enclosure = replace(enclosure, settings=self._settings(variables))
-        where = cwd or (TEMPORARY_INSIDE if scratch else WORKSPACE_INSIDE)
+        where = cwd or (TEMPORARY_INSIDE if scratch else self.inside)
         arguments += ["--chdir", where, "--", *enclosure.inside(command)]
         return enclosure.around(arguments)
 
@@ -219,7 +236,11 @@ class SandboxProfile:
         return [*(["--size", str(self.shared_bytes)] if sized else []), "--tmpfs", "/dev/shm"]
 
     def _walls(self, dies_with_parent: bool, joins: bool) -> list[str]:
-        walls = [*_user_namespace_arguments(), "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
+        if self.image is not None and os.getuid():  # its programs think that they are root
+            user = ["--unshare-user", "--uid", "0", "--gid", "0"]
+        else:
+            user = _user_namespace_arguments()
+        walls = [*user, "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
         walls += ["--unshare-cgroup-try", "--hostname", "houston", "--new-session"]
         walls += ["--cap-drop", "ALL"]
         if not (self.network or joins):
@@ -229,10 +250,14 @@ class SandboxProfile:
         return walls
 
     def _system(self) -> list[str]:
-        arguments = _map_programs()
-        for name in _ETC_FILES + (_NETWORK_ETC_FILES if self.network else ()):
+        etc_files: Sequence[str] = _NETWORK_ETC_FILES if self.network else ()
+        if self.image is not None:
+            arguments = ["--bind", str(self.image), "/"]
+        else:
+            arguments, etc_files = _map_programs(), (*_ETC_FILES, *etc_files)
+        for name in etc_files:
             arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-        for folder in find_python_folders():
+        for folder in self._python_folders():
             arguments += ["--ro-bind", folder, folder]
         arguments += ["--dev", "/dev", "--proc", "/proc"]
         for name in _MASKED_FILES:
@@ -240,6 +265,9 @@ class SandboxProfile:
                 arguments += ["--ro-bind", "/dev/null", f"/proc/{name}"]
         arguments += ["--ro-bind-try", "/sys/devices/system/cpu", "/sys/devices/system/cpu"]
         return arguments
+
+    def _python_folders(self) -> Sequence[str]:
+        return () if self.image is not None else find_python_folders()
 
     def _named(self) -> list[str]:
         arguments: list[str] = []
@@ -282,7 +310,7 @@ class SandboxProfile:
         return ["--bind", str(self.temporary), "/tmp", "--bind", str(self.home), HOME_INSIDE]
 
     def _environment(self, scratch: Path | None) -> dict[str, str]:
-        folders = [f"{folder}/bin" for folder in find_python_folders()]
+        folders = [f"{folder}/bin" for folder in self._python_folders()]
         shut_in = self.kind == "bubblewrap"
         place = (TEMPORARY_INSIDE if shut_in else str(scratch)) if scratch else ""
         own_home = HOME_INSIDE if shut_in else str(Path.home())
@@ -298,6 +326,8 @@ class SandboxProfile:
             "USER": "agent",
             "WORKSPACE": self.inside,
         }
+        if self.image is not None:
+            values |= {"HOME": IMAGE_HOME, "USER": "root", "TMPDIR": "/tmp"}
         if self.activate is not None:
             values |= activation_variables(self.activate, values["PATH"])
         return values
@@ -327,7 +357,8 @@ class SandboxProfile:
         A folder is mapped under the name it is given, also where that leads through a link.
         """
         system = [Path(name) for name in _SYSTEM_FOLDERS if not Path(name).is_symlink()]
-        shown_folders = [*system, *map(Path, find_python_folders()), *self.read, *extra_read]
+        shown_folders = [*map(Path, self._python_folders()), *self.read, *extra_read]
+        shown_folders += [] if self.image is not None else system
         shown_folders += self._activated()
         places = [(folder.resolve(), folder.absolute()) for folder in shown_folders]
         places += [(path.resolve(), Path(DATA_FOLDER, name)) for name, path in self.data.items()]

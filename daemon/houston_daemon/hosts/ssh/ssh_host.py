@@ -131,12 +131,15 @@ class SshHost:
         output_limit: int = 4_000_000,
         cwd: str = "",
         network: bool = True,
+        copied: bool = False,
     ) -> ProcessResult:
         """Run a process in a sandbox of its own there.
 
         Folders of `extra_read` are of this machine: they are brought there first, and words of the
-        command that name one become its place there.
+        command that name one become its place there. Nothing is copied there: a start is refused
+        that would ask for it.
         """
+        assert not copied, "rollout_start_checks refuses it"
         bundle_names = {str(folder): await self._brought(folder) for folder in extra_read}
         ask = m.Spawn(
             command=tuple(command),

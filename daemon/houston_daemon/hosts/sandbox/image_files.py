@@ -1,0 +1,87 @@
+"""The files of a container's image as a rollout's own: unpacked once, copied for an evaluator.
+
+An image is a tar file that `podman export` or `docker export` wrote; no container runs. What it
+holds of devices is left out, and nobody's set-user-id bits work, since bubblewrap maps folders
+without them. How it is mapped is `sandbox_profile`.
+"""
+
+import os
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+from houston_daemon.hosts import untrusted_files
+from houston_daemon.hosts.sandbox.sandbox_profile import SandboxProfile
+from houston_shared.errors import HoustonError
+
+_UNPACK_SECONDS = 1_800
+_COPY_SECONDS = 1_800
+_SESSION_PROGRAMS = ("bash", "script", "tty")
+"""What a session runs: of the packages bash, bsdutils or util-linux, and coreutils."""
+_HOST_FILES = ("resolv.conf", "hosts")
+"""In `etc`, what an engine leaves of its own; bubblewrap makes anew what is mapped there."""
+
+
+def unpack_image(file: Path, folder: Path) -> None:
+    """Unpack a tar file beside the folder and move it there; does nothing where that is done.
+
+    Raises HoustonError for a file that is no such image.
+    """
+    if folder.exists():
+        return
+    beside = folder.with_name(f"{folder.name}.new")
+    if beside.exists():  # what an earlier try left
+        untrusted_files.remove_folder(beside)
+    beside.mkdir(parents=True)
+    tar = ["tar", "-x", "-f", str(file), "-C", str(beside), "--no-same-owner"]
+    tar += ["--exclude=dev/*", "--exclude=./dev/*"]
+    _run(tar, _UNPACK_SECONDS, f"The image {file} cannot be unpacked")
+    if not (beside / "etc").is_symlink():  # it could lead to this machine's own
+        for name in _HOST_FILES:
+            (beside / "etc" / name).unlink(missing_ok=True)
+    if missing := [name for name in _SESSION_PROGRAMS if not _has_program(beside, name)]:
+        untrusted_files.remove_folder(beside)
+        raise HoustonError(
+            f"The image {file} has no {', '.join(missing)}, which sessions run.",
+            "The rollout has no sandbox.",
+            "Add that to the image, and import the task anew.",
+        )
+    beside.rename(folder)
+
+
+def _has_program(root: Path, name: str) -> bool:
+    """Whether an image has a program. `bin` is not followed where it is a link: it may be an
+    absolute one, to this machine's own."""
+    folders = [root / "usr/bin", *([] if (root / "bin").is_symlink() else [root / "bin"])]
+    return any(os.path.lexists(folder / name) for folder in folders)
+
+
+def copy_sandbox(sandbox: SandboxProfile, folder: Path) -> SandboxProfile:
+    """The same sandbox over copies of its workspace and its image, which lie in `folder`."""
+    workspace = folder / "workspace"
+    _copy(sandbox.workspace, workspace)
+    if sandbox.image is None:
+        return replace(sandbox, workspace=workspace)
+    image = folder / "image"
+    _copy(sandbox.image, image)
+    return replace(sandbox, workspace=workspace, image=image)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """With cp, which shares blocks where the file system can."""
+    program = shutil.which("cp") or "/bin/cp"
+    words = [program, "--archive", "--reflink=auto", "--", str(source), str(target)]
+    _run(words, _COPY_SECONDS, f"{source} cannot be copied for the evaluator")
+
+
+def _run(words: list[str], seconds: int, what: str) -> None:
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=seconds, check=False, errors="replace"
+        )
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise HoustonError(f"{what}: {problem}.") from problem
+    if done.returncode:
+        reason = " ".join(done.stderr.split())[:300]
+        raise HoustonError(f"{what}: {reason or f'exit code {done.returncode}'}.")

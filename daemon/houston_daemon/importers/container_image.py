@@ -1,0 +1,130 @@
+"""A container's image as one file, made by podman or docker: built or pulled, then exported.
+
+No container ever runs: the file is unpacked for each rollout and becomes the root of its sandbox
+(`hosts.sandbox.image_files`). Which engine is used, is asked here; what a task does with the file
+is the importers' business.
+"""
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from houston_shared.errors import HoustonError
+
+ENGINES = ("podman", "docker")
+"""Programs that make images, in the order in which they are asked."""
+_ASK_SECONDS = 30
+_EXPORT_SECONDS = 1_800
+_UNKNOWN_COMMAND = "/bin/true"
+"""Of the container that is made to be exported, and never started."""
+_SHOWN_CHARACTERS = 600
+
+
+class ImageSettings(NamedTuple):
+    """What an image says of the processes in it."""
+
+    workdir: str
+    """Absolute; empty where it has none of its own."""
+    environment: dict[str, str]
+    user: str
+
+
+def find_container_engine() -> str:
+    """The engine that answers on this machine; empty where there is none."""
+    for name in ENGINES:
+        program = shutil.which(name)
+        if program is not None and _answers(program):
+            return program
+    return ""
+
+
+def _answers(program: str) -> bool:
+    """Whether it can work: docker's program may be here without its daemon."""
+    try:
+        done = subprocess.run(
+            [program, "info"], capture_output=True, timeout=_ASK_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def build_image(engine: str, dockerfile: Path, name: str, seconds: float) -> None:
+    """Build the image of a Dockerfile in its folder under a name. Raises HoustonError."""
+    words = ["build", "--tag", name, "--file", str(dockerfile), str(dockerfile.parent)]
+    _ask(engine, words, seconds, f"The image of {dockerfile} cannot be built")
+
+
+def fetch_image(engine: str, image: str, seconds: float) -> None:
+    """Have an image here that somebody else has built. Raises HoustonError."""
+    there = _run([engine, "image", "inspect", image], _ASK_SECONDS)
+    if there.returncode:
+        _ask(engine, ["pull", image], seconds, f"The image {image} cannot be fetched")
+
+
+def read_image_settings(engine: str, image: str) -> ImageSettings:
+    """Working folder, variables and user of an image that is here. Raises HoustonError."""
+    done = _ask(engine, ["image", "inspect", image], _ASK_SECONDS, f"{image} cannot be looked at")
+    config: dict[str, Any] = msgspec.json.decode(done.stdout)[0].get("Config") or {}
+    pairs = (entry.partition("=") for entry in config.get("Env") or ())
+    workdir = str(config.get("WorkingDir") or "")
+    return ImageSettings(
+        workdir="" if workdir == "/" else workdir,
+        environment={name: value for name, _, value in pairs},
+        user=str(config.get("User") or ""),
+    )
+
+
+def export_image(engine: str, image: str, file: Path) -> None:
+    """Write the files of an image as a tar file. Raises HoustonError."""
+    what = f"The image {image} cannot be exported"
+    made = _ask(engine, ["create", image, _UNKNOWN_COMMAND], _EXPORT_SECONDS, what)
+    container = made.stdout.strip().splitlines()[-1]
+    try:
+        _ask(engine, ["export", "--output", str(file), container], _EXPORT_SECONDS, what)
+    finally:
+        _run([engine, "rm", container], _ASK_SECONDS)
+
+
+def copy_image_folder(file: Path, place: str, target: Path) -> None:
+    """Unpack what lies below a folder (absolute) of an exported image into `target`, which is made.
+
+    Raises HoustonError, also where the image has no such folder.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    inner = place.strip("/")
+    words = ["tar", "-x", "-f", str(file), "-C", str(target), "--no-same-owner"]
+    words += [f"--strip-components={inner.count('/') + 1}", inner]
+    done = _run(words, _EXPORT_SECONDS)
+    if done.returncode:
+        reason = " ".join(done.stderr.split())[:_SHOWN_CHARACTERS]
+        raise HoustonError(f"{place} of {file} cannot be read: {reason}", "Nothing was imported.")
+
+
+def _ask(
+    engine: str, words: Sequence[str], seconds: float, what: str
+) -> "subprocess.CompletedProcess[str]":
+    done = _run([engine, *words], seconds)
+    if done.returncode:
+        said = " ".join(done.stderr.split()) or " ".join(done.stdout.split())
+        raise HoustonError(
+            f"{what}: {said[-_SHOWN_CHARACTERS:] or f'exit code {done.returncode}'}",
+            "Nothing was imported.",
+            f"{Path(engine).name} {' '.join(words[:1])} says more.",
+        )
+    return done
+
+
+def _run(words: Sequence[str], seconds: float) -> "subprocess.CompletedProcess[str]":
+    try:
+        return subprocess.run(
+            words, capture_output=True, text=True, timeout=seconds, check=False, errors="replace"
+        )
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise HoustonError(
+            f"{Path(words[0]).name} did not end well: {problem}.", "Nothing was imported."
+        ) from problem
