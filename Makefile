@@ -69,7 +69,7 @@ $(BIN)/.base: pyproject.toml | system
 	@touch $@
 
 $(BIN)/.dev: $(BIN)/.base | test-system
-	@$(BIN)/pip install -q -e '.[local,train,dev,envs,memory,evaluate,trackers,otel,notify,dialects]'
+	@$(BIN)/pip install -q -e '.[local,train,dev,envs,memory,evaluate,trackers,otel,notify,dialects,inspect]'
 	@touch $@
 
 engine: $(BIN)/.base

@@ -37,6 +37,12 @@ _ROLLOUTS = _build_commands(
         "start rollouts of a task",
         "count-words/task.toml -n 4 --engine big",
     ),
+    (
+        "rollout import",
+        "daemon.rollout_import_commands",
+        "what another program sampled",
+        "jobs/today/hello__abc logs/addition.eval",
+    ),
     ("rollout list", "console.rollout_view_commands", "all rollouts, by need", "--state running"),
     ("rollout show", "console.rollout_view_commands", "one rollout", "k3f9"),
     (

@@ -1,10 +1,10 @@
 """Messages of people, and of programs that they run, to the recorder; and the daemon's status.
 
-Starting, branching, erasing and cleaning rollouts; verdicts, order and claims; training runs and
-policies. Each may be sent again after a lost answer: `request` (or the id, or the order itself)
-tells that it is the same word. `seen` is the newest event that the sender had read: what somebody
-else said later about the same thing is never overwritten unseen. Who they are is the kernel's word.
-The unions, the messages of workers and guidance stand in `wire`.
+Starting, importing, branching, erasing and cleaning rollouts; verdicts, order and claims; training
+runs and policies. Each may be sent again after a lost answer: `request` (or the id, or the order
+itself) tells that it is the same word. `seen` is the newest event that the sender had read: what
+somebody else said later about the same thing is never overwritten unseen. Who they are is the
+kernel's word. The unions, the messages of workers and guidance stand in `wire`.
 """
 
 import os
@@ -12,7 +12,13 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from houston_shared.records import RolloutSpec
+from houston_shared.records import (
+    ContextHead,
+    ObservationBody,
+    RolloutSpec,
+    SampleBody,
+    ToolResult,
+)
 from houston_shared.store.training_event_bodies import PolicyRegistered, RunKind, RunState
 
 
@@ -84,6 +90,46 @@ class StartRollouts(FromPerson, frozen=True, kw_only=True):
     request: str
     """Idempotency key."""
     specs: tuple[RolloutSpec, ...]
+
+
+MOST_IMPORTED_STEPS = 2_000
+"""Steps of an imported rollout at most: they are stored in one transaction, while everybody waits
+(half a second)."""
+
+
+class ImportedGuidance(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a person said to the agent, as a file has it."""
+
+    author: str
+    text: str
+
+
+class ImportedStep(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One step of an imported rollout, whole."""
+
+    sample: SampleBody
+    results: tuple[ToolResult, ...] = ()
+    observation: ObservationBody
+    guidance: tuple[ImportedGuidance, ...] = ()
+    """Joined to its observation, in order."""
+    active_us: int = 0
+    """Microseconds from the beginning of the rollout to the end of the step."""
+    mask: str = ""
+    """Why nothing of it may be trained; empty where it may."""
+
+
+class ImportRollout(FromPerson, frozen=True, kw_only=True):
+    """Store a rollout that was sampled elsewhere, whole and ended."""
+
+    request: str
+    """Idempotency key: of the same file the same."""
+    spec: RolloutSpec
+    """Its `rollout` id is empty (the recorder gives it), its `elsewhere` is not."""
+    head: ContextHead
+    steps: tuple[ImportedStep, ...]
+    state: Literal["finished", "failed", "cancelled"] = "finished"
+    reason: str = ""
+    """Why it ended so."""
 
 
 class BranchRollout(FromPerson, frozen=True, kw_only=True):

@@ -346,6 +346,25 @@ class Refinement(Record, frozen=True):
     """Who: the critic's policy, else its engine."""
 
 
+ELSEWHERE = "elsewhere"
+"""Engine, and kind of sandbox, of a rollout that was sampled elsewhere and imported."""
+
+
+class SampledElsewhere(Record, frozen=True):
+    """Of an imported rollout: where it was sampled, and what the import left out."""
+
+    format: str
+    """Of the file that it was read from, such as `ATIF-v1.7` or `inspect_ai 0.3.285`."""
+    agent: str = ""
+    """Name and version of the agent, as the file has them."""
+    id: str = ""
+    """What the file calls the trajectory or the sample."""
+    file: str = ""
+    """Name of the file, without its folder."""
+    left_out: tuple[str, ...] = ()
+    """What of the file no rollout has a place for, a few words each."""
+
+
 class RolloutSpec(Record, frozen=True):
     """Everything a worker needs to know to run one rollout; fixed when it is started."""
 
@@ -393,6 +412,8 @@ class RolloutSpec(Record, frozen=True):
     """Whether it neither recalls earlier rollouts nor is recalled, whatever its task says."""
     shares_worker: bool = False
     """Whether its environment lets one worker run it beside others (`EnvironmentKind`)."""
+    elsewhere: SampledElsewhere | None = None
+    """Of an imported rollout: where it was sampled. No worker ever runs it."""
 
 
 def spec_of_role(spec: RolloutSpec, role: str) -> RolloutSpec:

@@ -17,6 +17,7 @@ from houston_shared.control_messages import CleanRollouts as CleanRollouts
 from houston_shared.control_messages import EraseBodies as EraseBodies
 from houston_shared.control_messages import FromPerson as FromPerson
 from houston_shared.control_messages import GiveVerdicts as GiveVerdicts
+from houston_shared.control_messages import ImportRollout as ImportRollout
 from houston_shared.control_messages import JudgedSteps as JudgedSteps
 from houston_shared.control_messages import RegisterPolicy as RegisterPolicy
 from houston_shared.control_messages import RejectDraft as RejectDraft
@@ -351,6 +352,7 @@ class StopDaemon(FromPerson, frozen=True, kw_only=True):
 
 ControlRequest = (
     StartRollouts
+    | ImportRollout
     | BranchRollout
     | Guide
     | EditGuidance

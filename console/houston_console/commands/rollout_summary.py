@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from houston_console.commands.output_page import COLUMN_GAP, OutputPage, OutputSpan, span
 from houston_shared import gpu_leases, home_lock
 from houston_shared.home import Home
-from houston_shared.records import ENDED_STATES, LOW_DISK_BYTES, Guidance
+from houston_shared.records import ELSEWHERE, ENDED_STATES, LOW_DISK_BYTES, Guidance
 from houston_shared.safe_text import safe_line
 from houston_shared.store import rollout_queries
 from houston_shared.store.attention_ranking import RolloutNeed, RolloutOverview
@@ -24,6 +24,7 @@ from houston_shared.store.draft_queries import CriticDraft
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.times_and_counts import local_time
 
+_SANDBOX_MARKS = {"none": " [no sandbox]", ELSEWHERE: " [sampled elsewhere]"}
 STATE_TONES = {"running": "good", "finished": "good", "failed": "bad", "cancelled": "dim"}
 
 
@@ -42,7 +43,8 @@ def format_score(value: float | None) -> str:
 
 
 def state_span(rollout: RolloutRow, room: int | None = None, archived: bool = False) -> OutputSpan:
-    """A rollout's state, who owns its pause, and whether it ran without a sandbox or is archived.
+    """A rollout's state, who owns its pause, and whether it ran without a sandbox, was sampled
+    elsewhere, or is archived.
 
     room: characters that it should fit; the reason is cut to that, the rest is always said.
     """
@@ -57,7 +59,7 @@ def state_span(rollout: RolloutRow, room: int | None = None, archived: bool = Fa
         words += ", still in its step"
     if rollout.cancelling and rollout.state not in ENDED_STATES:
         words += f", being cancelled by {rollout.cancelling}"
-    mark = " [no sandbox]" if rollout.sandbox == "none" else ""
+    mark = _SANDBOX_MARKS.get(rollout.sandbox, "")
     mark += " [archived]" if archived else ""
     if rollout.reason:
         other_cells = len(words) + len(" ()") + len(mark)

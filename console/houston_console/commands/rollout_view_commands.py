@@ -249,13 +249,25 @@ def _read_rollout(
 
 
 def _spec_json(rollout: RolloutRow) -> ReadPlan[dict[str, Any]]:
-    """What chose its world, its question and its samples, and the commit of its engine's model
-    where that is one of the hub; None where it was erased."""
+    """What chose its world, its question and its samples, the commit of its engine's model where
+    that is one of the hub, and where it was sampled, if not here; None where it was erased."""
     spec = yield from rollout_queries.read_spec_if_kept(rollout)
     if spec is None:
-        return {"seed": None, "model": None}
+        return {"seed": None, "model": None, "elsewhere": None}
+    if spec.elsewhere is not None:
+        elsewhere = msgspec.to_builtins(spec.elsewhere)
+        return {"seed": None, "model": None, "elsewhere": elsewhere}
     places = (str(spec.engine_settings.get(key) or "") for key in ("model", "tokenizer"))
-    return {"seed": spec.seed, "model": next(filter(None, map(hub_origin, places)), None)}
+    origin = next(filter(None, map(hub_origin, places)), None)
+    return {"seed": spec.seed, "model": origin, "elsewhere": None}
+
+
+def _elsewhere_text(elsewhere: dict[str, Any] | None) -> str:
+    if elsewhere is None:
+        return ""
+    named = [elsewhere.get(key, "") for key in ("format", "agent", "file", "id")]
+    left_out = ", ".join(elsewhere.get("left_out", ()))
+    return ", ".join(filter(None, named)) + (f"; left out: {left_out}" if left_out else "")
 
 
 def _resource_limits(rollout: str, workspace: str | None) -> str:
@@ -363,6 +375,7 @@ def _print_rollout(
         "engine": " ".join(filter(None, (row.engine, row.policy))),
         **roles,
         "model": facts["model"] or "",
+        "sampled": _elsewhere_text(facts["elsewhere"]),
         "seed": "" if facts["seed"] is None else str(facts["seed"]),
         "started": local_time(row.created_at),
         "newest": f"{local_time(row.updated_at)}{f', now {row.activity}' if row.activity else ''}",

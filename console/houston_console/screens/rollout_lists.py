@@ -19,7 +19,7 @@ from houston_console.widgets.styled_text import (
     line,
     span,
 )
-from houston_shared.records import ENDED_STATES
+from houston_shared.records import ELSEWHERE, ENDED_STATES
 from houston_shared.store.attention_ranking import RolloutNeed, RolloutOverview
 from houston_shared.store.presence_queries import AttentionCost, ClaimStatus, LastSeen, PresenceRow
 from houston_shared.store.process_reward_queries import (
@@ -417,6 +417,8 @@ def need_reasons(need: RolloutNeed) -> list[str]:
         reasons.append(f"{rollout.errors} with errors")
     if rollout.sandbox == "none":
         reasons.append("no sandbox")
+    elif rollout.sandbox == ELSEWHERE:
+        reasons.append("sampled elsewhere")
     return reasons
 
 

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from houston_daemon.engines.hub_access import redact_hub_token, require_repository
 from houston_daemon.engines.hub_downloads import find_model
-from houston_daemon.training.export.dataset_card import ids_source_words
+from houston_daemon.training.export.dataset_card import elsewhere_sentence, ids_source_words
 from houston_daemon.training.export.dataset_push import push_dataset
 from houston_daemon.training.export.export_recipe import RECIPES, choose_export_recipe
 from houston_daemon.training.export.export_run import (
@@ -323,6 +323,8 @@ def _say_exported(result: ExportResult, as_json: bool, origin: str) -> None:
         command_output.print_note(
             "Some rollouts ran without a sandbox: their rows are marked, provenance none."
         )
+    if elsewhere := elsewhere_sentence(manifest):
+        command_output.print_note(elsewhere)
     if moved := [source.rollout for source in manifest.sources if source.moved]:
         command_output.print_note(
             f"{', '.join(moved)} went on meanwhile: newer steps may be missing."

@@ -37,6 +37,7 @@ REQUIRED_ROLES: dict[type[wire.FromPerson], tuple[Role, str]] = {
     wire.ClaimRollout: ("annotator", "claiming a rollout"),
     wire.Steer: ("operator", "pausing, resuming or cancelling a rollout"),
     wire.StartRollouts: ("operator", "starting rollouts"),
+    wire.ImportRollout: ("operator", "importing a rollout"),
     wire.BranchRollout: ("operator", "branching a rollout"),
     wire.EraseBodies: ("operator", "archiving a rollout or erasing what is stored"),
     wire.CleanRollouts: ("operator", "freeing what rollouts keep on the host"),

@@ -11,7 +11,10 @@ from typing import NamedTuple
 
 from houston_daemon.recorder import journal_writer, rollout_assignment
 from houston_daemon.recorder.handlers.guidance_handlers import queue_guidance, require_rollout
-from houston_daemon.recorder.handlers.rollout_handlers import make_rollout_id
+from houston_daemon.recorder.handlers.rollout_handlers import (
+    make_rollout_id,
+    refuse_sampled_elsewhere,
+)
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_handle import RunnableChanged
@@ -68,6 +71,7 @@ def branch_rollout(store: Store, message: BranchRollout, author: Author) -> Requ
     spec = store.read_record(parent.spec_seq, RolloutSpec)
     if spec is None:
         raise denial(f"What {owner} was started with was erased.", effect=NO_BRANCH_STARTED)
+    refuse_sampled_elsewhere(spec, NO_BRANCH_STARTED)
     shared = _read_shared_step(store, owner, step)
     origin = _build_origin(store, owner, step, shared)
     _check_can_branch(store, spec, origin, step)

@@ -79,6 +79,8 @@ def _queue_rollout(store: Store, spec: RolloutSpec, request: str, author: Author
     purify_settings(task, spec.purify)
     if spec.parent or spec.origin:
         raise denial("A branch is started from its parent.", "houston rollout branch R --at STEP")
+    if spec.elsewhere:
+        raise denial("What was sampled elsewhere is imported.", "houston rollout import FILE")
     if spec.refines is not None:
         _check_refined(store, spec.refines, task.name)
     spec = redact_spec(spec)
@@ -86,14 +88,19 @@ def _queue_rollout(store: Store, spec: RolloutSpec, request: str, author: Author
     _check_task_keys(
         parse_task_record(spec.task)
     )  # as it will be read: a key written out is gone, too
+    return store_spec(store, spec, request, task.mapped.kind, author)
+
+
+def store_spec(store: Store, spec: RolloutSpec, request: str, sandbox: str, author: Author) -> str:
+    """Store the task, where it is new, and the spec under a new id; returns that."""
     _store_task_definition(store, spec.task)
-    id = make_rollout_id(store, task.name)
+    id = make_rollout_id(store, spec.task.name)
     fields = {name: getattr(spec, name) for name in spec.__struct_fields__}
     body = StoredSpec(
         **{**fields, "rollout": id},
         by=author.person_label,
         request=request,
-        sandbox=task.mapped.kind,
+        sandbox=sandbox,
         **author.event_fields,
     )
     store.journal.append(EventKey(id), "spec", journal_writer.prepare_body(store.home, body))
@@ -232,8 +239,20 @@ def _resume_rollout(store: Store, row: RolloutRow, author: Author, reason: str) 
     return resume_rollout(store, row, author.person_label, reason, author)
 
 
+def refuse_sampled_elsewhere(spec: RolloutSpec | None, effect: str) -> None:
+    """Raise for an imported rollout: nothing here could go on from it."""
+    if spec is not None and spec.elsewhere is not None:
+        raise denial(
+            f"{spec.rollout} was sampled elsewhere ({spec.elsewhere.format}): there is no engine"
+            " and no workspace to go on with.",
+            "Start its task here: houston rollout start TASK.toml",
+            effect,
+        )
+
+
 def _requeue_failed_rollout(store: Store, row: RolloutRow, author: Author, reason: str) -> int:
     """Queue a failed rollout again. Raises HoustonError where it has nothing to go on from."""
+    refuse_sampled_elsewhere(_read_spec(store, row), f"{row.id} stays failed.")
     if damage := rollout_assignment.find_resume_obstacle(store, row):
         raise denial(damage, "houston verify", f"{row.id} stays failed.")
     if (freed := store.read(removed_data_queries.find_last_cleaning(row.id))) is not None:

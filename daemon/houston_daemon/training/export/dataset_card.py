@@ -46,6 +46,7 @@ def dataset_card(manifest: ExportManifest, format: ExportFormat) -> str:
         [_file_words(file, manifest.counts.unit) for file in manifest.files],
         [f"{source[0].upper()}{source[1:]}." for source in [ids_source_words(manifest)] if source],
         _provenance_words(manifest),
+        [line for line in [elsewhere_sentence(manifest)] if line],
         _run(manifest),
         _kept_and_masked(manifest),
         _judged(manifest),
@@ -59,6 +60,18 @@ def dataset_card(manifest: ExportManifest, format: ExportFormat) -> str:
         ["`manifest.json` says where every row comes from and how it was made."],
     ]
     return redact("\n\n".join("\n".join(lines) for lines in sections if lines) + "\n")
+
+
+def elsewhere_sentence(manifest: ExportManifest) -> str:
+    """How many rollouts another program sampled; empty where none was."""
+    count = sum(source.provenance == "elsewhere" and source.rows > 0 for source in manifest.sources)
+    if not count:
+        return ""
+    were = "1 rollout was" if count == 1 else f"{count} rollouts were"
+    return (
+        f"{were} sampled elsewhere and imported: rows of them are rendered, in no token what was"
+        " sampled, and say provenance elsewhere."
+    )
 
 
 def ids_source_words(manifest: ExportManifest) -> str:

@@ -195,7 +195,7 @@ class ExportedRollout(msgspec.Struct, frozen=True):
     past_seq: int
     """Of a branch, the newest event of the rollouts whose steps it shares; else 0."""
     provenance: str
-    """`none` for a rollout without a sandbox."""
+    """`none` for a rollout without a sandbox, `elsewhere` for an imported one."""
     engine: str
     policies: list[str]
     """That sampled what is in its rows."""
@@ -261,7 +261,8 @@ class ExportManifest(msgspec.Struct, frozen=True):
     counts: TrainedCounts
     sources: list[ExportedRollout]
     provenance: str
-    """`none` where a source ran without a sandbox: nobody can promise who wrote its files."""
+    """`none` where a source ran without a sandbox: nobody can promise who wrote its files; else
+    `elsewhere` where one was sampled by another program."""
     verdicts: JudgedBy
     options: dict[str, Any]
     recipe: dict[str, Any]

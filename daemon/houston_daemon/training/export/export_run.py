@@ -52,7 +52,7 @@ from houston_daemon.training.rows.row_builder import (
 )
 from houston_daemon.training.rows.rule_verdicts import RuleRuns, RulesFrom
 from houston_daemon.training.rows.shared_steps import LostAnswers, SharedSteps, read_shared_steps
-from houston_daemon.training.rows.training_row import ChatRow, RowOptions, TokenRow
+from houston_daemon.training.rows.training_row import ChatRow, RowOptions, TokenRow, provenance_of
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.store import rollout_queries
@@ -434,7 +434,7 @@ class _ExportAttempt:
             state=rollout.state,
             newest_seq=seq,
             past_seq=chosen.past_seq,
-            provenance="none" if rollout.sandbox == "none" else "sandbox",
+            provenance=provenance_of(rollout.sandbox),
             engine=rollout.engine,
             policies=sorted(policies),
             rows=rows,
@@ -446,7 +446,7 @@ class _ExportAttempt:
         request, builder = self._request, self._builder
         refuse_mistrained(builder, files[0], request.leave_out)
         tasks = {source.task for source in self._sources}
-        none = any(source.provenance == "none" and source.rows for source in self._sources)
+        provenances = {source.provenance for source in self._sources if source.rows}
         return ExportManifest(
             version=export_manifest.MANIFEST_VERSION,
             format=request.format,
@@ -456,7 +456,9 @@ class _ExportAttempt:
             files=files,
             counts=builder.counts(),
             sources=self._sources,
-            provenance="none" if none else "sandbox",
+            provenance=next(
+                (one for one in ("none", "elsewhere") if one in provenances), "sandbox"
+            ),
             verdicts=export_manifest.read_judged_by(
                 self._reader, self._sound_rollouts(), self._rules
             ),

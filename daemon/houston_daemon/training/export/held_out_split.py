@@ -64,6 +64,8 @@ def _task_digest(task: TaskRecord, files: str) -> str:
 
 def _folder_digest(folder: str) -> str:
     """Digest of what lies in a task's folder beside the task file; empty where nothing does."""
+    if not folder:  # of what was imported nothing lies here
+        return ""
     digest, root = hashlib.sha256(), Path(folder)
     for path in sorted(_folder_files(root)):
         try:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from houston_daemon.training.rows.row_weights import PlannedContext, PlannedStep, RolloutPlan
 from houston_daemon.training.rows.rule_verdicts import RuleVerdicts
 from houston_daemon.training.rows.shared_steps import AnswerKey, SharedSteps, owner_of
+from houston_daemon.training.rows.training_row import provenance_of
 from houston_shared.errors import HoustonError
 from houston_shared.records import ContextHead, RolloutSpec
 from houston_shared.store import (
@@ -88,7 +89,7 @@ def _make_plan(
         group=record.group_id,
         domain=task.domain,
         engine=record.engine,
-        provenance="none" if record.sandbox == "none" else "sandbox",
+        provenance=provenance_of(record.sandbox),
         thoughts="strip" if stripped else "keep",
         reasoning=reasoning,
         head=head,

@@ -12,15 +12,25 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from houston_shared.errors import HoustonError
-from houston_shared.records import ContextHead, LogprobKind, Message
+from houston_shared.records import ELSEWHERE, ContextHead, LogprobKind, Message
 from houston_shared.sample_roles import ROW_ROLES, SAMPLE_ROLES, SampleRole
 
 RowKind = Literal["react", "summary"]
 """`react`: a context with the actions of its steps. `summary`: one summary and its request."""
 IdsSource = Literal["ledger", "rendered"]
 """Where the ids come from: as they were sent and sampled, or made by a dialect from messages."""
-Provenance = Literal["sandbox", "none"]
-"""`none`: the rollout ran without a sandbox, so who wrote its files cannot be promised."""
+Provenance = Literal["sandbox", "none", "elsewhere"]
+"""`none`: the rollout ran without a sandbox, so who wrote its files cannot be promised.
+`elsewhere`: it was sampled by another program and imported; nothing of it can be."""
+
+
+def provenance_of(sandbox: str) -> Provenance:
+    """The provenance of a rollout with that kind of sandbox."""
+    if sandbox == ELSEWHERE:
+        return "elsewhere"
+    return "none" if sandbox == "none" else "sandbox"
+
+
 IGNORED_LABEL = -100
 """The label of a token that is not trained (what PyTorch's cross entropy ignores)."""
 

@@ -1,0 +1,382 @@
+"""A rollout in the making, out of what another program recorded, message by message.
+
+Knows how a conversation becomes steps: what was said before the first answer is the head, an answer
+opens a step, results and other text close it, and what a person said later is guidance. Every call
+gets a result, text can forge no guidance tag, and secrets are taken out. It knows no file format
+(`atif_import`, `inspect_import`) and stores nothing: the recorder does.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from houston_daemon.importers.imported_task import make_task_name, tables_to_toml
+from houston_daemon.review.attention_catalog import SIGNALS_VERSION, AttentionTracker
+from houston_daemon.review.attention_window import RemainingBudgets, observe_step
+from houston_shared.control_messages import (
+    MOST_IMPORTED_STEPS,
+    ImportedGuidance,
+    ImportedStep,
+    ImportRollout,
+)
+from houston_shared.errors import HoustonError
+from houston_shared.guidance_tag import disarm
+from houston_shared.records import (
+    ELSEWHERE,
+    ContextHead,
+    ObservationBody,
+    RolloutSpec,
+    SampleBody,
+    SampledElsewhere,
+    TaskRecord,
+    ToolCall,
+    ToolResult,
+)
+from houston_shared.secret_redaction import redact, redact_all
+from houston_shared.task import AttentionSettings
+from houston_shared.wire import FRAME_LIMIT, encode_message
+
+NOTHING_IMPORTED = "Nothing was imported."
+NO_RESULT = "[the file has no result of this call]"
+NO_INSTRUCTIONS = "[the file has no instructions]"
+SCORE_CALL = "eval"
+"""Name of the call whose result a score is; no model made it."""
+SCORE_SCALE = 100.0
+"""Points of a score of 1."""
+MOST_GUIDANCE_BYTES = 32 * 1024
+"""Longer words of a person stand in the observation instead of in the guidance."""
+_MOST_LEFT_OUT = 20
+_NAME_SPACE = re.compile(r"\s+")
+
+
+@dataclass(slots=True)
+class _OpenStep:
+    """The newest answer, and what has followed it."""
+
+    sample: SampleBody
+    mask: str
+    calls: dict[str, ToolCall]
+    """By the file's own id of each."""
+    results: dict[str, ToolResult] = field(default_factory=dict)
+    """By the file's id of the call."""
+    scores: list[ToolResult] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
+    guidance: list[ImportedGuidance] = field(default_factory=list)
+    active_us: int = 0
+
+
+def foreign_sample(
+    thought: str,
+    calls: tuple[ToolCall, ...] = (),
+    model: str = "",
+    *,
+    finish_reason: str = "stop",
+    malformed: str = "",
+    tokens: Mapping[str, int | None] | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> SampleBody:
+    """An answer that was sampled elsewhere: without ids and log-probabilities.
+
+    tokens: `prompt_tokens`, `cached_tokens`, `completion_tokens`, `reasoning_tokens`, as far as
+    the file counts them. facts: what else it says of the request, JSON values.
+    """
+    counts = tokens or {}
+    return SampleBody(
+        role="policy",
+        parent_seq=None,
+        kept=0,
+        new_prompt_ids=None,
+        token_ids=None,
+        logprobs=None,
+        logprob_kind="none",
+        finish_reason=finish_reason,
+        policy=model,
+        engine=ELSEWHERE,
+        parameters={key: value for key, value in (facts or {}).items() if value is not None},
+        drift="clean",
+        thought=thought,
+        calls=calls,
+        malformed=malformed,
+        prompt_tokens=counts.get("prompt_tokens"),
+        cached_tokens=counts.get("cached_tokens"),
+        completion_tokens=counts.get("completion_tokens"),
+        reasoning_tokens=counts.get("reasoning_tokens"),
+    )
+
+
+class ImportedRollout:
+    """One trajectory on its way into the store."""
+
+    def __init__(self, source: SampledElsewhere, model: str = "") -> None:
+        """model: of the answers that name none."""
+        self.source = source
+        self.model = model
+        self.tools: tuple[dict[str, Any], ...] = ()
+        """Schemas in OpenAI's form."""
+        self.state: Literal["finished", "failed", "cancelled"] = "finished"
+        self.reason = ""
+        self._system: list[str] = []
+        self._task: list[str] = []
+        self._open: _OpenStep | None = None
+        self._steps: list[ImportedStep] = []
+        self._left_out: Counter[str] = Counter()
+        self._began: float | None = None
+        self._attention = AttentionTracker(AttentionSettings())
+
+    @property
+    def steps(self) -> int:
+        """Answers so far."""
+        return len(self._steps) + (self._open is not None)
+
+    def leave_out(self, what: str) -> None:
+        """Note something that a rollout has no place for, in a few words."""
+        self._left_out[what] += 1
+
+    def system(self, text: str) -> None:
+        """What a system prompt says; after the first answer it is a part of the observation."""
+        self._say(text, self._system)
+
+    def user(self, text: str, author: str = "user") -> None:
+        """What a person says: the task, or after the first answer guidance."""
+        long = len(text.encode("utf-8", "replace")) > MOST_GUIDANCE_BYTES
+        if self._open is None or long or not text.strip():
+            self._say(text, self._task)
+            return
+        name = _NAME_SPACE.sub(" ", author).strip()[:60] or "user"
+        self._open.guidance.append(ImportedGuidance(author=redact(name), text=redact(_clean(text))))
+
+    def _say(self, text: str, before: list[str]) -> None:
+        if text.strip():
+            (before if self._open is None else self._open.text).append(_clean(text))
+
+    def answer(self, sample: SampleBody, mask: str = "") -> None:
+        """An answer of the model; it opens a step. mask: why it may not be trained."""
+        self._close()
+        number = len(self._steps) + 1
+        # Some programs count their ids anew in every answer, and some ids are longer than OpenAI's.
+        calls = [
+            replace(
+                call, id=f"{number}.{index}", name=_clean(call.name),
+                arguments=redact_all(call.arguments), error=redact(_clean(call.error)),
+            )
+            for index, call in enumerate(sample.calls)
+        ]  # fmt: skip
+        named = replace(
+            sample, policy=_clean(sample.policy or self.model), calls=tuple(calls),
+            thought=redact(_clean(sample.thought)), parameters=redact_all(sample.parameters),
+        )  # fmt: skip
+        by_id: dict[str, ToolCall] = {}
+        for given, call in zip(sample.calls, calls, strict=True):
+            by_id.setdefault(given.id, call)
+        before = self._steps[-1].active_us if self._steps else 0
+        self._open = _OpenStep(named, mask, by_id, active_us=before)
+
+    def result(
+        self,
+        call_id: str,
+        text: str,
+        *,
+        success: bool = True,
+        kind: str = "result",
+        fields: Mapping[str, Any] | None = None,
+    ) -> None:
+        """What a call of the newest answer returned; further text of the same call follows it.
+
+        A call that the answer has not becomes plain text of the observation.
+        """
+        call = self._open.calls.get(call_id) if self._open else None
+        if self._open is None or call is None:
+            self.observe(text)
+            return
+        text, forged = disarm(redact(_clean(text)))
+        earlier = self._open.results.get(call_id)
+        if earlier is not None:
+            text, forged = f"{earlier.text}\n{text}", forged + earlier.forged_tags
+            success = success and earlier.success
+        self._open.results[call_id] = ToolResult(
+            call=call,
+            kind=kind,
+            success=success,
+            text=text,
+            fields=redact_all(dict(fields or {})),
+            forged_tags=forged,
+        )
+
+    def observe(self, text: str) -> None:
+        """What the agent was shown that answers no call."""
+        self._say(text, self._task)
+
+    def score(self, value: float | None, text: str, metrics: Mapping[str, Any]) -> None:
+        """How well the agent did, at the end of the newest step.
+
+        value: from 0 to 1; another one, or none, is kept in words and metrics only.
+        """
+        assert self._open is not None, "something was sampled before it is scored"
+        fits = value is not None and math.isfinite(value) and 0 <= value <= 1
+        if not fits:
+            self.leave_out("score that is none from 0 to 1")
+        points = round(value * SCORE_SCALE, 6) if value is not None and fits else None
+        number = f"{len(self._steps) + 1}.{SCORE_CALL}{len(self._open.scores)}"
+        self._open.scores.append(
+            ToolResult(
+                call=ToolCall(id=number, name=SCORE_CALL, arguments={}),
+                kind="eval",
+                success=True,
+                text=disarm(redact(_clean(text))).text,
+                fields={
+                    "overall_score": points,
+                    "state": "failed" if points is None else "scored",
+                    "counted": points is not None,
+                    "metrics": redact_all(dict(metrics)),
+                },
+            )
+        )
+
+    def scored_by_loop(self, result: ToolResult) -> None:
+        """An evaluation of ours that answers no call, as it was."""
+        if self._open is None:
+            self.observe(result.text)
+            return
+        text, fields = disarm(redact(_clean(result.text))).text, redact_all(result.fields)
+        self._open.scores.append(replace(result, text=text, fields=fields))
+
+    def at(self, seconds: float) -> None:
+        """When what came last had happened: unix time."""
+        self._began = seconds if self._began is None else self._began
+        if self._open is not None:
+            passed = round(max(0.0, seconds - self._began) * 1e6)
+            self._open.active_us = max(self._open.active_us, passed)
+
+    def _close(self) -> None:
+        """End the newest step, every call with a result."""
+        if (step := self._open) is None:
+            return
+        missing = "" if step.text else NO_RESULT
+        by_call = {result.call.id: result for result in step.results.values()}
+        results = [
+            by_call.get(call.id)
+            or ToolResult(call=call, kind="missing", success=not call.error, text=missing)
+            for call in step.sample.calls
+        ]
+        results += step.scores
+        observation = ObservationBody(tail=disarm(redact("\n".join(step.text))).text)
+        number = len(self._steps) + 1
+        observed = observe_step(number, step.sample, results, observation)
+        signals = self._attention.step(observed, _UNLIMITED, results)
+        closed = replace(
+            observation,
+            attention=tuple(signals),
+            reasons={name: redact(reason) for name, reason in signals.items()},
+            attention_version=SIGNALS_VERSION,
+        )
+        self._steps.append(
+            ImportedStep(
+                sample=step.sample,
+                results=tuple(results),
+                observation=closed,
+                guidance=tuple(step.guidance),
+                active_us=step.active_us,
+                mask=step.mask,
+            )
+        )
+        self._open = None
+
+    def _tool_schema(self, tool: dict[str, Any]) -> dict[str, Any]:
+        """A tool in OpenAI's form with all that renderers read; empty for one without a name."""
+        function = tool.get("function")
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            self.leave_out("tool without a name")
+            return {}
+        given = function.get("parameters")
+        parameters = given if isinstance(given, dict) else {"type": "object", "properties": {}}
+        return {**tool, "function": {**function, "parameters": parameters}}
+
+    def message(self, task: str, request: str, group: str = "") -> ImportRollout:
+        """What the recorder is sent; afterwards this is used up.
+
+        task: a name of any form. request: the idempotency key. Raises HoustonError for what is no
+        rollout, or too large for one.
+        """
+        self._close()
+        tools = [schema for tool in self.tools if (schema := self._tool_schema(tool))]
+        where = " ".join(filter(None, (self.source.file, self.source.id)))
+        if not self._steps:
+            raise HoustonError(f"{where} has no answer of a model.", NOTHING_IMPORTED)
+        if len(self._steps) > MOST_IMPORTED_STEPS:
+            raise HoustonError(
+                f"{where} has {len(self._steps)} steps; {MOST_IMPORTED_STEPS} is the most.",
+                NOTHING_IMPORTED,
+            )
+        head = ContextHead(
+            system=_part(self._system),
+            task=_part(self._task) or NO_INSTRUCTIONS,
+            tools=tuple(redact_all(tools)),
+            rendered="",
+            token_ids=None,
+            dialect="",
+            tokenizer="",
+        )
+        left = [_counted(what, count) for what, count in self._left_out.items()][:_MOST_LEFT_OUT]
+        message = ImportRollout(
+            request=request,
+            spec=RolloutSpec(
+                rollout="",
+                task=_make_task_record(task, head.task, self.source.format),
+                engine=ELSEWHERE,
+                engine_settings={"kind": ELSEWHERE, "model": self._steps[-1].sample.policy},
+                policy=self._steps[-1].sample.policy,
+                group=group,
+                elsewhere=replace(self.source, left_out=tuple(left)),
+            ),
+            head=head,
+            steps=tuple(self._steps),
+            state=self.state,
+            reason=redact(_clean(self.reason)),
+        )
+        size = len(encode_message(message))
+        if size > FRAME_LIMIT:
+            raise HoustonError(
+                f"{where} has {size // 10**6} MB; {FRAME_LIMIT // 10**6} MB is the most.",
+                NOTHING_IMPORTED,
+            )
+        return message
+
+
+_UNLIMITED = RemainingBudgets(
+    steps=10**6, steps_left=10**6, seconds=1e9, seconds_left=1e9, evaluations=10**6,
+    evaluations_left=10**6,
+)  # fmt: skip
+"""No budget of ours ended what ran elsewhere."""
+
+
+def _make_task_record(name: str, instructions: str, format: str) -> TaskRecord:
+    """The task as it is stored: what is known of it, in a file that can be read like any other."""
+    made = make_task_name(name)
+    tables: dict[str, dict[str, Any]] = {
+        "": {
+            "name": made,
+            "instructions": f"Imported ({format}); each rollout has its own instructions.",
+            "environment": "null",
+        },
+        "rules": {"off": ["null_action"]},  # other agents end, or answer, without a call
+    }
+    definition = tables_to_toml(tables)
+    return TaskRecord(name=made, folder="", definition=definition, instructions=instructions)
+
+
+def _clean(text: str) -> str:
+    """Text as the store can hold it: half a character of UTF-16 becomes a mark."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _part(texts: list[str]) -> str:
+    return disarm(redact("\n\n".join(texts))).text
+
+
+def _counted(what: str, count: int) -> str:
+    return what if count == 1 else f"{what} ({count} times)"
