@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 from houston_daemon.engines.hub_access import redact_hub_token, require_repository
 from houston_daemon.engines.hub_downloads import find_model
+from houston_daemon.interchange.atif_export import ATIF, ATIF_DESCRIPTION, write_trajectories
 from houston_daemon.training.export.dataset_card import elsewhere_sentence, ids_source_words
 from houston_daemon.training.export.dataset_push import push_dataset
 from houston_daemon.training.export.export_recipe import RECIPES, choose_export_recipe
@@ -64,8 +65,9 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
         help="rows with advantages of the finished groups of a run of reinforcement learning",
     )
     formats = "; ".join(f"{name}: {format.description}" for name, format in FORMATS.items())
+    formats += f"; {ATIF}: {ATIF_DESCRIPTION}"
     parser.add_argument(
-        "--format", required=True, choices=tuple(FORMATS), metavar="F", help=formats
+        "--format", required=True, choices=(*FORMATS, ATIF), metavar="F", help=formats
     )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="folder to write (exports/ of the home)"
@@ -169,8 +171,22 @@ def run_export(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
     if repo:
         redact_hub_token()
     secret_redaction.install_secrets(loaded.config)
+    if arguments.format == ATIF:
+        return _export_trajectories(arguments, loaded)
     choose_format(arguments.format, arguments.parquet)
-    request = ExportRequest(
+    request = _read_request(arguments, loaded)
+    choose = _with_run if arguments.run else _with_selection
+    request = choose(request, arguments, loaded)
+    folder = arguments.out.absolute() if arguments.out else _default_folder(loaded.home, request)
+    result = write_export(loaded.home, request, folder)
+    origin = push_dataset(result, repo, private=arguments.private) if repo else ""
+    _say_exported(result, arguments.json, origin)
+    return int(ExitCode.DONE)
+
+
+def _read_request(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> ExportRequest:
+    """What was asked for, without its rollouts."""
+    return ExportRequest(
         rollouts=(),
         format=arguments.format,
         rows=read_export_rows(arguments, loaded.home),
@@ -182,12 +198,37 @@ def run_export(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
         rules=arguments.rules,
         people_by_name=loaded.config.export.people_by_name,
     )
-    choose = _with_run if arguments.run else _with_selection
-    request = choose(request, arguments, loaded)
-    folder = arguments.out.absolute() if arguments.out else _default_folder(loaded.home, request)
-    result = write_export(loaded.home, request, folder)
-    origin = push_dataset(result, repo, private=arguments.private) if repo else ""
-    _say_exported(result, arguments.json, origin)
+
+
+def _export_trajectories(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Whole rollouts, a file each. Raises HoustonError for options that say how rows are made."""
+    by_name = loaded.config.export.people_by_name
+    plain = ExportRequest((), ATIF, force=arguments.force, people_by_name=by_name)
+    if arguments.run or arguments.push or _read_request(arguments, loaded) != plain:
+        raise HoustonError(
+            f"{ATIF} holds whole rollouts and no rows: it takes no option that says how rows are"
+            " made, masked, repeated, held out or pushed.",
+            "Nothing was exported.",
+            f"--format {ATIF} takes rollouts, --out, --as-named, --force and --json",
+            ExitCode.USAGE,
+        )
+    with Reader(loaded.home) as reader:
+        rollouts = reader.run(
+            select_rollout_ids(
+                read_selection(arguments), "Nothing was exported.", arguments.as_named
+            )
+        )
+        folder = arguments.out.absolute() if arguments.out else loaded.home.path / "exports" / ATIF
+        written = write_trajectories(reader, rollouts, folder, arguments.force, by_name)
+        for rollout, file, steps, is_new in written:
+            if arguments.json:
+                facts = {"rollout": rollout, "file": str(file), "steps": steps, "written": is_new}
+                command_output.print_json_line(facts)
+            else:
+                already = "" if is_new else " (the same was there)"
+                command_output.print_line(
+                    f"{file}: {pluralize(steps, 'step')} of {rollout}{already}."
+                )
     return int(ExitCode.DONE)
 
 
