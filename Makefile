@@ -5,6 +5,7 @@
 #   make test-all  every test: each point of a kill, each seed, each row of every table
 #   make test-consumers   rows as verl and LLaMA-Factory read them, each installed by itself
 #   make test-foreign     environments of OpenEnv, verifiers and reasoning-gym by their own examples
+#   make test-harbor      trajectories and tasks as Harbor reads them; it needs Python 3.12
 #   make soak      daemon, workers and engines killed over and over, for long
 #   make bench     figures as JSON in bench/results/
 #   make release   wheel and sdist in dist/, checked as those will use them who have no checkout
@@ -12,7 +13,7 @@
 .DEFAULT_GOAL := help
 # Thousands of short processes import the same modules: compiled ones are kept wherever make runs.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo check test test-all test-consumers test-foreign fast scenarios slow soak bench size lint types layers system test-system engine pictures release image clean
+.PHONY: help demo check test test-all test-consumers test-foreign test-harbor fast scenarios slow soak bench size lint types layers system test-system engine pictures release image clean
 
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -26,7 +27,7 @@ SYSTEM := tmux:tmux git:git bubblewrap:bwrap
 TEST_SYSTEM := gcc:cc libc6-dev:cc openssh-client:ssh openssh-server:/usr/sbin/sshd default-jre-headless:java
 
 help:
-	@sed -n '2,11p' $(MAKEFILE_LIST) | sed 's/^# *//'
+	@sed -n '2,12p' $(MAKEFILE_LIST) | sed 's/^# *//'
 
 # --- set-up ------------------------------------------------------------------------------------
 
@@ -143,7 +144,19 @@ $(CONSUMERS)/%/.made: tests/consumers/*.txt
 	@touch $@
 
 test-consumers: $(BIN)/.dev $(CONSUMERS)/verl/.made $(CONSUMERS)/llama-factory/.made
-	HOUSTON_CONSUMERS=$(CURDIR)/$(CONSUMERS) $(BIN)/pytest tests/consumers/check_*.py $(ARGS)
+	HOUSTON_CONSUMERS=$(CURDIR)/$(CONSUMERS) $(BIN)/pytest tests/consumers/check_verl.py tests/consumers/check_llama_factory.py $(ARGS)
+
+CONSUMER_harbor := harbor==0.26.0
+HARBOR_PYTHON ?= $(firstword $(foreach name,python3.14 python3.13 python3.12,$(shell command -v $(name))) $(PYTHON))
+
+$(CONSUMERS)/harbor/.made: Makefile
+	@rm -rf $(@D); echo "installing $(CONSUMER_harbor) into $(@D)"
+	@$(HARBOR_PYTHON) -m venv $(@D) && $(@D)/bin/pip install -q '$(CONSUMER_harbor)' || \
+	  { echo "$(CONSUMER_harbor) cannot be had ($(HARBOR_PYTHON) must be Python 3.12 or newer), so its reading is not proved." >&2; exit 1; }
+	@touch $@
+
+test-harbor: $(BIN)/.dev $(CONSUMERS)/harbor/.made
+	HOUSTON_CONSUMERS=$(CURDIR)/$(CONSUMERS) $(BIN)/pytest tests/consumers/check_harbor.py $(ARGS)
 
 # Environments of others: OpenEnv and reasoning-gym are installed beside ours, verifiers by itself,
 # since it pins another mcp.

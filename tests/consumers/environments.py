@@ -15,15 +15,21 @@ SECONDS = 1_200
 """A program may take that long: it imports torch and its consumer on a busy machine."""
 
 
-def run_in(consumer: str, program: str, *words: str | Path) -> Any:
-    """What a program of this folder prints, run by the environment of a consumer."""
+def python_of(consumer: str) -> Path:
+    """The Python of a consumer's environment."""
     place = os.environ.get("HOUSTON_CONSUMERS", "")
     python = Path(place, consumer, "bin", "python")
     if not place or not python.is_file():
         raise AssertionError(
             f"There is no environment of {consumer} in {place or 'HOUSTON_CONSUMERS'}, so nothing"
-            " was proved: make test-consumers makes it"
+            f" was proved: make test-{'harbor' if consumer == 'harbor' else 'consumers'} makes it"
         )
+    return python
+
+
+def run_in(consumer: str, program: str, *words: str | Path) -> Any:
+    """What a program of this folder prints, run by the environment of a consumer."""
+    python = python_of(consumer)
     hidden = {"PYTHONPATH", "VIRTUAL_ENV", "HOUSTON_HOME"}
     done = subprocess.run(
         [python, PROGRAMS / program, *words],
