@@ -59,7 +59,7 @@ class EngineSettings(Settings, frozen=True):
     """
     model: str = ""
     """Model name in requests, or the model of a child: its folder, or `org/name` or
-    `org/name@revision` of the Hugging Face hub (docs/your_model.md), which a folder of that name
+    `org/name@revision` of the Hugging Face hub (docs/your-model.md), which a folder of that name
     beside this file comes before; empty for SmolLM2-135M-Instruct."""
     tokenizer: str = ""
     """tokenizer.json of the model, its folder, or the model on the hub (`org/name@revision`), of

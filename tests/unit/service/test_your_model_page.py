@@ -1,4 +1,4 @@
-"""The whole `houston.toml` files of docs/your_model.md are read by the real reader, and their
+"""The whole `houston.toml` files of docs/your-model.md are read by the real reader, and their
 engines pass the checks that stand before every rollout."""
 
 import re
@@ -16,7 +16,7 @@ from houston_shared.home import Home
 from houston_shared.hub_models import HubPin
 from tests.support.small_tokenizer import small_tokenizer
 
-PAGE = Path(__file__).parents[3] / "docs" / "your_model.md"
+PAGE = Path(__file__).parents[3] / "docs" / "your-model.md"
 FILES = re.findall(r"^```toml\n(.*?)^```", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
 
 
