@@ -159,7 +159,7 @@ class OpenEnvSession:
             await self.end()
             raise
         if answer.type == "error":
-            words = one_line(str(answer.data.get("message") or answer.data), 500)
+            words = one_line(str(answer.data.get("message") or answer.data), 500).rstrip(".")
             unread = answer.data.get("code") == "VALIDATION_ERROR"
             raise SimulatorFailed(f"The server refused: {words}.", done=False if unread else None)
         try:
