@@ -141,6 +141,8 @@ def test_a_rollout_plays_what_is_served(tmp_path: Path, served: Served) -> None:
         assert station.ended(row["rollout"])["state"] == "finished", station.log()
         score = "SELECT best_score, steps FROM rollouts WHERE id = ?"
         assert station.query(score, row["rollout"]) == [(100.0, 2)]
+        told = str(station.json("context", row["rollout"], "1"))
+        assert "Compute the answer" in told and "input_schema" not in told
     finally:
         station.clear()
 

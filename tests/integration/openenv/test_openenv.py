@@ -142,6 +142,17 @@ async def test_two_rollouts_have_a_session_each(tmp_path: Path, echo: Server) ->
     assert [said.fields["more"]["reward"] for said in answers] == [0.1, 0.2]
 
 
+async def test_a_server_that_is_full_says_so(tmp_path: Path, echo: Server) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        for number in range(4):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            await stack.enter_async_context(opened(folder, task(echo.url)))
+        with pytest.raises(NeedsPerson, match=r"The server refused: .*4/4"):
+            async with opened(tmp_path, task(echo.url)):
+                pass
+
+
 @pytest.mark.parametrize("replayable", [True, False])
 async def test_a_worker_that_was_killed(tmp_path: Path, echo: Server, replayable: bool) -> None:
     """A world that may be made again is, with what was done in it; another waits for a person."""

@@ -7,6 +7,7 @@ tool `step` here.
 """
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
@@ -73,6 +74,13 @@ class OpenEnvSession:
         """Connect, reset, and ask for the tools."""
         await self.end()
         self._rewards.clear()
+        try:
+            return await self._begun(seed, settings)
+        except BaseException:
+            await self.end()
+            raise
+
+    async def _begun(self, seed: int, settings: Mapping[str, Any]) -> Reset:
         schema = await self._action_schema()
         self._has_tools = schema.get("title") in _TOOL_SCHEMAS
         self._socket = await self._connected()
@@ -175,7 +183,8 @@ class OpenEnvSession:
         seconds = self._settings.seconds
         try:
             async with asyncio.timeout(seconds):
-                await socket.send(message)
+                with contextlib.suppress(ConnectionClosed):  # then it has said why
+                    await socket.send(message)
                 return msgspec.json.decode(await socket.recv(), type=_Message)
         except TimeoutError:
             words = f"The server did not answer within {seconds:g} s; the session is at its end."
@@ -228,10 +237,15 @@ def _tool_error(observation: Mapping[str, Any]) -> str:
 
 
 def _observation_text(observation: Mapping[str, Any]) -> str:
-    """What an observation says: the result of a tool, the only text in it, or all of it."""
+    """What an observation says: the result of a tool, the only text in it, or all of it but the
+    list of tools."""
     if "tool_name" in observation:
         return _result_text(observation.get("result"))
-    said = {name: value for name, value in observation.items() if value not in (None, "", [], {})}
+    said = {
+        name: value
+        for name, value in observation.items()
+        if name != "tools" and value not in (None, "", [], {})
+    }
     texts = [value for value in said.values() if isinstance(value, str)]
     if len(said) == 1 and texts:
         return texts[0]
