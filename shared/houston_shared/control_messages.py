@@ -94,7 +94,7 @@ class StartRollouts(FromPerson, frozen=True, kw_only=True):
 
 MOST_IMPORTED_STEPS = 2_000
 """Steps of an imported rollout at most: they are stored in one transaction, while everybody waits
-(half a second)."""
+(0.6 s of a processor)."""
 
 
 class ImportedGuidance(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
