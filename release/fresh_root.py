@@ -1,4 +1,4 @@
-"""Installs Houston where nothing of it ever was, as the README says, and notes the seconds.
+"""Installs Houston where nothing of it ever was, as docs/install.md says, and notes the seconds.
 
     python release/fresh_root.py dist --tool pip --suite bookworm      # Python 3.11
     python release/fresh_root.py dist --tool uv --suite trixie         # Python 3.13
