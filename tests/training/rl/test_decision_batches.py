@@ -10,6 +10,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from houston_daemon.engines.engine_protocol import EngineSample
+from houston_daemon.environments.environment_protocol import ToolSpec
+from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_daemon.suites.suite_run import suites_folder
 from houston_daemon.suites.tiny_policy import TinyRecipe, make_tiny_policy
 from houston_daemon.training.rl.decision_batches import (
@@ -20,10 +22,16 @@ from houston_daemon.training.rl.decision_batches import (
 )
 from houston_daemon.training.rl.engine_sampler import EngineSampler
 from houston_daemon.training.rl.policy_gradient_trainer import NO_GAP, EngineGap, Pass
-from houston_daemon.training.rl.recorded_states import draw_states, list_states
+from houston_daemon.training.rl.recorded_states import (
+    RecordedState,
+    StateKey,
+    draw_states,
+    list_states,
+)
 from houston_daemon.training.rl.rl_recipe import RlRecipe, load_rl_recipe
 from houston_shared.config import LoadedConfiguration, load_configuration
 from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.records import ContextHead, SampleBody, ToolCall
 from houston_shared.store.store_reader import Reader
 from tests.support.station import Station
 
@@ -34,6 +42,29 @@ RECIPE = RlRecipe(
 
 def decision(score: float, ids: Sequence[int] = (5, 3), finished: bool = True) -> SampledDecision:
     return SampledDecision(list(ids), [-0.5] * len(ids), finished, True, score)
+
+
+def test_a_decision_is_read_with_the_reasoning_that_its_prompt_opened() -> None:
+    tool = ToolSpec("read", "Read.", {"type": "object", "properties": {"path": {"type": "string"}}})
+    head = ContextHead(
+        system="s",
+        task="t",
+        tools=(tool.openai(),),
+        rendered="",
+        token_ids=(1,),
+        dialect="glm-5",
+        tokenizer="tokenizer.json",
+    )
+    call = ToolCall(id="1.0", name="read", arguments={"path": "a"})
+    said = choose_dialect("glm-5", reasoning=True).assistant("why", [call])[:-1]
+    sampled = EngineSample(text="".join(piece.text for piece in said), finish_reason="stop")
+    asked = SampleBody(
+        role="policy", parent_seq=None, kept=0, new_prompt_ids=(1,), token_ids=(2,), logprobs=None,
+        logprob_kind="none", finish_reason="stop", policy="", engine="e", parameters={},
+        drift="forked", thought="", calls=(),
+    )  # fmt: skip
+    state = RecordedState(StateKey("r", 1), [1], asked, head, True, ())
+    assert state.decision(sampled).text.endswith("the decision:\nwhy\nread a")
 
 
 def group(*decisions: SampledDecision) -> DecisionGroup:

@@ -22,6 +22,7 @@ from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_daemon.suites.suite_results import rollouts_of_run
 from houston_daemon.training.prm.recorded_decisions import RecordedDecision
 from houston_daemon.training.rows.rendered_rows import tools_of_head
+from houston_daemon.training.rows.rollout_plan import may_reason
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import ContextHead, SampleBody
@@ -46,6 +47,8 @@ class RecordedState(NamedTuple):
     asked: SampleBody
     """What was sampled there; its parameters say how long an answer may be, and what ends it."""
     head: ContextHead
+    reasoning: bool
+    """Whether the model may write reasoning tokens."""
     earlier: tuple[Decision, ...]
 
     def request(self, policy: str, policy_hash: str, role: SampleRole) -> SampleRequest:
@@ -69,7 +72,8 @@ class RecordedState(NamedTuple):
     def decision(self, sampled: EngineSample) -> RecordedDecision:
         """What an answer decides here, as it is scored."""
         tools = tools_of_head(self.head)
-        action = parse_action(sampled, self.key.step, choose_dialect(self.head.dialect), tools)
+        dialect = choose_dialect(self.head.dialect, self.reasoning)
+        action = parse_action(sampled, self.key.step, dialect, tools)
         decision = decision_of_action(action)
         text = decision_text(self.head.task, self.earlier, decision)
         return RecordedDecision(self.key.step, text, decision.sound)
@@ -117,7 +121,8 @@ def read_state(reader: Reader, key: StateKey) -> RecordedState:
     prompt = reader.run(step_context.read_prompt_ids(here.sample_seq))
     assert head is not None and prompt is not None and here.step == key.step
     earlier = tuple(decision_of(record) for record in records[:-1])
-    return RecordedState(key, prompt, here.sample, head, earlier)
+    reasoning = may_reason(reader.run(rollout_queries.read_rollout_spec(row)))
+    return RecordedState(key, prompt, here.sample, head, reasoning, earlier)
 
 
 def draw_states(states: Sequence[StateKey], seed: int, update: int, count: int) -> list[StateKey]:

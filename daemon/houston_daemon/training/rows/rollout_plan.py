@@ -74,6 +74,12 @@ def query_rollout_plan(
     return _make_plan(record, spec, head, tuple(_planned_contexts(forks, steps, elsewhere)))
 
 
+def may_reason(spec: RolloutSpec) -> bool:
+    """Whether the model of a rollout may write reasoning tokens, so that its dialect opens them."""
+    task = parse_task_record(spec.task)
+    return task.sampling.reasoning or bool(spec.engine_settings.get("reasoning"))
+
+
 def _make_plan(
     record: RolloutRow,
     spec: RolloutSpec,
@@ -82,7 +88,6 @@ def _make_plan(
 ) -> RolloutPlan:
     task = parse_task_record(spec.task)
     stripped = "strip" in (spec.thoughts, task.sampling.thoughts)
-    reasoning = task.sampling.reasoning or bool(spec.engine_settings.get("reasoning"))
     return RolloutPlan(
         rollout=record.id,
         task=record.task,
@@ -91,7 +96,7 @@ def _make_plan(
         engine=record.engine,
         provenance=provenance_of(record.sandbox),
         thoughts="strip" if stripped else "keep",
-        reasoning=reasoning,
+        reasoning=may_reason(spec),
         head=head,
         contexts=contexts,
         step_role=task.step_role,
