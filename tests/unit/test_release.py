@@ -64,8 +64,10 @@ def test_the_remote_of_the_checkout_counts_where_none_is_named(
 def test_links_of_the_readme_lead_somewhere_from_an_index() -> None:
     text = (ROOT / "README.md").read_text()
     published = build_metadata.with_absolute_links(text, REPOSITORY)
-    assert f"![The console]({REPOSITORY}/raw/HEAD/docs/console.svg)" in published
-    assert f"[docs/annotators.md]({REPOSITORY}/blob/HEAD/docs/annotators.md)" in published
+    links = build_metadata.LINK.findall(text)
+    assert links
+    for picture, _, target in links:
+        assert f"]({REPOSITORY}/{'raw' if picture else 'blob'}/HEAD/{target})" in published
     assert not build_metadata.LINK.search(published)
     nowhere = build_metadata.with_absolute_links("![A](a.svg)[b](c/d.md#e) [f](https://g)", "")
     assert nowhere == "b [f](https://g)"
