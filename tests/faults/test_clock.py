@@ -81,6 +81,7 @@ READS_THE_WALL_CLOCK = {
     "environments/workstation/session_records.py": "when output was printed",
     "environments/workstation/system_actions.py": "how much of a sleep is left, never more",
     "engines/embedded/completions_wire.py": "a field of the protocol that nobody reads",
+    "environments/verifiers/verifiers_child.py": "a field of the protocol that nobody reads",
     "hosts/snapshots/shadow_repository.py": "file times are wall times",
     "hosts/ssh/file_bundles.py": "how long ago a piece of a parcel came: file times are wall",
     "maintenance/home_backup.py": "how old a backup is, by its file's time",

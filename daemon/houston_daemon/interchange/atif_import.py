@@ -63,7 +63,11 @@ def read_trajectory(data: bytes, name: str) -> AtifTrajectory:
     try:
         document = msgspec.json.decode(data, type=AtifTrajectory)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
-        raise HoustonError(f"{name} is no ATIF trajectory: {problem}.", NOTHING_IMPORTED) from None
+        raise HoustonError(
+            f"{name} is no ATIF trajectory: {problem}.",
+            NOTHING_IMPORTED,
+            "Name a trajectory in ATIF, the folder of a Harbor trial or a log of inspect_ai.",
+        ) from None
     if not document.schema_version.startswith(ATIF_PREFIX):
         raise HoustonError(
             f"{name} has the version {document.schema_version!r}; {ATIF_PREFIX}0 and later are"

@@ -115,7 +115,9 @@ async def _probe(server: ServerAddress) -> AsyncIterator[CheckFinding]:
     try:
         client = server.client()
     except EngineUnavailable as problem:
-        yield CheckFinding("key", "fail", problem.cause, problem.next)
+        here = problem.cause.replace("where the daemon was started", "in this shell")
+        step = problem.next.partition(";")[0] + "; a daemon has what it was started with"
+        yield CheckFinding("key", "fail", f"{here.rstrip('.')}, so nothing was asked", step)
         return
     async with client as http:
         findings, cards = await _list_models(server, http)

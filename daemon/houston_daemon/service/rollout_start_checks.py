@@ -391,7 +391,13 @@ def check_engine(loaded: LoadedConfiguration, name: str, running: dict[str, str]
     the daemon was started. running: engines that the daemon watches now, with their states; their
     ports are their own.
     """
-    require_engine(loaded, name, fetched_engine(loaded, name, command_output.print_note), running)
+    engine = fetched_engine(loaded, name, command_output.print_note)
+    require_engine(loaded, name, engine, running)
+    if not has_engine_key(engine):
+        command_output.print_note(
+            f"Engine {name!r} was not asked: its key is not set in this shell. Where the daemon was"
+            " not started with it, the rollout waits."
+        )
 
 
 def require_engine(

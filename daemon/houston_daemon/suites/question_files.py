@@ -25,7 +25,7 @@ import msgspec
 from houston_daemon.environments.questions.answer_scorers import CHOICE_LETTERS
 from houston_daemon.environments.questions.hidden_tests import HiddenTests, TestCase
 from houston_daemon.environments.questions.question_set import MOST_TEXT
-from houston_daemon.suites.suite_catalog import TaskSource
+from houston_daemon.suites.suite_catalog import UNATTENDED, TaskSource
 from houston_shared import atomic_file
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.task_tables import QuestionScorer
@@ -346,7 +346,7 @@ def write_question_task(question: EvaluationQuestion, suite: str, folder: Path) 
         scorer=question.scorer,
     )
     file = place / "task.toml"
-    atomic_file.write_atomically(file, task.encode())
+    atomic_file.write_atomically(file, f"{task}{UNATTENDED}".encode())
     return file
 
 

@@ -278,6 +278,10 @@ def _reasoning_gym_suite(dataset: str) -> Suite:
     return suite
 
 
+UNATTENDED = "\n[attention]\nlow_score = 0\n"
+"""Of every task: hundreds that failed need nobody to look; what they gave is their run's result."""
+
+
 def write_suite_task(name: str, split: str, index: int, folder: Path) -> Path:
     """Write a task below `folder`, unless it is there; the path of its `task.toml`.
 
@@ -293,7 +297,7 @@ def write_suite_task(name: str, split: str, index: int, folder: Path) -> Path:
     file = place / "task.toml"
     if not file.is_file():
         place.mkdir(parents=True, exist_ok=True)
-        text = suite.write(split, index, place)
+        text = f"{suite.write(split, index, place)}{UNATTENDED}"
         atomic_file.write_atomically(file, text.encode())
     return file
 
