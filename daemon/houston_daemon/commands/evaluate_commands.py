@@ -17,6 +17,7 @@ from houston_daemon.commands.suite_commands import (
     new_result_file,
     result_file,
 )
+from houston_daemon.service import rollout_start_checks
 from houston_daemon.suites import evaluation_report, suite_results, suite_run
 from houston_daemon.suites.question_files import (
     KINDS,
@@ -180,6 +181,9 @@ def _evaluate(
     arms = [(name, arguments.policy)]
     if arguments.before:
         arms.insert(0, (f"{name}-before", arguments.before))
+    engine = arguments.engine or loaded.config.default_engine
+    for _, policy in arms:  # before the first of them costs anything
+        rollout_start_checks.check_policy(loaded, engine, policy)
     files = [new_result_file(loaded, tasks.suite, arm, NOTHING_EVALUATED) for arm, _ in arms]
     runs = []
     for file, (_, policy) in zip(files, arms, strict=True):

@@ -52,6 +52,7 @@ from houston_shared.policy_and_run_files import BASE_MODEL
 from houston_shared.records import RoleEngine, RolloutSpec
 from houston_shared.sample_roles import SampleRole
 from houston_shared.secret_redaction import install_secrets
+from houston_shared.store import policy_queries
 from houston_shared.store.store_reader import Reader
 from houston_shared.task import LoadedTask, Task, purify_settings
 from houston_shared.toml_file import parse_toml
@@ -343,10 +344,17 @@ def hidden_paths(loaded: LoadedConfiguration) -> tuple[str, ...]:
 
 
 def check_policy(loaded: LoadedConfiguration, engine: str, policy: str) -> None:
-    """Raise HoustonError where rollouts with this policy would make more live than fit."""
+    """Raise HoustonError for a policy that the engine was never given, and where rollouts with it
+    would make more live than fit."""
     if policy in ("", BASE_MODEL):
         return
     with Reader(loaded.home) as reader:
+        if not reader.run(policy_queries.was_activated(engine, policy)):
+            raise HoustonError(
+                f"Engine {engine} never was given {policy}.",
+                NOTHING_STARTED,
+                f"houston policy activate {policy} --engine {engine}",
+            )
         reader.run(
             policy_constraints.require_adapter_room(
                 engine, policy, policy_constraints.adapter_limit(loaded.engine(engine))

@@ -101,6 +101,12 @@ def list_activations(engine: str = "", newest: int = 0) -> ReadPlan[list[Activat
     return (yield from select_records(ActivationRow, source, (engine, newest or -1)))[::-1]
 
 
+def was_activated(engine: str, policy: str) -> ReadPlan[bool]:
+    """Whether an engine was given a policy at some time."""
+    activations = yield from list_activations(engine)
+    return any(each.policy == policy and each.state == "active" for each in activations)
+
+
 def find_activation(seq: int) -> ReadPlan[ActivationRow | None]:
     """The activation that the event `seq` asked for."""
     return (yield from select_first_record(ActivationRow, "activations WHERE seq = ?", (seq,)))

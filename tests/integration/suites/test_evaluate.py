@@ -105,6 +105,7 @@ def test_flips_are_named_and_the_picture_is_drawn(
         (("nonsense",), 2, "There is no suite 'nonsense'"),
         (("--compare", "a/b", "a/c"), 1, "is no result of houston evaluate"),
         ((SUITE, "--policy", "policy@9"), 1, "policy@9"),
+        ((SUITE, "--before", "base", "--policy", "policy@9"), 1, "never was given policy@9"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused_in_a_sentence(
@@ -116,5 +117,7 @@ def test_what_cannot_be_evaluated_is_refused_in_a_sentence(
         file.write_text(json.dumps({**other, "suite": "word-worlds"}))
         words = (*words[:-1], str(file))
     given = words if "--compare" in words else (*words, "--engine", engine)
+    rollouts = station.query("SELECT count(*) FROM rollouts")
     said = station.run("evaluate", *given, code=None)
     assert cause in said.stderr and said.returncode == code
+    assert station.query("SELECT count(*) FROM rollouts") == rollouts, "nothing was run"

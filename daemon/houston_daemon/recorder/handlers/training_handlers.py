@@ -177,16 +177,12 @@ def choose_policy(store: Store, spec: RolloutSpec) -> RolloutSpec:
     name = spec.policy or store.read(policy_queries.find_active_policy(spec.engine))
     if spec.policy == BASE_MODEL:
         name = ""
-    elif spec.policy:
-        activations = store.read(policy_queries.list_activations(spec.engine))
-        if not any(
-            activation.policy == name and activation.state == "active" for activation in activations
-        ):
-            raise denial(
-                f"Engine {spec.engine} never was given {name}.",
-                f"houston policy activate {name} --engine {spec.engine}",
-                "No rollout was started.",
-            )
+    elif spec.policy and not store.read(policy_queries.was_activated(spec.engine, name)):
+        raise denial(
+            f"Engine {spec.engine} never was given {name}.",
+            f"houston policy activate {name} --engine {spec.engine}",
+            "No rollout was started.",
+        )
     policy = store.read(policy_queries.find_policy(name)) if name else None
     if policy is None or policy.kind == "base":
         return msgspec.structs.replace(spec, policy="", policy_hash="")
