@@ -238,8 +238,11 @@ def test_an_engine_that_refuses_asks_for_a_person(station: Station) -> None:
         station.start()
         (rollout,) = station.rollout(station.task(), "far")
         station.until(lambda: station.state(rollout) == "paused", why="the engine refused")
-        words = station.until(lambda: need(station, rollout).get("engine"), why="it says so")
-        assert words.startswith("engine refuses: ") and "Incorrect API key provided" in words
+        station.until(
+            lambda: need(station, rollout).get("engine", "").startswith("engine refuses: "),
+            why="its worker says that it asks again",
+        )
+        assert "Incorrect API key provided" in need(station, rollout)["engine"]
         assert "refused the request with 401" in station.run("rollout", "list").stdout
     finally:
         endpoint.close()

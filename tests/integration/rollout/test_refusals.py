@@ -215,7 +215,15 @@ def test_tokens_are_counted_for_the_rollout(rig: Rig, endpoint: Endpoint) -> Non
     rig.run(rollout)
     with Reader(rig.home) as reader:
         usage = reader.run(rollout_queries.read_token_usage(rollout))
-    assert usage == rollout_queries.RolloutTokenUsage(STEPS, 100 * STEPS, None, 7 * STEPS, None)
+    assert usage == rollout_queries.RolloutTokenUsage(
+        samples=STEPS,
+        prompt_tokens=100 * STEPS,
+        cached_tokens=None,
+        completion_tokens=7 * STEPS,
+        reasoning_tokens=None,
+        cost=None,
+        reckoned=0,
+    )
 
 
 def failed(rig: Rig, endpoint: Endpoint) -> str:
