@@ -78,6 +78,7 @@ def test_every_control_message_has_a_least_role() -> None:
         wire.StoreDraft,
         wire.RejectDraft,
         wire.StoreReviewCost,
+        wire.ImportRollout,
     }
     others |= {
         wire.StartTraining,
