@@ -10,7 +10,7 @@ import pytest
 from tests.support.station import Station
 
 MANUAL = (Path(__file__).parents[3] / "docs" / "extending.md").read_text()
-PACKAGE, ENGINE = re.findall(r"```toml\n(.*?)```", MANUAL, re.DOTALL)
+PACKAGE, ENGINE, *_ = re.findall(r"```toml\n(.*?)```", MANUAL, re.DOTALL)
 (CODE,) = re.findall(r"```python\n(.*?)```", MANUAL, re.DOTALL)
 TASK = """
 name = "coin"
