@@ -199,6 +199,11 @@ class Configuration(Settings, frozen=True):
     engines: dict[str, EngineSettings] = {}
     """Engines by name; `embedded` is there without being named."""
 
+    def __post_init__(self) -> None:
+        if not self.judge.currency:
+            judge = msgspec.structs.replace(self.judge, currency=self.currency)
+            msgspec.structs.force_setattr(self, "judge", judge)
+
 
 class LoadedConfiguration(msgspec.Struct):
     """The configuration in force and the home it is for. A program that runs for long shares one
@@ -295,9 +300,6 @@ def load_configuration(
     _check_tables(tables, source)  # so that the file is blamed for its own mistakes
     merged = nest_named_hosts(_merge_environment(tables, environment))
     config = _check_tables(merged, f"{source} with {_PREFIX}… variables")
-    if not config.judge.currency:
-        judge = msgspec.structs.replace(config.judge, currency=config.currency)
-        config = msgspec.structs.replace(config, judge=judge)
     check_engine_kinds(config.engines, source)
     check_quiet_hours(config.notify, source)
     return LoadedConfiguration(config, Home(_home_folder(named, path, config)), source)

@@ -158,4 +158,4 @@ def test_the_examples_of_the_page_run(home: WrittenHome) -> None:
     assert run.returncode == 0, run.stderr
     assert "2 ['list_files'] ['Read README.md first.']" in run.stdout
     assert "masked because: {'a blind edit'}" in run.stdout
-    assert "tokens that would be trained: 2" in run.stdout
+    assert re.search("rows that would be trained: [1-9]", run.stdout)

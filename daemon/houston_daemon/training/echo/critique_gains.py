@@ -3,6 +3,7 @@
 Asked again, it finds the refinements that it started before. It asks no critic.
 """
 
+import hashlib
 from collections.abc import Sequence
 from statistics import fmean
 
@@ -31,7 +32,8 @@ def try_critiques(
         if said:
             with Reader(loaded.home) as reader:
                 specs = reader.run(refinement_specs(attempt.rollout, said))
-            started[attempt.rollout] = _start(loaded, f"{name}/{attempt.rollout}", specs)
+            key = hashlib.sha256(f"{name}/{attempt.rollout}".encode()).hexdigest()
+            started[attempt.rollout] = _start(loaded, key[:32], specs)
     every = [rollout for rollouts in started.values() for rollout in rollouts]
     rows = wait_until_ended(loaded.home, every, lambda rows: None)
     return {
