@@ -183,6 +183,16 @@ def api_key(settings: Mapping[str, Any]) -> str:
     return _environment_variable(variable, "api_key_env") if variable else ""
 
 
+def missing_variables(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Variables that this process does not have of those that an engine's key and headers are in,
+    each with the setting that names it."""
+    headers = settings.get("headers_env") or {}
+    named = {variable: f"headers_env.{name}" for name, variable in headers.items()}
+    if variable := settings.get("api_key_env"):
+        named[variable] = "api_key_env"
+    return {variable: key for variable, key in named.items() if variable not in os.environ}
+
+
 def _environment_variable(variable: str, named_by: str) -> str:
     if variable not in os.environ:
         raise EngineUnavailable(

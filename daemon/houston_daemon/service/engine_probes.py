@@ -16,8 +16,7 @@ import httpx
 
 from houston_daemon.agent.rollout_setup import make_dialect_and_tokenizer
 from houston_daemon.engines.engine_http import error_sentence, make_http_client
-from houston_daemon.engines.engine_protocol import EngineUnavailable
-from houston_daemon.engines.engine_registry import api_key, request_options
+from houston_daemon.engines.engine_registry import api_key, missing_variables, request_options
 from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.prompts.dialect_protocol import Dialect, PromptPiece
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
@@ -112,14 +111,12 @@ def first_failure(name: str, settings: Mapping[str, Any]) -> CheckFinding | None
 
 
 async def _probe(server: ServerAddress) -> AsyncIterator[CheckFinding]:
-    try:
-        client = server.client()
-    except EngineUnavailable as problem:
-        here = problem.cause.replace("where the daemon was started", "in this shell")
-        step = problem.next.partition(";")[0] + "; a daemon has what it was started with"
-        yield CheckFinding("key", "fail", f"{here.rstrip('.')}, so nothing was asked", step)
+    for variable, key in missing_variables(server.settings).items():
+        found = f"the variable {variable}, named by `{key}`, is not set in this shell, so nothing"
+        step = f"export {variable}=…; a daemon has what it was started with"
+        yield CheckFinding("key", "fail", f"{found} was asked", step)
         return
-    async with client as http:
+    async with server.client() as http:
         findings, cards = await _list_models(server, http)
         for finding in findings:
             yield finding

@@ -22,7 +22,11 @@ import msgspec
 
 from houston_daemon.agent.flow.episode_memory import check_packages
 from houston_daemon.agent.rollout_setup import make_dialect_and_tokenizer
-from houston_daemon.engines.engine_registry import check_request_settings, plugin_factory
+from houston_daemon.engines.engine_registry import (
+    check_request_settings,
+    missing_variables,
+    plugin_factory,
+)
 from houston_daemon.engines.hub_downloads import fetched_engine
 from houston_daemon.engines.local_model import model_path
 from houston_daemon.engines.script_engine import read_script
@@ -436,7 +440,7 @@ def require_engine(
 def has_engine_key(engine: EngineSettings) -> bool:
     """Whether its key and headers are in this process's environment: a daemon may have been started
     where they are, and this command not."""
-    return {engine.api_key_env, *engine.headers_env.values()} - {""} <= set(os.environ)
+    return not missing_variables(msgspec.to_builtins(engine))
 
 
 def check_engine_settings(loaded: LoadedConfiguration, name: str, engine: EngineSettings) -> None:
