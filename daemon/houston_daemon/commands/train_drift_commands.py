@@ -13,7 +13,7 @@ import msgspec
 from houston_daemon.training.echo import drift_pictures, failure_drift
 from houston_daemon.training.echo.drift_pictures import RefinedScores
 from houston_daemon.training.echo.failure_drift import NOTHING_MEASURED, DriftOrder
-from houston_daemon.training.rl.rl_run_folder import RlRunFolder
+from houston_daemon.training.rl.rl_run_folder import RlRunFolder, find_rl_run
 from houston_daemon.training.rl.rollout_groups import GroupFolder
 from houston_shared import atomic_file, command_output
 from houston_shared.command_arguments import whole_number
@@ -21,7 +21,7 @@ from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import require_daemon
 from houston_shared.critic_gain import unit_score
 from houston_shared.errors import ExitCode, HoustonError
-from houston_shared.policy_and_run_files import BASE_MODEL, is_run_name, training_folder
+from houston_shared.policy_and_run_files import BASE_MODEL
 from houston_shared.store import rollout_queries
 from houston_shared.store.store_reader import Reader
 
@@ -58,14 +58,7 @@ def add_train_drift_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_train_drift(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Measure, draw, say. Raises HoustonError."""
-    folder = RlRunFolder(training_folder(loaded.home) / arguments.run)
-    if not is_run_name(arguments.run) or not folder.path.is_dir():
-        raise HoustonError(
-            f"There is no training run {arguments.run[:80]!r}.",
-            NOTHING_MEASURED,
-            "houston train list",
-            ExitCode.USAGE,
-        )
+    folder = find_rl_run(loaded.home, arguments.run, NOTHING_MEASURED)
     figures = _kept_figures(folder)
     out: Path = arguments.out or folder.path
     out.mkdir(parents=True, exist_ok=True)

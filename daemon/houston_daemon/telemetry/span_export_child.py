@@ -9,6 +9,7 @@ twice. The agents' loop knows nothing of it. On its stdout it says what is wrong
 
 import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -230,8 +231,8 @@ def main() -> None:
         sender = OtlpSender(loaded.config.telemetry.otlp, version("houston-agents"))
     except ImportError:
         _tell({"": MISSING_PACKAGE})
-        while True:  # until it is installed and the daemon is started again
-            time.sleep(3_600)
+        signal.pause()  # until it is installed and the daemon is started again
+        return
     SpanFollower(loaded, sender).run()
 
 

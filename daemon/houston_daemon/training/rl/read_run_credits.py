@@ -17,7 +17,7 @@ from houston_daemon.training.rl.group_credit import (
 )
 from houston_daemon.training.rl.process_rewards import ProcessRewards
 from houston_daemon.training.rl.rl_recipe import RlRecipe
-from houston_daemon.training.rl.rl_run_folder import RlRunFolder
+from houston_daemon.training.rl.rl_run_folder import find_rl_run
 from houston_daemon.training.rl.rollout_groups import (
     TRAIN_SPLIT,
     GroupFolder,
@@ -25,9 +25,8 @@ from houston_daemon.training.rl.rollout_groups import (
     read_outcomes,
 )
 from houston_daemon.training.rows.training_row import RowOptions
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import HoustonError
 from houston_shared.home import Home
-from houston_shared.policy_and_run_files import is_run_name, training_folder
 from houston_shared.records import ENDED_STATES
 from houston_shared.store import outcome_queries
 from houston_shared.store.store_reader import Reader
@@ -55,14 +54,7 @@ class RunCredits(NamedTuple):
 
 def read_run_credits(home: Home, run: str) -> RunCredits:
     """Raises HoustonError for what is no run, or has no group that teaches something."""
-    folder = RlRunFolder(training_folder(home) / run)
-    if not is_run_name(run) or not folder.path.is_dir():
-        raise HoustonError(
-            f"There is no training run {run[:80]!r}.",
-            NOTHING_EXPORTED,
-            "houston train list",
-            ExitCode.USAGE,
-        )
+    folder = find_rl_run(home, run, NOTHING_EXPORTED)
     try:
         recipe = folder.spec.recipe
     except HoustonError as problem:

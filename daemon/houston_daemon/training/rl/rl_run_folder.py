@@ -14,7 +14,9 @@ from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.update_figures import UpdateFigures
 from houston_daemon.training.runs.run_folder import TrainingRunFolder
 from houston_shared import atomic_file
-from houston_shared.errors import HoustonError
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+from houston_shared.policy_and_run_files import is_run_name, training_folder
 
 
 def critic_family(name: str) -> str:
@@ -95,3 +97,14 @@ class RlRunFolder(TrainingRunFolder):
         """Keep the figures of a finished run."""
         text = msgspec.json.format(msgspec.json.encode(result), indent=1)
         atomic_file.write_atomically(self.path / "result.json", text)
+
+
+def find_rl_run(home: Home, run: str, effect: str) -> RlRunFolder:
+    """The folder of a run by its name. effect: what did not happen, for the error. Raises
+    HoustonError where there is none."""
+    folder = RlRunFolder(training_folder(home) / run)
+    if not is_run_name(run) or not folder.path.is_dir():
+        raise HoustonError(
+            f"There is no training run {run[:80]!r}.", effect, "houston train list", ExitCode.USAGE
+        )
+    return folder
