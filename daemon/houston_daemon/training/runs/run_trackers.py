@@ -6,8 +6,10 @@ Which trackers a recipe means is `tracker_choice`'s; figures are kept in the run
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from functools import partial
 from importlib.metadata import version
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +79,7 @@ class RunTrackers(TrainerCallback):  # type: ignore[misc]
     def close(self) -> None:
         """What they were told is stored or sent, however the training ended."""
         for name, tracker in list(self._started.items()):
-            self._attempt(name, tracker.finish)
+            self._attempt(name, _finish_trackio if name == "trackio" else tracker.finish)
         self._started.clear()
 
     def _how_to_look(self, name: str) -> str:
@@ -128,7 +130,8 @@ class RunTrackers(TrainerCallback):  # type: ignore[misc]
 
     def _attempt(self, name: str, action: Callable[[], None]) -> None:
         try:
-            action()
+            with redirect_stdout(StringIO()):  # trackio tells there how to look; the run said so
+                action()
         except Exception as problem:  # noqa: BLE001 whatever a tracker meets, the training goes on
             self._started.pop(name, None)
             what = str(problem).strip().partition("\n")[0]
@@ -136,6 +139,13 @@ class RunTrackers(TrainerCallback):  # type: ignore[misc]
                 f"{name} is told nothing more: {type(problem).__name__}: {what}. The training goes"
                 " on, and its figures are in its folder."
             )
+
+
+def _finish_trackio() -> None:
+    """As trackio itself does it: its run, finished by accelerate, is finished at exit once more."""
+    import trackio
+
+    trackio.finish()  # type: ignore[no-untyped-call]
 
 
 def _ancestors(home: str, policy: str) -> list[str]:
