@@ -4,7 +4,7 @@
 #   make test      check, then one scenario of each promise with real processes, model and vLLM
 #   make test-all  every test: each point of a kill, each seed, each row of every table
 #   make test-consumers   rows as verl and LLaMA-Factory read them, each installed by itself
-#   make test-foreign     environments of OpenEnv, verifiers and reasoning-gym by their own examples
+#   make test-foreign     environments of the package verifiers, by its own examples
 #   make test-harbor      trajectories and tasks as Harbor reads them; it needs Python 3.12
 #   make soak      daemon, workers and engines killed over and over, for long
 #   make bench     figures as JSON in bench/results/
@@ -70,7 +70,7 @@ $(BIN)/.base: pyproject.toml | system
 	@touch $@
 
 $(BIN)/.dev: $(BIN)/.base | test-system
-	@$(BIN)/pip install -q -e '.[local,train,dev,envs,memory,evaluate,trackers,otel,notify,dialects,inspect]'
+	@$(BIN)/pip install -q -e '.[local,train,dev,envs,memory,evaluate,trackers,otel,notify,dialects,inspect,openenv,openenv-serve,reasoning-gym]'
 	@touch $@
 
 engine: $(BIN)/.base
@@ -158,18 +158,15 @@ $(CONSUMERS)/harbor/.made: Makefile
 test-harbor: $(BIN)/.dev $(CONSUMERS)/harbor/.made
 	HOUSTON_CONSUMERS=$(CURDIR)/$(CONSUMERS) $(BIN)/pytest tests/consumers/check_harbor.py $(ARGS)
 
-# Environments of others: OpenEnv and reasoning-gym are installed beside ours, verifiers by itself,
-# since it pins another mcp.
+# The package verifiers pins another mcp than ours, so it is installed by itself.
 $(CONSUMERS)/verifiers/.made:
 	@rm -rf $(@D); echo "installing verifiers into $(@D)"
 	@$(PYTHON) -m venv $(@D) && $(@D)/bin/pip install -q 'verifiers>=0.4,<0.5'
 	@touch $@
 
 test-foreign: $(BIN)/.dev $(CONSUMERS)/verifiers/.made
-	@$(BIN)/pip install -q -e '.[openenv,openenv-serve,reasoning-gym]'
 	VERIFIERS_PYTHON=$(CURDIR)/$(CONSUMERS)/verifiers/bin/python $(BIN)/pytest \
-	  tests/integration/openenv tests/integration/verifiers tests/integration/suites/test_reasoning_gym.py \
-	  tests/training/rl/test_trl_environment.py $(ARGS)
+	  tests/integration/verifiers $(ARGS)
 
 # Kills for as long as ARGS say (--minutes 40 --kills 1200 --seed 1); the same command goes on
 # where it was broken off. The sum is kept in bench/results/soak.json.

@@ -1,8 +1,4 @@
-"""Servers of OpenEnv as worlds: the package's own example, as `openenv init` writes it.
-
-The dev install has no openenv-core (it brings gradio and fastmcp): without it this is skipped
-(`make test-foreign`).
-"""
+"""Servers of OpenEnv as worlds: the package's own example, as `openenv init` writes it."""
 
 import asyncio
 import contextlib
@@ -27,8 +23,6 @@ from houston_shared.records import CallIntent, RolloutSpec, TaskRecord, ToolCall
 from houston_shared.task import Task, load_task
 from houston_shared.task_tables import OpenEnvSettings
 from tests.support.station import Station
-
-pytest.importorskip("openenv.core", reason="pip install 'houston-agents[openenv-serve]'")
 
 
 class Server:

@@ -1,7 +1,4 @@
-"""Suites of reasoning-gym: the package's questions, scored by the package in the sandbox.
-
-The dev install has no reasoning-gym: without it this is skipped (`make test-foreign`).
-"""
+"""Suites of reasoning-gym: the package's questions, scored by the package in the sandbox."""
 
 import json
 import os
@@ -17,8 +14,6 @@ from houston_daemon.suites.suite_catalog import SPLITS, find_suite, write_suite_
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.task import load_task
 from tests.support.station import Station
-
-pytest.importorskip("reasoning_gym", reason="pip install 'houston-agents[reasoning-gym]'")
 
 SCORE = "SELECT best_score, steps FROM rollouts WHERE id = ?"
 DATASETS = ("chain_sum", "polynomial_multiplication", "ransom_note", "emoji_mystery", "codeio")

@@ -1,7 +1,6 @@
 """The manual's environment for TRL, on a suite that is served as OpenEnv: GRPO plays and is paid.
 
-The model is tiny and was taught one call by heart, so that there is something to see. The dev
-install has no openenv-core: without it this is skipped (`make test-foreign`).
+The model is tiny and was taught one call by heart, so that there is something to see.
 """
 
 import os
@@ -17,11 +16,10 @@ from typing import Any
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from trl import chat_template_utils as templates
 
 from tests.support.small_tokenizer import small_tokenizer
 
-pytest.importorskip("openenv.core", reason="pip install 'houston-agents[openenv-serve]'")
-templates = pytest.importorskip("trl.chat_template_utils")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 MANUAL = (Path(__file__).parents[3] / "docs" / "foreign-environments.md").read_text()
