@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from houston_shared import command_output, command_parser
-from houston_shared.command_parser import CommandParser, add_global_flags, close_words
+from houston_shared.command_parser import CommandParser, add_global_flags
 from houston_shared.command_table import COMMANDS, SECTIONS, CommandSpec
 from houston_shared.config import Configuration, LoadedConfiguration, load_configuration
 from houston_shared.errors import (
@@ -23,6 +23,7 @@ from houston_shared.errors import (
     ConfigurationError,
     ExitCode,
     HoustonError,
+    close_words,
 )
 from houston_shared.home import Home
 from houston_shared.safe_text import safe
@@ -183,7 +184,8 @@ def _print_unknown_command(words: list[str]) -> int:
     names = [" ".join(command.words) for command in COMMANDS]
     flags = ["--home", "--config", "--help", "--version"]
     typed = [words[0]] if words[0].startswith("-") else [" ".join(words[:2]), words[0]]
-    near = [word for text in typed for word in close_words(text, [*names, *groups, *flags])]
+    near = [name for name in names if name in words[1:2]]
+    near += [word for text in typed for word in close_words(text, [*names, *groups, *flags])]
     near += [name for name in names if name.endswith(f" {words[0]}")]
     suggested = "".join(f"houston {word}, or " for word in list(dict.fromkeys(near))[:2])
     command_output.print_note(

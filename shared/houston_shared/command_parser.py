@@ -6,12 +6,11 @@ Modules of commands add their own arguments. Nothing here runs a command.
 import argparse
 import importlib
 import re
-from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from houston_shared import command_output
 from houston_shared.command_table import CommandSpec
-from houston_shared.errors import ExitCode
+from houston_shared.errors import ExitCode, did_you_mean
 
 UNKNOWN_WORD = re.compile(r"(?:unrecognized arguments: |invalid choice: )'?([^'\s]+)")
 """What argparse says of a word that it does not know."""
@@ -37,8 +36,8 @@ class CommandParser(argparse.ArgumentParser):
         """Say what is wrong and what was meant, and end with the code of wrong usage."""
         text = f"{self.format_usage()}{self.prog}: error: {message}"
         unknown = UNKNOWN_WORD.search(message)
-        if unknown and (near := close_words(unknown[1].partition("=")[0], self._known_words())):
-            text += f"\n  next: did you mean {' or '.join(near)}?"
+        if unknown and (next := did_you_mean(unknown[1].partition("=")[0], self._known_words())):
+            text += f"\n  next: {next}"
         command_output.print_note(text)
         raise SystemExit(int(ExitCode.USAGE))
 
@@ -50,13 +49,6 @@ class CommandParser(argparse.ArgumentParser):
     def _print_message(self, message: str, file: Any = None) -> None:
         """What argparse has to say quotes arguments, and is safe like every other line."""
         command_output.print_note(message.removesuffix("\n"))
-
-
-def close_words(word: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Which of the known words somebody may have meant by `word`, the nearest first."""
-    import difflib  # some milliseconds, and only after a slip
-
-    return difflib.get_close_matches(word, list(dict.fromkeys(known)), most, 0.7)
 
 
 def add_global_flags(parser: argparse.ArgumentParser) -> None:

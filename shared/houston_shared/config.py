@@ -27,7 +27,7 @@ from houston_shared.config_sections import (
     nest_named_hosts,
     restore_host_key,
 )
-from houston_shared.errors import ConfigurationError
+from houston_shared.errors import ConfigurationError, did_you_mean
 from houston_shared.home import Home, unreadable_home
 from houston_shared.toml_file import Settings, convert_toml, read_toml
 
@@ -227,7 +227,8 @@ class LoadedConfiguration(msgspec.Struct):
         if name not in engines:
             raise ConfigurationError(
                 f"There is no engine {name!r} in {self.source}; "
-                f"known: {', '.join(sorted(engines))}, script:FILE, recorded:FILE."
+                f"known: {', '.join(sorted(engines))}, script:FILE, recorded:FILE.",
+                next=did_you_mean(name, engines),
             )
         settings = engines[name]
         if settings.path:
@@ -309,7 +310,7 @@ def _check_tables(tables: dict[str, Any], where: str) -> Configuration:
     try:
         return convert_toml(tables, Configuration, where)
     except ConfigurationError as problem:
-        raise ConfigurationError(restore_host_key(problem.cause)) from None
+        raise ConfigurationError(restore_host_key(problem.cause), next=problem.next) from None
 
 
 def _home_folder(named: str | None, file: Path | None, config: Configuration) -> Path:

@@ -4,6 +4,7 @@ An error says its cause, its effect and the next command in one sentence each. I
 it is shown: the command line prints it, the console shows it.
 """
 
+from collections.abc import Iterable
 from enum import IntEnum
 
 
@@ -58,6 +59,19 @@ class ConfigurationError(HoustonError):
 
     def __init__(self, cause: str, effect: str = "", next: str = "") -> None:
         super().__init__(cause, effect, next, ExitCode.CONFIGURATION)
+
+
+def close_words(word: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """Which of the known words somebody may have meant by `word`, the nearest first."""
+    import difflib  # some milliseconds, and only after a slip
+
+    return difflib.get_close_matches(word, list(dict.fromkeys(known)), most, 0.7)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The next step after a mistyped word: `did you mean X or Y?`; empty where none is near."""
+    near = close_words(word, known)
+    return f"did you mean {' or '.join(near)}?" if near else ""
 
 
 class DaemonNotRunning(HoustonError):

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from houston_shared.errors import ConfigurationError
+from houston_shared.errors import ConfigurationError, close_words, did_you_mean
 
 T = TypeVar("T", bound=msgspec.Struct)
 _ANY_ENTRY = "…"
@@ -31,10 +31,8 @@ def _meant_task(path: Path) -> str:
     """What to do where a task file is not there: a name near it, else how one is made."""
     if path.name != "task.toml":
         return ""
-    import difflib  # some milliseconds, and only after a slip
-
     folders = [file.parent.name for file in path.parent.parent.glob("*/task.toml")]
-    near = difflib.get_close_matches(path.parent.name, folders, 1, 0.7)
+    near = close_words(path.parent.name, folders, 1)
     return (
         f"did you mean {path.parent.parent / near[0] / path.name}?"
         if near
@@ -93,13 +91,13 @@ def convert_toml(tables: dict[str, Any], kind: type[T], where: str) -> T:
     try:
         return msgspec.convert(tables, kind)
     except msgspec.ValidationError as problem:
-        raise ConfigurationError(_explain_error(str(problem), kind, where, tables)) from None
+        raise _explain_error(str(problem), kind, where, tables) from None
 
 
 def _explain_error(
     problem: str, kind: type[msgspec.Struct], where: str, tables: dict[str, Any]
-) -> str:
-    """msgspec's sentence, turned into file, key and what is allowed."""
+) -> ConfigurationError:
+    """msgspec's sentence, turned into file, key, what is allowed and what was meant."""
     problem_text, _, place = problem.partition(" - at `")
     of_key, _, place = place.rpartition("$")
     path = place.rstrip("`").replace("[...]", f".{_ANY_ENTRY}")
@@ -108,20 +106,29 @@ def _explain_error(
     if of_key and get_origin(at) is dict and isinstance(value, dict):
         allowed = get_args(at)[0]
         bad = next((key for key in value if not _matches_type(key, allowed)), "")
-        return (
+        return ConfigurationError(
             f"{where}: `{dotted}` cannot have a key {_quote_value(bad)}:"
             f" {problem_text[0].lower()}{problem_text[1:]}."
         )
     if "unknown field" in problem_text or "missing required field" in problem_text:
         name = problem_text.rsplit("`", 2)[-2]
         struct = next((member for member in (at, *get_args(at)) if _is_struct(member)), None)
-        allowed = ", ".join(struct.__struct_fields__) if struct else "none"
-        verb = "has an unknown key" if "unknown" in problem_text else "lacks the key"
-        return f"{where} {verb} `{'.'.join([*keys, name])}`; allowed here: {allowed}."
+        fields = struct.__struct_fields__ if struct else ()
+        unknown = "unknown" in problem_text
+        return ConfigurationError(
+            f"{where} {'has an unknown key' if unknown else 'lacks the key'}"
+            f" `{'.'.join([*keys, name])}`; allowed here: {', '.join(fields) or 'none'}.",
+            next=did_you_mean(name, fields) if unknown else "",
+        )
     if words := _allowed_words(at):
-        return f"{where}: `{dotted}` is {_quote_value(value)}; allowed: {', '.join(words)}."
+        return ConfigurationError(
+            f"{where}: `{dotted}` is {_quote_value(value)}; allowed: {', '.join(words)}.",
+            next=did_you_mean(str(value), words),
+        )
     value_text = "" if value is msgspec.UNSET else f"; got {_quote_value(value)}"
-    return f"{where}: `{dotted}`: {problem_text[0].lower()}{problem_text[1:]}{value_text}."
+    return ConfigurationError(
+        f"{where}: `{dotted}`: {problem_text[0].lower()}{problem_text[1:]}{value_text}."
+    )
 
 
 def _quote_value(value: Any) -> str:

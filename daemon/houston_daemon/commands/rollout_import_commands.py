@@ -53,6 +53,8 @@ def run_rollout_import(arguments: argparse.Namespace, loaded: LoadedConfiguratio
 
 
 def _import_one(message: ImportRollout, as_json: bool, loaded: LoadedConfiguration) -> None:
+    with Reader(loaded.home) as reader:
+        newest_before = reader.run(rollout_queries.newest_seq())
     answer = send_with_retry(
         loaded.home, message, "It may have been imported.", "houston rollout list"
     )
@@ -73,13 +75,15 @@ def _import_one(message: ImportRollout, as_json: bool, loaded: LoadedConfigurati
         "agent": source.agent,
         "id": source.id,
         "left_out": source.left_out,
+        "known": (answer.seq or 0) <= newest_before,
     }
     if as_json:
         command_output.print_json_line(facts)
         return
     score = "no score" if row.best_score is None else f"score {row.best_score:g}"
+    known = ", was imported before" if facts["known"] else ""
     command_output.print_line(
-        f"{row.id}  {row.state}, {pluralize(row.steps, 'step')}, {score}, {source.format}"
+        f"{row.id}  {row.state}, {pluralize(row.steps, 'step')}, {score}, {source.format}{known}"
     )
     for what in source.left_out:
         command_output.print_note(f"{row.id}: left out: {what}")

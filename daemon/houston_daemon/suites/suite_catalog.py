@@ -20,7 +20,7 @@ from houston_daemon.suites.python_problems import python_problem
 from houston_daemon.suites.science_games import SIMPLIFICATIONS, WORLD_SPLITS, science_game
 from houston_daemon.suites.word_worlds import LEVELS, WordLevel, word_world
 from houston_shared import atomic_file
-from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError, did_you_mean
 from houston_shared.toml_file import parse_toml
 
 SPLITS = ("train", "validation", "test")
@@ -249,6 +249,7 @@ def find_suite(name: str) -> Suite:
         return _reasoning_gym_suite(name.removeprefix(REASONING_GYM))
     raise HoustonError(
         f"There is no suite {name!r}; there are: {', '.join(SUITES)}, {REASONING_GYM}DATASET.",
+        next=did_you_mean(name, SUITES),
         code=ExitCode.USAGE,
     )
 

@@ -107,6 +107,7 @@ def test_the_same_file_is_imported_once(
     station: Station, files: Path, rows: list[dict[str, Any]]
 ) -> None:
     again = imported(station, files / "addition.eval", files / "trial")
+    assert [row["known"] for row in again] == [True] * len(again)
     assert [row["rollout"] for row in again] == [
         rows[1]["rollout"],
         rows[2]["rollout"],

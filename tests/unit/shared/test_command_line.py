@@ -69,12 +69,14 @@ SLIPS = {
     "a group": ("rolout list", "houston rollout list"),
     "a verb of a group": ("rollout strt x.toml", "houston rollout start"),
     "a verb": ("stesp k3f9", "houston steps"),
+    "a verb behind a group that is not its own": ("rollout export", "houston export"),
     "a verb without its group": ("pause k3f9", "houston rollout pause"),
     "a group, without more": ("polciy", "houston policy"),
     "a flag before the command": ("--hoem x steps k3f9", "houston --home"),
     "a flag": ("steps k3f9 --jsn", "did you mean --json?"),
     "a flag with a value": ("steps k3f9 --form=3", "did you mean --from"),
     "a value": ("rollout list --state runing", "did you mean running?"),
+    "a suite": ("evaluate word-erands", "did you mean word-errands"),
 }
 
 
@@ -102,6 +104,25 @@ def test_a_slip_in_a_task_is_answered_with_the_one_that_is_there(
     (tmp_path / "count-words" / "task.toml").touch()
     assert main(["task", "validate", f"{tmp_path}/{typed}/task.toml"]) == ExitCode.CONFIGURATION
     assert f"next: {meant.format(tmp_path)}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "meant"),
+    [
+        pytest.param("[engins.local]\n", "engine check", "engines", id="a table"),
+        pytest.param(
+            "[engines.a]\nkind = 'vllm'\nmodell = 'x'\n", "engine check", "model", id="key"
+        ),
+        pytest.param("[review]\n", "engine check embeded", "embedded", id="the name of an engine"),
+    ],
+)
+def test_a_slip_in_the_configuration_is_answered_with_what_was_meant(
+    text: str, command: str, meant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "houston.toml").write_text(text)
+    typed = [*shlex.split(command), "--config", str(tmp_path / "houston.toml")]
+    assert main([*typed, "--home", str(tmp_path)]) == ExitCode.CONFIGURATION
+    assert f"next: did you mean {meant}?" in capsys.readouterr().err
 
 
 def test_what_is_like_nothing_is_answered_with_help_alone(

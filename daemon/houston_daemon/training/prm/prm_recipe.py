@@ -15,7 +15,7 @@ from houston_daemon.training.sft.sft_recipe import (
     lay_settings,
 )
 from houston_shared import toml_file
-from houston_shared.errors import ConfigurationError
+from houston_shared.errors import ConfigurationError, did_you_mean
 from houston_shared.toml_file import Settings
 
 RECIPES_FOLDER = Path(__file__).parent / "recipes"
@@ -62,7 +62,8 @@ def load_prm_recipe(name: str, settings: list[str]) -> PrmRecipe:
     file = RECIPES_FOLDER / f"{name}.toml" if name in prm_recipe_names() else Path(name)
     if not file.is_file() and file.suffix != ".toml":
         raise ConfigurationError(
-            f"There is no recipe {name}: it is {', '.join(prm_recipe_names())}, or a .toml file."
+            f"There is no recipe {name}: it is {', '.join(prm_recipe_names())}, or a .toml file.",
+            next=did_you_mean(name, prm_recipe_names()),
         )
     tables = toml_file.read_toml(file)
     lay_settings(tables, settings)

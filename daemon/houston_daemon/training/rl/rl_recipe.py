@@ -26,7 +26,7 @@ from houston_daemon.training.sft.sft_recipe import (
 )
 from houston_shared import toml_file
 from houston_shared.critic_gain import GAIN_SMOOTHING, GainKind
-from houston_shared.errors import ConfigurationError
+from houston_shared.errors import ConfigurationError, did_you_mean
 from houston_shared.sample_roles import ROW_ROLES, parse_row_roles
 from houston_shared.store.outcome_queries import Overlong
 from houston_shared.toml_file import Settings
@@ -190,7 +190,9 @@ def load_rl_recipe(name: str, settings: list[str]) -> RlRecipe:
     file = RECIPES_FOLDER / f"{name}.toml" if name in rl_recipe_names() else Path(name)
     if not file.is_file() and file.suffix != ".toml":
         raise ConfigurationError(
-            f"There is no recipe {name}; there are {', '.join(rl_recipe_names())}, or a .toml file."
+            f"There is no recipe {name}; there are {', '.join(rl_recipe_names())}, or a .toml"
+            " file.",
+            next=did_you_mean(name, rl_recipe_names()),
         )
     tables = toml_file.read_toml(file)
     lay_settings(tables, settings)

@@ -12,7 +12,7 @@ import msgspec
 
 from houston_daemon.training.runs.tracker_choice import ReportTo, require_trackers
 from houston_shared import toml_file
-from houston_shared.errors import ConfigurationError
+from houston_shared.errors import ConfigurationError, did_you_mean
 from houston_shared.sample_roles import parse_row_roles
 from houston_shared.toml_file import Settings
 
@@ -118,7 +118,8 @@ def load_recipe(name: str, settings: list[str]) -> SftRecipe:
     file = RECIPES_FOLDER / f"{name}.toml" if name in recipe_names() else Path(name)
     if not file.is_file() and file.suffix != ".toml":
         raise ConfigurationError(
-            f"There is no recipe {name}; there are {', '.join(recipe_names())}, or a .toml file."
+            f"There is no recipe {name}; there are {', '.join(recipe_names())}, or a .toml file.",
+            next=did_you_mean(name, recipe_names()),
         )
     recipe = toml_file.convert_toml(toml_file.read_toml(file), SftRecipe, str(file))
     recipe = changed_recipe(recipe, settings)
