@@ -4,10 +4,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from houston_console.panes.terminals_pane import TerminalView
 from houston_console.screens.prompt_inspector import PromptInspector
-from houston_console.widgets.dialogs import HelpDialog
-from houston_console.widgets.line_view import LineView
+from houston_console.widgets.key_help import HelpDialog, KeyMenu
+from houston_console.widgets.line_view import FixedLines, LineView
 from houston_console.widgets.styled_text import line_text, line_width
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_shared.command import main
@@ -33,7 +35,7 @@ async def test_the_eye_shows_messages_text_and_ids(builder: HomeBuilder, sit: Si
         for part in ("system", "first thought", "<real_user>mind the gap</real_user>"):
             assert part in shown
         facts = seat.text("#eye-facts")
-        assert "clean" in facts
+        assert "prefix kept" in facts
         assert "extends step 2" in facts
         assert "cached 890" in facts
         await seat.press("right")
@@ -140,7 +142,6 @@ async def test_where_the_texts_of_an_archived_rollout_are_is_said(
 
 async def test_help_lists_every_key_of_the_table(builder: HomeBuilder, sit: Sit) -> None:
     from houston_console.app.key_bindings import KEYS
-    from houston_console.widgets.line_view import FixedLines
 
     builder.start("r")
     async with sit(builder.home) as seat:
@@ -152,6 +153,63 @@ async def test_help_lists_every_key_of_the_table(builder: HomeBuilder, sit: Sit)
         assert text.startswith(" Trajectory"), "where one is comes first"
         await seat.press("escape")
         assert not isinstance(seat.app.screen, HelpDialog)
+
+
+@pytest.mark.parametrize(
+    ("typed", "found", "not_found"),
+    [
+        pytest.param("bookmark", "list bookmarks and notes", "pause this rollout", id="a word"),
+        pytest.param("next error", "e           next error", "next hit", id="two words"),
+        pytest.param("K", "keep this step", "next error", id="a key"),
+        pytest.param("terminals", "attach to the tmux session", "next error", id="an area"),
+        pytest.param("zzz", "no key does that: zzz", "next error", id="nothing"),
+    ],
+)
+async def test_help_is_filtered_by_what_is_typed(
+    builder: HomeBuilder, sit: Sit, typed: str, found: str, not_found: str
+) -> None:
+    builder.start("r")
+    async with sit(builder.home) as seat:
+        await seat.press("question_mark")
+        await seat.write(typed)
+        text = "\n".join(map(line_text, seat.app.screen.query_one(FixedLines).lines))
+        assert found in text and not_found not in text
+        await seat.press("escape")
+        assert isinstance(seat.app.screen, HelpDialog), "the filter goes first"
+        await seat.press("escape")
+        assert not isinstance(seat.app.screen, HelpDialog)
+
+
+async def test_space_shows_what_keys_do_here_and_the_next_key_does_it(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    builder.start("r")
+    for step in (1, 2):
+        builder.whole("r", step, f"thought {step}")
+    async with sit(builder.home) as seat:
+        await seat.press("space")
+        assert isinstance(seat.app.screen, KeyMenu)
+        text = "\n".join(map(line_text, seat.app.screen.query_one(FixedLines).lines))
+        assert " m bookmark this step" in text and "open a rollout" not in text
+        await seat.press("m")
+        assert not isinstance(seat.app.screen, KeyMenu)
+        await seat.until(lambda: "bookmark" in seat.offered() or "daemon" in seat.hint(), "m")
+        for closing in ("space", "escape"):
+            await seat.press("space", closing)
+            assert not isinstance(seat.app.screen, KeyMenu)
+        await seat.press("space", "question_mark")
+        assert isinstance(seat.app.screen, HelpDialog)
+
+
+@pytest.mark.parametrize(("height", "rows"), [(24, 1), (40, 2)])
+async def test_hints_take_two_rows_where_there_is_height(
+    builder: HomeBuilder, sit: Sit, height: int, rows: int
+) -> None:
+    builder.start("r")
+    async with sit(builder.home, size=(80, height)) as seat:
+        hints = seat.app.top_screen.hints
+        assert hints.size.height == rows
+        assert str(hints.render_line(rows - 1).text).rstrip().endswith("q quit")
 
 
 def test_the_picture_shows_the_home(builder: HomeBuilder, tmp_path: Path) -> None:

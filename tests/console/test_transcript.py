@@ -140,7 +140,7 @@ async def test_unfolding_shows_everything_and_folding_hides_it(
         for part in ("I edit.", "→ edit_file", "path a.py", "two", "2 lines written", "✎ alice"):
             assert part in shown
         assert "┃ second line." in shown
-        await seat.press("space")
+        await seat.press("enter")
         assert "2 lines written" not in seat.text()
 
 

@@ -1,13 +1,11 @@
 """The Textual app: what all screens share, and what runs for as long as the console does.
 
 `HoustonConsole` opens screens, starts background work, shows notices and faults, and copies text.
-`ConfigurationWatcher` takes edits of houston.toml and of the keymap while the console is open.
 `write_screenshot` draws the console on a home as an SVG without a terminal. Screens decide what
 they show; reads go through one asynchronous reader.
 """
 
 import asyncio
-import contextlib
 import os
 import re
 import time
@@ -24,6 +22,7 @@ from textual.worker import WorkerFailed
 
 from houston_console.app import terminal_driver
 from houston_console.app.background_alerts import BackgroundAlerts
+from houston_console.app.configuration_watcher import ConfigurationWatcher
 from houston_console.app.console_state import (
     COALESCE_SECONDS,
     LOW_BANDWIDTH_SECONDS,
@@ -36,7 +35,7 @@ from houston_console.app.console_state import (
 )
 from houston_console.app.daemon_link import DaemonLink
 from houston_console.app.error_boundary import ErrorBoundary, ErrorLog
-from houston_console.app.key_bindings import bindings_for, keymap_path, load_keymap
+from houston_console.app.key_bindings import bindings_for
 from houston_console.app.terminal_driver import SafeDriver, crash_console
 from houston_console.app.undo_offers import UndoOffers
 from houston_console.panes.guidance_messages import GuidanceOutbox
@@ -53,104 +52,15 @@ from houston_console.widgets.color_themes import (
     QuantizedColors,
     themes_for_depth,
 )
-from houston_console.widgets.dialogs import CommandPalette, HelpDialog, PaletteCommand
+from houston_console.widgets.dialogs import CommandPalette, PaletteCommand
+from houston_console.widgets.key_help import HelpDialog, KeyMenu
 from houston_console.widgets.line_view import LineView
 from houston_shared.config import ColorDepth, LoadedConfiguration
-from houston_shared.config_reload import (
-    SETTLE_SECONDS,
-    ConfigurationFile,
-    EditedFiles,
-    FolderWatcher,
-)
 from houston_shared.errors import HoustonError
 from houston_shared.safe_text import safe
 from houston_shared.store.async_reader import AsyncReader
 from houston_shared.store.presence_queries import Person, current_person
 from houston_shared.wire import Notice
-
-EDIT_POLL_SECONDS = 5.0
-"""How often it looks where nothing wakes it."""
-CONSOLE_KEYS = ("console.", "default_engine")
-"""Keys that a console goes by; of the others the daemon says what became of them."""
-RESTART_KEYS = ("home", "console.name")
-"""Keys that hold for as long as a console is open."""
-
-
-class ConfigurationWatcher:
-    """Applies edits of the configuration and the keymap while the console is open."""
-
-    def __init__(self, app: "HoustonConsole") -> None:
-        """app: what is told, and dressed."""
-        self._app = app
-        self._configuration = ConfigurationFile(app.loaded)
-        self._keymap_path = keymap_path()
-        self._edited_files = EditedFiles()
-        # It may have changed since it was read.
-        self._edited_files.follow([self._configuration.path], as_changed=True)
-        self._edited_files.follow([self._configuration.path, self._keymap_path])
-        self._wake_event = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        self._watcher = FolderWatcher(self._wake)
-
-    async def run(self) -> None:
-        """Look whenever something changed, and now and then."""
-        while True:
-            self._watcher.follow(self._edited_files.followed)
-            pause = SETTLE_SECONDS if self._take_edits() else EDIT_POLL_SECONDS
-            try:
-                await asyncio.wait_for(self._wake_event.wait(), pause)
-            except TimeoutError:
-                continue
-            self._wake_event.clear()
-
-    def _wake(self) -> None:
-        """Called from the watcher's thread, at the very end without a loop."""
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._wake_event.set)
-
-    def close(self) -> None:
-        """Stop watching."""
-        self._watcher.close()
-
-    def _take_edits(self) -> bool:
-        """Take what has settled; whether something has not."""
-        for path in self._edited_files.changed(time.monotonic()):
-            if path == self._keymap_path:
-                self._check_keymap()
-            else:
-                self._apply_configuration()
-        return self._edited_files.due(time.monotonic()) is not None
-
-    def _check_keymap(self) -> None:
-        try:
-            load_keymap(self._keymap_path)
-        except HoustonError as problem:
-            self._app.top_screen.show_message(
-                f"{problem.cause} The keys stay as they were.", "error"
-            )
-        else:
-            self._app.top_screen.show_message(
-                "Your keys were edited: open the console again for them.", "dim"
-            )
-
-    def _apply_configuration(self) -> None:
-        edit = self._configuration.take(restart=RESTART_KEYS)
-        if edit.refused:
-            self._app.top_screen.show_message(edit.refused, "error")
-            return
-        if not edit.changed and not edit.later:
-            return
-        if "console.theme" in edit.changed:
-            self._app.apply_theme(self._app.loaded.config.console.theme)
-        ours = [key for key in edit.changed if key.startswith(CONSOLE_KEYS)]
-        parts = [f"{', '.join(ours)} in force"] if ours else []
-        if edit.later:
-            parts.append(f"{', '.join(edit.later)}: open the console again")
-        words = "; ".join(parts) or "nothing of it is for the console"
-        self._app.top_screen.show_message(
-            f"{self._configuration.path.name} was edited: {words}.", "success"
-        )
-
 
 BACKGROUND_RETRY_SECONDS = 1.0
 """After which background work that failed is begun again."""
@@ -458,6 +368,10 @@ class HoustonConsole(ErrorBoundary, App[None]):
     async def action_help(self) -> None:
         """Open the page with all keys."""
         await self.push_screen(HelpDialog(self.top_screen.area))
+
+    def action_menu(self) -> None:
+        """Show what each key does here; the next one does it."""
+        self.push_screen(KeyMenu(self.top_screen.area), self._run_command)
 
     # --- commands by name --------------------------------------------------------------------
 

@@ -21,13 +21,14 @@ from textual.widgets import Input, TextArea
 
 from houston_console.app.console_state import ConsoleState
 from houston_console.app.error_boundary import ErrorBoundary, PaneBoundary
-from houston_console.app.key_bindings import Area, hints_for, key_label
+from houston_console.app.key_bindings import Area, focus_chain, hints_for, key_label
 from houston_console.screens.rollout_lists import STATE_GLYPHS
 from houston_console.widgets.styled_text import (
     TextLine,
     TextSpan,
     Tone,
     blank_strip,
+    flow_groups,
     justify_line,
     line,
     line_width,
@@ -121,8 +122,11 @@ class AskForLine(Message):
     """answer: given what was typed, without spaces around it; may raise HoustonError."""
 
 
-ALWAYS_SHOWN_HINTS = 2
+ALWAYS_SHOWN_HINTS = 3
 """Hints that are there at any width."""
+MOST_HINT_ROWS = 2
+TWO_HINT_ROWS_LINES = 30
+"""Height of the terminal from which hints take two rows."""
 MAX_NOTICE_LINES = 4
 """Lines that something to be told may take."""
 MAX_UNDO_OFFERS = 3
@@ -184,10 +188,10 @@ class StatusBar(BarWidget):
             mark, colour = STATE_GLYPHS[kind]
             left += [span(f"  {mark} ", colour), span(f"{count} {kind}", "dim")]
             short += [span(f" {mark}", colour), span(f"{count}", "dim")]
-        lag = f"  {state.lag} to read" if state.lag else ""
+        lag = f"  {state.lag} behind" if state.lag else ""
         clock = time.strftime("%H:%M %z")
         place = span(f"  {home}", "faint") if self.size.width >= HOME_NAME_MIN_COLUMNS else span("")
-        right = line(place, span(f"  seq {state.seq}{lag}", "dim"), span(f"  {clock} "))
+        right = line(place, span(f"  event {state.seq}{lag}", "dim"), span(f"  {clock} "))
         room = max(20, self.size.width)
         if line_width(left) + line_width(right) > room:
             left, right = short, line(span(f"{lag}  {clock} ", "dim"))
@@ -271,10 +275,13 @@ class HintBar(BarWidget):
             return
         hints = [line(span(f" {key}", "tool"), span(f" {word}  ", "dim"))
                  for key, word in hints_for(self._area)]  # fmt: skip
-        # What does not fit is left out before the last two, help and quit.
-        while len(hints) > ALWAYS_SHOWN_HINTS and sum(map(line_width, hints)) > self.size.width > 0:
-            hints.pop(-ALWAYS_SHOWN_HINTS - 1)
-        self.show_lines(tuple(part for hint in hints for part in hint))
+        rows = MOST_HINT_ROWS if self.app.size.height >= TWO_HINT_ROWS_LINES else 1
+        width = max(20, self.size.width)
+        # What does not fit is left out before the last: the menu, help and quit.
+        last = ALWAYS_SHOWN_HINTS if "app" in focus_chain(self._area) else ALWAYS_SHOWN_HINTS - 1
+        while len(hints) > last and len(flow_groups(hints, width)) > rows:
+            hints.pop(-last - 1)
+        self.show_lines(*flow_groups(hints, width))
 
     def on_resize(self) -> None:
         """More or fewer of them fit."""

@@ -169,6 +169,15 @@ def lacks_token_ids(view: ContextView) -> bool:
     return view.note == WITHOUT_IDS_NOTE
 
 
+_PREFIX_WORDS: dict[str, str] = {
+    "clean": "prefix kept",
+    "stripped": "thoughts stripped",
+    "realigned": "prefix rendered anew",
+    "forked": "new context",
+}
+"""What became of the prompt before it, by the drift of a step."""
+
+
 def _origin_lines(view: ContextView, step: int) -> list[TextLine]:
     parent = view.parent
     came = f"extends step {parent.step} ({parent.role})" if parent else "extends nothing"
@@ -176,7 +185,7 @@ def _origin_lines(view: ContextView, step: int) -> list[TextLine]:
     keeps = f", keeps {view.sample.kept:,} of its ids" if parent and view.token_ids else ""
     return [
         line(span(f" step {step} ", "number")),
-        line(span(f" {view.drift} ", tone)),
+        line(span(f" {_PREFIX_WORDS[view.drift]} ", tone)),
         line(span(f" {came}{keeps} ", "dim")),
     ]
 

@@ -1,4 +1,4 @@
-"""Dialogs above everything else: confirm, ask for text, the help page, the command palette.
+"""Dialogs above everything else: confirm, ask for text, the command palette.
 
 Also here: the one-line input whose keys are handled in the order in which they came, and the
 prompt at the lower edge of the trajectory. The command palette lists what can be done here,
@@ -19,7 +19,6 @@ from textual.widgets import Input
 
 from houston_console.app.error_boundary import ErrorBoundary, PaneBoundary
 from houston_console.app.key_bindings import (
-    AREA_TITLES,
     Area,
     bindings_for,
     focus_chain,
@@ -35,7 +34,6 @@ from houston_console.widgets.line_view import (
 )
 from houston_console.widgets.styled_text import (
     TextLine,
-    fit_text,
     justify_line,
     line,
     span,
@@ -156,39 +154,6 @@ class ConfirmDialog(Dialog[bool]):
         self.dismiss(yes)
 
 
-class HelpDialog(Dialog[None]):
-    """Every key, those of where one is before the others."""
-
-    BINDINGS = [("escape,q,question_mark,f1", "close", "close")]
-
-    def __init__(self, area: Area) -> None:
-        """area: where the focus is."""
-        super().__init__()
-        self._area: Area = area
-
-    def compose(self) -> ComposeResult:
-        """Compose the frame and its list."""
-        with Vertical(id="help") as box:
-            set_frame_title(box, "Keys")
-            set_frame_subtitle(box, line("esc close"))
-            yield FixedLines(_help_lines(self._area))
-
-
-def _help_lines(focused: Area) -> list[TextLine]:
-    lines: list[TextLine] = []
-    near = focus_chain(focused)
-    for area, name in sorted(
-        AREA_TITLES, key=lambda pair: near.index(pair[0]) if pair[0] in near else len(near)
-    ):
-        lines.append(line(span(f" {name}", "title")))
-        lines += [
-            line(span("   "), span(fit_text(binding.label, 12), "tool"), span(binding.description))
-            for binding in keys_of_areas(area)
-        ]
-        lines.append(())
-    return lines
-
-
 class BottomPrompt(OneLineInput):
     """One line to type in, at the lower edge of the trajectory: a search, or a step's number."""
 
@@ -251,7 +216,7 @@ class QuestionDialog(Dialog[tuple[str, ...] | None]):
         """The question, then each line under what it is for."""
         with Vertical(id="question") as box:
             set_frame_title(box, self._title)
-            set_frame_subtitle(box, line("enter do it   esc leave it"))
+            set_frame_subtitle(box, line("enter do it   esc cancel"))
             yield _static_lines(text_block(self._text, QUESTION_WIDTH, "strong"))
             for name, field in zip(self._initial_values, self.fields, strict=True):
                 yield _static_lines(text_block(name, QUESTION_WIDTH, "dim"))
