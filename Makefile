@@ -204,6 +204,7 @@ image:
 
 pictures: $(BIN)/.dev
 	$(BIN)/python -m tests.console.pictures
+	$(BIN)/python -m tests.console.animation
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist
