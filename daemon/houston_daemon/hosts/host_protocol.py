@@ -147,6 +147,28 @@ class ProcessResult:
 
 
 @dataclass(frozen=True, slots=True)
+class BackgroundCommand:
+    """What was started in a terminal apart from its foreground: with `&`, `nohup` or `setsid`."""
+
+    key: str
+    """Unique on its host for good: process id and start time."""
+    command: str
+    """As the process is called, or as it was given to the shell where it is a part of that."""
+    began: float
+    """Unix time of its start."""
+    ended: float = 0.0
+    """Unix time at which it was seen to be gone; 0 while it runs."""
+    exit_code: int | None = None
+    """As the shell tells; None while it runs, and where the shell has not told."""
+    adopted: bool = False
+    """Whether it left its shell, which then cannot tell how it ends."""
+    output: str = ""
+    """The file that it prints to, as the agent sees it; empty for the terminal."""
+    last_line: str = ""
+    """The last line of that file, when it was last looked at."""
+
+
+@dataclass(frozen=True, slots=True)
 class TerminalStatus:
     """How a terminal stands now."""
 
@@ -166,6 +188,14 @@ class TerminalStatus:
     """How its shell ended, in words; empty while it is alive."""
     unlogged: str = ""
     """Why its output is not recorded now, in words; empty while it is."""
+    log_start: int = 0
+    """Log offset of the first output of the last command."""
+    command_began: float = 0.0
+    """Unix time at which the last command was given; 0 before the first."""
+    command_ended: float = 0.0
+    """Unix time of its end; 0 while it runs."""
+    background: tuple[BackgroundCommand, ...] = ()
+    """What was started apart from the foreground and outlived its command, oldest first."""
 
 
 class HostTerminal(Protocol):

@@ -117,6 +117,31 @@ def inner_pid(pid: int) -> int:
     return pid
 
 
+def children(pid: int) -> list[ProcessStat]:
+    """The running processes whose parent is `pid`, as its first thread started or adopted them."""
+    try:
+        pids = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+    stats = (read_process_stat(int(child)) for child in pids)
+    return [stat for stat in stats if stat is not None and not stat.ended]
+
+
+def command_line(pid: int) -> str:
+    """How a process was called, its arguments parted by spaces; empty when it is gone."""
+    try:
+        data = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return ""
+    return data.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
+
+
+def unix_start_time(started: int) -> float:
+    """Unix time at which a process started. started: as in `ProcessKey`."""
+    uptime = float(Path("/proc/uptime").read_text().split()[0])
+    return time.time() - (uptime - started / os.sysconf("SC_CLK_TCK"))
+
+
 def send_signal(pids: Iterable[int], number: signal.Signals) -> None:
     """Signal processes; those that have ended meanwhile are passed over."""
     for pid in pids:

@@ -28,6 +28,7 @@ from houston_daemon.hosts import process_table
 from houston_daemon.hosts.host_protocol import TerminalBusy, TerminalDead, TerminalStatus
 from houston_daemon.hosts.process_table import ProcessKey, ProcessStat
 from houston_daemon.hosts.terminals import shell_marks, terminal_start
+from houston_daemon.hosts.terminals.background_commands import BackgroundCommands
 from houston_daemon.hosts.terminals.shell_marks import MarkNonces
 from houston_daemon.hosts.terminals.terminal_log import LogWindow, TerminalLog
 from houston_daemon.hosts.terminals.terminal_start import TerminalState
@@ -62,6 +63,7 @@ class LocalTerminal:
         self._last_repipe = 0.0
         self._unlogged = ""
         self.log.secret = state.nonces
+        self._background = BackgroundCommands(folder, state, self.log)
 
     async def run(self, command: str) -> int:
         """Start `command`; returns the log offset of its first output byte.
@@ -81,6 +83,7 @@ class LocalTerminal:
             state = self.state
             state.command, state.nonces, state.running = command, nonces, True
             state.exit_code = state.started_at = None
+            state.command_began, state.command_ended = time.time(), 0.0
             state.sent_at = self._scanned = self.log.size()
             self.log.secret = nonces
             try:
@@ -127,6 +130,7 @@ class LocalTerminal:
     async def status(self) -> TerminalStatus:
         """How the terminal stands now."""
         await self._refresh(check_pipe=True)
+        self._look_at_background()
         state = self.state
         return TerminalStatus(
             name=self.name,
@@ -138,7 +142,17 @@ class LocalTerminal:
             last_output=self.log.last_output(),
             end=state.end(),
             unlogged="" if state.ended else self._unlogged,
+            log_start=state.sent_at if state.started_at is None else state.started_at,
+            command_began=state.command_began,
+            command_ended=state.command_ended,
+            background=tuple(state.background),
         )
+
+    def _look_at_background(self) -> None:
+        if self.state.ended:
+            self._background.end_all()
+        elif self._background.look():
+            self._save()
 
     async def lines(self, start: int, end: int | None = None) -> list[str]:
         """The log between two byte offsets as screen lines; marks never show."""
@@ -173,6 +187,8 @@ class LocalTerminal:
     async def close(self) -> None:
         """End the session and everything that runs in it; the log stays."""
         await self.end_processes()
+        if self.state.running:
+            self.state.command_ended = time.time()
         self.state.closed = self.state.ended = True
         self.state.running = False
         self._save()
@@ -261,7 +277,7 @@ class LocalTerminal:
         code, closed, _ = rest.partition(b"\x07")
         if marked and closed:
             self.state.exit_code, has_news = _command_exit_code(code), True
-            self.state.running = False
+            self.state.running, self.state.command_ended = False, self.log.last_output()
         if has_news:  # once, after both: a full disk must not hide the end behind the start
             self._save()
 
@@ -277,6 +293,7 @@ class LocalTerminal:
         state.ended, state.shell_code = True, code
         if state.running:
             state.exit_code, state.running = code, False
+            state.command_ended = self.log.last_output()
         self._save()
 
     async def _read_shell_code(self) -> int | None:

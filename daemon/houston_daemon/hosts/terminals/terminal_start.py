@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.hosts import process_table
-from houston_daemon.hosts.host_protocol import TerminalDead
+from houston_daemon.hosts.host_protocol import BackgroundCommand, TerminalDead
 from houston_daemon.hosts.process_table import NO_PROCESS, ProcessKey
 from houston_daemon.hosts.terminals import shell_marks
 from houston_daemon.hosts.terminals.shell_marks import MarkNonces
@@ -55,6 +55,12 @@ class TerminalState(msgspec.Struct):
     """Log offset of its first output byte."""
     running: bool = False
     exit_code: int | None = None
+    command_began: float = 0.0
+    """Unix time at which the last command was handed over."""
+    command_ended: float = 0.0
+    """Unix time at which its end was printed; 0 while it runs."""
+    background: list[BackgroundCommand] = []
+    """What was started apart from the foreground, oldest first."""
 
     def end(self) -> str:
         """How the shell ended, in words that follow a name; empty while it lives."""

@@ -1,0 +1,238 @@
+"""Follows what was started in a terminal apart from its foreground command: `&`, `nohup`, `setsid`.
+
+Such a process is a child of the shell in a process group of its own, or one that the sandbox's
+first process has adopted. That it is gone is seen in /proc; how it ended only its shell knows,
+which tells before it reads its next line (`[2]-  Exit 4   python train.py`). An idle shell is
+given an empty one then, as a person would press Enter; what it prints is in the log. What a command
+started and what ended with it is not followed: it did not outlive its call.
+"""
+
+import contextlib
+import os
+import re
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from houston_daemon.hosts import process_table
+from houston_daemon.hosts.host_protocol import BackgroundCommand
+from houston_daemon.hosts.process_table import NO_PROCESS, ProcessStat
+from houston_daemon.hosts.terminals import terminal_start
+from houston_daemon.hosts.terminals.terminal_log import TerminalLog
+from houston_daemon.hosts.terminals.terminal_start import TerminalState
+
+SHELL_ANSWER_SECONDS = 0.5
+"""How long a shell may take to tell how something ended, before that counts as not known."""
+KEPT_COMMANDS = 32
+"""Commands that are remembered, the newest; those that run are never forgotten before others."""
+COMMAND_CHARACTERS = 500
+"""Characters of a command that are remembered."""
+_EMPTY_LINE = b"\\builtin :\n"
+_LOOK_BACK_BYTES = 1 << 16
+"""Bytes of new output that are searched for what the shell tells."""
+_TAIL_BYTES = 4096
+_FORKING = "setsid"
+"""A program that becomes another, or starts it and is gone at once."""
+_SIGNALS = {
+    "Hangup": signal.SIGHUP,
+    "Interrupt": signal.SIGINT,
+    "Quit": signal.SIGQUIT,
+    "Illegal instruction": signal.SIGILL,
+    "Aborted": signal.SIGABRT,
+    "Bus error": signal.SIGBUS,
+    "Floating point exception": signal.SIGFPE,
+    "Killed": signal.SIGKILL,
+    "Segmentation fault": signal.SIGSEGV,
+    "Terminated": signal.SIGTERM,
+}
+_SHELL_TELLS = re.compile(
+    rb"^\[(?P<number>\d+)\][-+ ] +(?:(?P<done>Done)|Exit (?P<code>\d+)"
+    rb"|(?P<signal>" + "|".join(_SIGNALS).encode() + rb")(?: \(core dumped\))?)"
+    rb"(?: +(?P<command>\S.*?))?\r?\n",
+    re.M,
+)
+"""How an interactive bash tells that a job of the background ended (bash(1), JOB CONTROL)."""
+
+
+class BackgroundCommands:
+    """Those of one terminal; `state.background` is kept."""
+
+    def __init__(self, folder: Path, state: TerminalState, log: TerminalLog) -> None:
+        self._folder = folder
+        self._state = state
+        self._log = log
+        self._outputs: dict[str, int] = {}
+        """By key, an open descriptor of the file that a command prints to."""
+        self._gone: dict[str, float] = {}
+        """By key of those that are gone, since when: the shell has yet to tell how."""
+        self._told_up_to = log.size()
+
+    def look(self) -> bool:
+        """See what runs and what has ended; whether that is news."""
+        before = list(self._state.background)
+        running = {_key(entry): entry for entry in self._detached_processes()}
+        known = {command.key for command in before}
+        for key, entry in running.items():
+            if key not in known:
+                self._state.background.append(self._describe(key, entry))
+        self._note_gone(running)
+        self._read_exit_codes()
+        for key in running:
+            self._read_last_line(key)
+        self._forget_old()
+        return self._state.background != before
+
+    def end_all(self) -> None:
+        """The terminal has ended, and everything in it."""
+        now = time.time()
+        for command in self._state.background:
+            if not command.ended:
+                self._change(command.key, ended=now)
+        for descriptor in self._outputs.values():
+            os.close(descriptor)
+        self._outputs.clear()
+
+    def _detached_processes(self) -> list[ProcessStat]:
+        """The leaders of what runs apart, oldest first."""
+        shell = process_table.read_process_stat(self._state.shell.pid)
+        if shell is None or shell.started != self._state.shell.started:
+            return []
+        entries = [
+            entry
+            for entry in process_table.children(shell.pid)
+            if entry.group not in (shell.group, shell.foreground) and entry.name != _FORKING
+        ]
+        if self._state.init != NO_PROCESS:
+            entries += [
+                entry
+                for entry in process_table.children(self._state.init.pid)
+                if entry.group not in (self._state.init.pid, shell.group, shell.foreground)
+                and entry.pid != shell.parent
+            ]
+        leaders: dict[int, ProcessStat] = {}
+        for entry in sorted(entries, key=lambda entry: (entry.started, entry.pid)):
+            leaders.setdefault(entry.group, entry)
+        return list(leaders.values())
+
+    def _describe(self, key: str, entry: ProcessStat) -> BackgroundCommand:
+        shell_line = process_table.command_line(self._state.shell.pid)
+        command = process_table.command_line(entry.pid)
+        if not command or command == shell_line:  # a part of the command, in a shell of its own
+            command = self._state.command
+        output = self._open_output(key, entry.pid)
+        began = process_table.unix_start_time(entry.started)
+        return BackgroundCommand(
+            key,
+            command[:COMMAND_CHARACTERS],
+            began,
+            adopted=entry.parent != self._state.shell.pid,
+            output=output,
+        )
+
+    def _open_output(self, key: str, pid: int) -> str:
+        """Keep the file that it prints to open, for its last line; the file's path."""
+        link = f"/proc/{pid}/fd/1"
+        with contextlib.suppress(OSError):
+            path = os.readlink(link)  # noqa: PTH115
+            if not path.startswith("/") or path.startswith("/dev/"):
+                return ""
+            descriptor = os.open(link, os.O_RDONLY | os.O_NONBLOCK)
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                self._outputs[key] = descriptor
+                return path
+            os.close(descriptor)
+        return ""
+
+    def _read_last_line(self, key: str) -> None:
+        if (descriptor := self._outputs.get(key)) is None:
+            return
+        size = os.fstat(descriptor).st_size
+        data = os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
+        lines = data.decode(errors="replace").replace("\r", "\n").split("\n")
+        last = next((line for line in reversed(lines) if line.strip()), "")
+        self._change(key, last_line=last[-COMMAND_CHARACTERS:])
+
+    def _note_gone(self, running: dict[str, ProcessStat]) -> None:
+        """Ask the shell about those that have just gone; end those of which it told nothing."""
+        newly_gone = [
+            command.key
+            for command in self._state.background
+            if not command.ended and command.key not in running and command.key not in self._gone
+        ]
+        for key, since in list(self._gone.items()):
+            if time.time() - since > SHELL_ANSWER_SECONDS:
+                self._change(key, ended=self._gone.pop(key))
+        for key in newly_gone:
+            self._read_last_line(key)
+            if (descriptor := self._outputs.pop(key, None)) is not None:
+                os.close(descriptor)
+            self._gone[key] = time.time()
+        if newly_gone and not self._state.running and not self._state.ended:
+            terminal_start.write_shell_lines(self._folder, _EMPTY_LINE)
+
+    def _read_exit_codes(self) -> None:
+        """Match what the shell told since the last look with those of which it has not told."""
+        size = self._log.size()
+        start = max(self._told_up_to, size - _LOOK_BACK_BYTES)
+        untold = [
+            command
+            for command in self._state.background
+            if command.exit_code is None
+            and not command.adopted
+            and (command.ended or command.key in self._gone)
+        ]
+        if not untold:
+            self._told_up_to = size
+            return
+        data = self._log.read(start, size)
+        self._told_up_to = start + data.rfind(b"\n") + 1
+        told = sorted(_SHELL_TELLS.finditer(data), key=lambda line: int(line["number"]))
+        for command, line in _match_told(untold, told):
+            self._change(
+                command.key,
+                ended=self._gone.pop(command.key, command.ended),
+                exit_code=_exit_code(line),
+            )
+
+    def _change(self, key: str, **changes: object) -> None:
+        commands = self._state.background
+        for index, command in enumerate(commands):
+            if command.key == key:
+                commands[index] = replace(command, **changes)  # type: ignore[arg-type]
+
+    def _forget_old(self) -> None:
+        commands = self._state.background
+        while len(commands) > KEPT_COMMANDS:
+            oldest = next((command for command in commands if command.ended), commands[0])
+            commands.remove(oldest)
+
+
+def _match_told(
+    untold: list[BackgroundCommand], told: "list[re.Match[bytes]]"
+) -> Iterator[tuple[BackgroundCommand, "re.Match[bytes]"]]:
+    """Who each line is of: numbers follow the order of starts; where lines are more or fewer, the
+    one command whose words all stand in the line."""
+    if len(untold) == len(told):
+        yield from zip(untold, told, strict=True)
+        return
+    for line in told:
+        text = (line["command"] or b"").decode(errors="replace")
+        alike = [one for one in untold if all(word in text for word in one.command.split())]
+        if len(alike) == 1:
+            untold.remove(alike[0])
+            yield alike[0], line
+
+
+def _key(entry: ProcessStat) -> str:
+    return f"{entry.pid}.{entry.started}"
+
+
+def _exit_code(line: "re.Match[bytes]") -> int:
+    if line["done"]:
+        return 0
+    if line["code"]:
+        return int(line["code"])
+    return 128 + _SIGNALS[line["signal"].decode()]
