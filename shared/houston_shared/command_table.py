@@ -120,6 +120,12 @@ _ROLLOUTS = _build_commands(
         "files that were changed, with diffs; searches",
         "k3f9 answer.json",
     ),
+    (
+        "jobs",
+        "console.job_commands",
+        "commands that an agent left running, and how they ended",
+        "k3f9 --state failed",
+    ),
     ("search", "console.search_command", "find text in all rollouts", "'out of memory' -n 5"),
     ("tail", "console.journal_commands", "follow steps as they come", "-f --task count-words"),
     (

@@ -189,6 +189,39 @@ class TerminalSpan(Record, frozen=True):
     end: int
 
 
+class JobReport(Record, frozen=True):
+    """How a job stands: a command that outlived the call which started it."""
+
+    id: str
+    """Unique on its host: its session and where its output begins in the log (`train@4096`), or
+    its process where it was started apart from the foreground (`main#812.77412`)."""
+    step: int
+    """The step that left it running."""
+    host: str
+    session: str
+    command: str
+    started_at: int
+    """UTC microseconds, as all times here."""
+    ended_at: int = 0
+    """0 while it runs."""
+    exit_code: int | None = None
+    """None while it runs, and where nobody could tell."""
+    end: str = ""
+    """How its session ended, where that ended it, in words."""
+    stopped_by: Literal["", "agent"] = ""
+    """Who ended it, where it did not end by itself."""
+    failed: bool = False
+    """Whether its end was an error: not where the agent ended it, nor where an exit code is an
+    answer (`grep`)."""
+    log_start: int | None = None
+    """Where its output begins in the session's log; None for what was started apart."""
+    log_end: int | None = None
+    output: str = ""
+    """The file that it prints to, as the agent sees it; empty for its session."""
+    last_line: str = ""
+    """The last line that it printed, once it has ended; empty where that is not known."""
+
+
 class Verification(Record, frozen=True):
     """What the verifier of a flow said after a step."""
 

@@ -6,6 +6,7 @@ writes this, consoles and headless commands on the same machine read it. Nothing
 """
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,6 +64,27 @@ def read_log_blocks(terminal: Path, start: int, end: int) -> Iterator[bytes]:
             while remaining > 0 and (data := file.read(min(_READ_BLOCK_BYTES, remaining))):
                 remaining -= len(data)
                 yield data
+
+
+_TAIL_BYTES = 8192
+_ESCAPE_SEQUENCE = re.compile(
+    rb"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\\\)?"  # OSC, the daemon's marks among them
+    rb"|\x1b[PX^_][^\x1b]*(?:\x1b\\\\)?|\x1b\[[0-?]*[ -/]*[@-~]?|\x1b[ -/]*[0-~]?"
+)
+
+
+def read_last_line(terminal: Path, start: int, end: int | None = None) -> str:
+    """The last line with anything on it in [start, end) of a log, without control sequences; empty
+    where there is none, or no log. end: None for all that is there."""
+    try:
+        if end is None:
+            end = max(offset + path.stat().st_size for offset, path in list_segments(terminal))
+        data = b"".join(read_log_blocks(terminal, max(start, end - _TAIL_BYTES), end))
+    except (OSError, ValueError):
+        return ""
+    text = _ESCAPE_SEQUENCE.sub(b"", data).decode("utf-8", "replace")
+    lines = text.replace("\r", "\n").split("\n")  # a progress bar's line is what it wrote last
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 def terminals_with_log(terminals: Path) -> list[str]:

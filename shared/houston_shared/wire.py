@@ -39,6 +39,7 @@ from houston_shared.records import (
     ForkBody,
     Guidance,
     GuidanceMode,
+    JobReport,
     ObservationBody,
     RolloutSpec,
     RolloutState,
@@ -47,7 +48,7 @@ from houston_shared.records import (
     ToolResult,
 )
 
-PROTOCOL = 2
+PROTOCOL = 3
 FRAME_LIMIT = 64 * 1024 * 1024
 """Largest frame in bytes; longer bodies do not exist (terminal output stays on its host)."""
 PUSH_REQUEST_ID = b"\0" * 8
@@ -149,6 +150,12 @@ class StoreFork(FromWorker, frozen=True, kw_only=True):
     fork: ForkBody
 
 
+class StoreJob(FromWorker, frozen=True, kw_only=True):
+    """How a job stands: that a call left it running, that it ended, and how. At any time."""
+
+    job: JobReport
+
+
 class StoreState(FromWorker, frozen=True, kw_only=True):
     """The rollout ends, or waits for its engine, its hosts or a person's word, and goes on."""
 
@@ -174,6 +181,7 @@ IngestRequest = (
     | StoreResult
     | StoreObservation
     | StoreFork
+    | StoreJob
     | StoreState
     | Heartbeat
 )

@@ -11,11 +11,11 @@ from houston_console.screens.home_list import (
 )
 from houston_console.widgets.styled_text import line_text, line_width
 from houston_shared.store.attention_ranking import (
-    LastAction,
     NeedReason,
     RolloutNeed,
     RolloutOverview,
 )
+from houston_shared.store.last_actions import LastAction
 from houston_shared.store.presence_queries import AttentionCost, ClaimStatus, PresenceRow
 from houston_shared.store.refinement_queries import RefinementTree, TriedCritique
 from houston_shared.store.rollout_queries import ScorePoint

@@ -13,11 +13,11 @@ from houston_console.screens.rollout_lists import (
 )
 from houston_console.widgets.styled_text import fit_name
 from houston_shared.store.attention_ranking import (
-    LastAction,
     NeedReason,
     RolloutNeed,
     RolloutOverview,
 )
+from houston_shared.store.last_actions import LastAction
 from tests.console.test_state import rollout
 
 

@@ -10,7 +10,6 @@ from houston_console.panes.since_visit_pane import (
     summary_strip,
 )
 from houston_console.widgets.styled_text import line_text, line_width
-from houston_shared.store.attention_ranking import LastAction
 from houston_shared.store.changes_since_visit import (
     ChangesSinceEvent,
     HeardGuidance,
@@ -18,6 +17,7 @@ from houston_shared.store.changes_since_visit import (
     ScoredEvaluation,
     TouchedFile,
 )
+from houston_shared.store.last_actions import LastAction
 from tests.console import crowd
 from tests.console.conftest import SMALL, WIDE, Sit
 from tests.console.homes import HomeBuilder

@@ -15,9 +15,9 @@ from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.store import changes_since_visit, presence_queries, rollout_queries
-from houston_shared.store.attention_ranking import LastAction
 from houston_shared.store.changes_since_visit import ChangesSinceEvent, HeardGuidance, NotableEvent
 from houston_shared.store.journal_events import ReadPlan
+from houston_shared.store.last_actions import LastAction
 from houston_shared.store.presence_queries import LastSeen, Person, current_person
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.store.store_reader import Reader

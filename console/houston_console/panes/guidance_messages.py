@@ -35,9 +35,9 @@ from houston_shared.critic_gain import critique_gain, unit_score
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.records import DeliveredGuidance, Guidance, GuidanceMode
-from houston_shared.store import annotation_queries, attention_ranking, rollout_queries
-from houston_shared.store.attention_ranking import LastAction
+from houston_shared.store import annotation_queries, last_actions, rollout_queries
 from houston_shared.store.journal_events import ReadPlan
+from houston_shared.store.last_actions import LastAction
 from houston_shared.store.presence_queries import PERSON_NAME_LIMIT
 
 GuidanceState = Literal["unsent", "refused", "queued", "delivered", "withdrawn"]
@@ -268,7 +268,7 @@ def read_agent_reaction(rollout: str, id: str, heard: int) -> ReadPlan[AgentReac
     """The steps after step `heard`, in whose observation the message was."""
     actions: list[LastAction] = []
     for step in range(heard + 1, heard + 1 + FOLLOWING_STEPS):
-        acted = yield from attention_ranking.read_action_of_step(rollout, step)
+        acted = yield from last_actions.read_action_of_step(rollout, step)
         if acted is not None:
             actions.append(acted)
     before, after = yield from rollout_queries.scores_around(rollout, heard)

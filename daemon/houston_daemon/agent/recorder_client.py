@@ -22,7 +22,7 @@ from houston_daemon.agent.worker_control import ControlState, WorkerExit, raise_
 from houston_shared import wire
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
-from houston_shared.records import AT_REST_ACTIVITY, StepRecord
+from houston_shared.records import AT_REST_ACTIVITY, JobReport, StepRecord
 from houston_shared.secret_redaction import redact
 
 log = logging.getLogger(__name__)
@@ -241,6 +241,16 @@ class RecorderClient:
             point("worker.beat.before")
             await self._client.ask(self._heartbeat(), wire.Ack)  # the rollout works meanwhile
             await asyncio.sleep(HEARTBEAT_SECONDS)
+
+    async def report_job(self, job: JobReport) -> None:
+        """Say how a job stands, while the rollout works. Raises as `IngestSocket.ask` does."""
+        message = wire.StoreJob(
+            rollout=self.rollout,
+            lease=self.lease,
+            active_us=self.clock.microseconds(),
+            job=job,
+        )
+        await self._client.ask(message, wire.Ack)
 
     async def ensure_lease_valid(self) -> None:
         """Before an act: ask again where the last proof is old. Raises WorkerExit for an old lease.

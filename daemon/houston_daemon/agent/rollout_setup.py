@@ -26,6 +26,7 @@ from houston_daemon.agent.flow.episode_memory import (
 from houston_daemon.agent.flow.flow_agent import FlowAgent
 from houston_daemon.agent.flow.task_memory import TaskMemory
 from houston_daemon.agent.flow.verifier import Verifier
+from houston_daemon.agent.job_reports import job_reporter
 from houston_daemon.agent.policy_sampling import (
     ENGINE_AWAY_WAITS,
     EngineRefusalPause,
@@ -233,6 +234,7 @@ def make_rollout_environment(
         owner=welcome.home,
         gpus=gpus,
         lease=line.lease,
+        report_job=job_reporter(line),
     )
 
 

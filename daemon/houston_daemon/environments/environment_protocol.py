@@ -5,11 +5,18 @@ it never raises for what an agent did wrong: that is an observation.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from houston_shared.records import CallIntent, FileChange, TerminalSpan, ToolCall, ToolResult
+from houston_shared.records import (
+    CallIntent,
+    FileChange,
+    JobReport,
+    TerminalSpan,
+    ToolCall,
+    ToolResult,
+)
 
 Undo = Literal["none", "stateless", "restore"]
 """Whether calls can be taken back, so that a failed one may be corrected ahead: not at all; they
@@ -158,6 +165,14 @@ class ReplayedEnvironment(Protocol):
 
 Gpus = Mapping[str, tuple[int, ...]]
 """Host → numbers of the GPUs there that the rollout has leased."""
+ReportJob = Callable[[JobReport, str], Awaitable[None]]
+"""Told how a job stands, and what the agent has asked for since it began."""
+
+
+async def report_to_nobody(job: JobReport, requests: str) -> None:
+    """For an environment that nobody wants to know of."""
+
+
 WaitingForSlot = Callable[[bool], None]
 """Told True when a call begins to wait for an evaluation slot and False when that ends; the time
 between is not active time."""

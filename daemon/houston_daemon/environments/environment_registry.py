@@ -7,7 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from houston_daemon.environments.environment_protocol import Environment, Gpus, WaitingForSlot
+from houston_daemon.environments.environment_protocol import (
+    Environment,
+    Gpus,
+    ReportJob,
+    WaitingForSlot,
+    report_to_nobody,
+)
 from houston_daemon.environments.tool_arguments import Catalog
 from houston_shared import plugins
 from houston_shared.errors import ConfigurationError
@@ -30,6 +36,8 @@ class EnvironmentSetup:
     """What it has leased."""
     lease: int = 0
     """Of the worker that makes it: other machines refuse an older one."""
+    report_job: ReportJob = report_to_nobody
+    """Told of commands that outlive the call which started them."""
 
 
 def _sound(task: LoadedTask) -> None:
@@ -89,17 +97,19 @@ def make_environment(
     owner: str = "",
     gpus: Gpus | None = None,
     lease: int = 0,
+    report_job: ReportJob = report_to_nobody,
 ) -> Environment:
     """The environment of one rollout; nothing is touched before its `open`.
 
     observation_characters: most characters of one result; by default three for each token of the
     task's `observation_tokens` (30,000). A loop whose model has a small window gives fewer.
-    owner: the home whose rollout it is. gpus: what it has leased. lease: the worker's.
+    owner: the home whose rollout it is. gpus: what it has leased. lease: the worker's. report_job:
+    told of commands that outlive the call which started them.
     Raises ConfigurationError when there is no such environment (any more), or when the task names
     tools that it does not have.
     """
     characters = observation_characters or task.budget.observation_tokens * CHARACTERS_PER_TOKEN
     setup = EnvironmentSetup(
-        spec, task, max(600, characters), waiting_for_slot, owner, gpus or {}, lease
+        spec, task, max(600, characters), waiting_for_slot, owner, gpus or {}, lease, report_job
     )
     return kind(task.environment).make(setup)

@@ -12,7 +12,15 @@ import msgspec
 
 from houston_shared import verdict_precedence
 from houston_shared.errors import HoustonError
-from houston_shared.records import CallIntent, ContextHead, ForkBody, Record, ToolCall, ToolResult
+from houston_shared.records import (
+    CallIntent,
+    ContextHead,
+    ForkBody,
+    JobReport,
+    Record,
+    ToolCall,
+    ToolResult,
+)
 from houston_shared.store import event_bodies, training_event_bodies
 from houston_shared.store.journal_events import ERASED_TEXT
 from houston_shared.wire import encode_message
@@ -206,6 +214,16 @@ def _blank_note(body: event_bodies.StepBookmarked | event_bodies.RolloutClaimed)
     return msgspec.structs.replace(body, note=ERASED_TEXT if body.note else "")
 
 
+def _blank_job(job: JobReport) -> Record:
+    return msgspec.structs.replace(
+        job,
+        command=ERASED_TEXT,
+        end=ERASED_TEXT if job.end else "",
+        output=ERASED_TEXT if job.output else "",
+        last_line=ERASED_TEXT if job.last_line else "",
+    )
+
+
 def _blank_verdict(verdict: event_bodies.VerdictGiven) -> Record:
     # That a rule masks an error decides which verdict counts, and its name is nobody's words.
     named = (
@@ -233,5 +251,6 @@ _BLANK_RULES: dict[str, Callable[[Any], Any]] = {
     "edit": _blank_guidance,
     "bookmark": _blank_note,
     "claim": _blank_note,
+    "job": _blank_job,
     "verdict": _blank_verdict,
 }

@@ -183,7 +183,7 @@ STEP_KINDS = frozenset({"head", "sample", "intent", "result", "observation", "de
 HARMLESS_KINDS = frozenset(
     {"assigned", "state", "clock", "cancel", "bookmark", "withdraw", "cleaned"}
     | {"reorder", "verdict", "process-reward", "claim"}
-    | {"draft", "draft-decision", "review-cost"}
+    | {"draft", "draft-decision", "review-cost", "job"}
 )
 """Kinds whose loss changes no step."""
 

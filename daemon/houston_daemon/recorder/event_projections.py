@@ -39,6 +39,7 @@ from houston_shared.records import (
     BranchPoint,
     ContextHead,
     ForkBody,
+    JobReport,
     Record,
     TaskRecord,
     ToolResult,
@@ -221,6 +222,40 @@ def project_state(connection: Connection, event: EventHeader, body: StoredState)
         "UPDATE rollouts SET state = ?1, paused_by = ?2, reason = ?3, activity = '',"
         " cancelling = CASE WHEN ?4 THEN '' ELSE cancelling END WHERE id = ?5",
         (body.state, owner, body.reason, body.state in ENDED_STATES, event.rollout),
+    )
+    if body.state in ENDED_STATES:
+        connection.execute(
+            "UPDATE jobs SET ended_at = ?, stopped_by = 'rollout', seq = ?"
+            " WHERE rollout = ? AND ended_at IS NULL",
+            (event.at, event.seq, event.rollout),
+        )
+
+
+def project_job(connection: Connection, event: EventHeader, body: JobReport) -> None:
+    """How a job stands now."""
+    connection.execute(
+        "INSERT OR REPLACE INTO jobs (rollout, host, id, step, session, command, started_at,"
+        " ended_at, exit_code, failed, stopped_by, ending, log_start, log_end, output, last_line,"
+        " seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            event.rollout,
+            body.host,
+            body.id,
+            body.step,
+            body.session,
+            body.command,
+            body.started_at,
+            body.ended_at or None,
+            body.exit_code,
+            int(body.failed),
+            body.stopped_by,
+            body.end,
+            body.log_start,
+            body.log_end,
+            body.output,
+            body.last_line,
+            event.seq,
+        ),
     )
 
 
@@ -483,6 +518,7 @@ PROJECTIONS: dict[str, Projection] = {
     "draft-decision": project_draft_decision,
     "review-cost": project_review_cost,
     "claim": project_claim,
+    "job": project_job,
     "stop": project_nothing,
     "jumped": project_nothing,
     "refused": project_nothing,
@@ -511,6 +547,7 @@ PROJECTED_TABLES: dict[str, str] = {
     "verdicts": "rollout, step, attempt, source",
     "process_rewards": "rollout, step, attempt, policy",
     "evaluations": "rollout, number",
+    "jobs": "rollout, host, id",
     "terminals": "rollout, host, name",
     "terminal_spans": "rollout, step, attempt, host, terminal",
     "file_changes": "rollout, step, attempt, path",

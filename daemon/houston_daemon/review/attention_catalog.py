@@ -105,8 +105,7 @@ class BackgroundJobs:
             self._ended_unexplained[SessionKey(job.host, job.session)] = job
         code = job.exit_code
         later = "\n".join(text for at, text in self._agent_arguments.items() if at >= job.step)
-        answer = code == 1 and command_failures.is_answer(job.command, "it may have printed")
-        if not code or answer or command_failures.exit_was_requested(code, job.command, later):
+        if not code or not command_failures.is_job_failure(job.command, code, later):
             return ""
         return f"{job_text} ended with exit code {code}"
 

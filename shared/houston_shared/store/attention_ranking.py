@@ -8,85 +8,25 @@ see them from afar. What makes a signal is decided by the daemon.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from houston_shared.errors import HoustonError
 from houston_shared.records import AWAY_ACTIVITY, ENDED_STATES
-from houston_shared.store import event_text, journal_events, presence_queries, rollout_queries
+from houston_shared.store import (
+    job_queries,
+    journal_events,
+    presence_queries,
+    rollout_queries,
+)
+from houston_shared.store.job_queries import NO_JOBS, FailedJob, JobSummary
 from houston_shared.store.journal_events import JournalEvent, ReadPlan, RunSql
+from houston_shared.store.last_actions import LastAction, read_last_actions
 from houston_shared.store.presence_queries import ClaimStatus, Person, PresenceRow
 from houston_shared.store.process_reward_queries import LONGEST_WEAK_RUN, WeakRun, read_weak_runs
 from houston_shared.store.rollout_queries import RolloutRow, ScorePoint
 from houston_shared.times_and_counts import now_us, pluralize
-
-ACTION_CHARACTERS = 160
-"""Characters of an action's words."""
-
-
-class LastAction(NamedTuple):
-    """What a rollout did last, or does."""
-
-    step: int
-    at: int
-    """When it was sampled, UTC microseconds."""
-    open: bool
-    """Whether the step is under way."""
-    text: str
-
-
-class _SampledAction(msgspec.Struct, frozen=True):
-    thought: str = ""
-    calls: tuple[dict[str, Any], ...] = ()
-
-
-_ERASED_ACTION = _SampledAction(thought=journal_events.ERASED_TEXT)
-
-
-def read_last_actions(rollouts: Sequence[str]) -> ReadPlan[dict[str, LastAction]]:
-    """By rollout; those without a step of their own are left out."""
-    newest: list[tuple[str, int, int, bool]] = []
-    for rollout in rollouts:
-        rows = yield RunSql(
-            "SELECT step, sample_seq, observation_seq IS NULL FROM steps"
-            " WHERE rollout = ? AND current ORDER BY step DESC LIMIT 1",
-            (rollout,),
-        )
-        newest += [(rollout, step, seq, bool(open)) for step, seq, open in rows]
-    events = yield from journal_events.events_by_seq([seq for _, _, seq, _ in newest])
-    actions: dict[str, LastAction] = {}
-    for rollout, step, seq, open in newest:
-        if event := events.get(seq):
-            actions[rollout] = LastAction(
-                step, event.at, open, (yield from read_action_text(event))
-            )
-    return actions
-
-
-def read_action_of_step(rollout: str, step: int) -> ReadPlan[LastAction | None]:
-    """What one step did; None where there is no such step."""
-    rows = yield RunSql(
-        "SELECT sample_seq, observation_seq IS NULL FROM steps WHERE rollout = ? AND step = ?"
-        " AND current",
-        (rollout, step),
-    )
-    for seq, open in rows:
-        for event in (yield from journal_events.events_by_seq([seq])).values():
-            return LastAction(step, event.at, bool(open), (yield from read_action_text(event)))
-    return None
-
-
-def read_action_text(sample: JournalEvent) -> ReadPlan[str]:
-    """The calls of a sample's event, or the beginning of its thought where it has none."""
-    try:
-        action = yield from journal_events.read_event_record(sample, _SampledAction, _ERASED_ACTION)
-    except HoustonError:  # one damaged body, which `houston verify` names, must not hide the rest
-        return ""
-    text = "; ".join(event_text.describe_call(call) for call in action.calls) or action.thought
-    line = " ".join(text[: 4 * ACTION_CHARACTERS].split())
-    return line if len(line) <= ACTION_CHARACTERS else f"{line[: ACTION_CHARACTERS - 1]}…"
-
 
 LAST_STEPS = 5
 """Closed steps that count as the last ones."""
@@ -239,6 +179,12 @@ class FailingEvaluator(NamedTuple):
     reason: str
 
 
+JOB_SIGNAL = "job_failed"
+"""A signal of closed steps, and a reason while no step could show it."""
+UNSEEN_JOB_WEIGHT = 57
+"""A job that failed and of which the agent cannot know yet: it may sleep for hours."""
+
+
 class RolloutOverview(NamedTuple):
     """One rollout as people see it from afar: everything that a line of a list needs."""
 
@@ -255,6 +201,8 @@ class RolloutOverview(NamedTuple):
     """Weak decisions in a row that its newest scored step ends; None for none, or for few."""
     evaluator: FailingEvaluator | None = None
     """Where nothing was scored since its evaluator failed."""
+    jobs: JobSummary = NO_JOBS
+    """What runs beside it, and what failed there."""
     unanswered: int = 0
     """The step at which guidance was heard and whose successor nobody has seen; 0 for none."""
     queued: int = 0
@@ -325,6 +273,8 @@ def _need_reasons(overview: RolloutOverview, now: int) -> Iterator[NeedReason]:
         yield from _ended_reasons(overview)
         return
     yield from _signal_need_reasons(overview)
+    if (failed := _failed_job_to_tell(overview)) is not None:
+        yield _failed_job_reason(failed, overview.seen_seq)
     if overview.evaluator is not None:
         yield _evaluator_reason(overview.evaluator, overview.seen_seq)
     if overview.weak_run is not None:
@@ -356,7 +306,7 @@ def _ended_reasons(overview: RolloutOverview) -> Iterator[NeedReason]:
 def _signal_need_reasons(overview: RolloutOverview) -> Iterator[NeedReason]:
     rollout = overview.rollout
     was_seen = 0 < overview.marked_seq <= overview.seen_seq
-    names_given = {EVALUATOR_SIGNAL}
+    names_given = {EVALUATOR_SIGNAL, JOB_SIGNAL if _failed_job_to_tell(overview) else ""}
     for step in overview.marked:
         for name in step.signals:
             if name in names_given or (name in LASTING_SIGNALS and step.step < rollout.steps):
@@ -368,6 +318,20 @@ def _signal_need_reasons(overview: RolloutOverview) -> Iterator[NeedReason]:
             text = _with_reason(SIGNAL_WORDS.get(name, name.replace("_", " ")), reason)
             weight = SIGNAL_WEIGHTS.get(name, UNKNOWN_SIGNAL_WEIGHT)
             yield NeedReason(name, text, weight // 2 if was_seen else weight, step.step)
+
+
+def _failed_job_to_tell(overview: RolloutOverview) -> FailedJob | None:
+    """A job that failed lately, where no signal of a step says more of it."""
+    told = any(JOB_SIGNAL in step.signals for step in overview.marked)
+    failed = overview.jobs.failed
+    return failed if failed and failed.is_recent and (failed.is_unseen or not told) else None
+
+
+def _failed_job_reason(failed: FailedJob, seen_seq: int) -> NeedReason:
+    weight = UNSEEN_JOB_WEIGHT if failed.is_unseen else SIGNAL_WEIGHTS[JOB_SIGNAL]
+    weight = weight // 2 if failed.job.seq <= seen_seq else weight
+    text = _with_reason(SIGNAL_WORDS[JOB_SIGNAL], job_queries.describe_failed_job(failed))
+    return NeedReason(JOB_SIGNAL, text, weight, failed.job.step)
 
 
 def _evaluator_reason(failing: FailingEvaluator, seen_seq: int) -> NeedReason:
@@ -440,6 +404,7 @@ def read_rollout_overviews(
     low = yield from _read_low_end_seqs()
     weak_runs = yield from read_weak_runs(LAST_STEPS)
     evaluators = yield from _read_failing_evaluators()
+    jobs = yield from job_queries.read_job_summaries(rollout)
     queued = yield from _read_queued_guidance()
     heard = yield from _read_heard_guidance()
     claims = yield from presence_queries.list_claims()
@@ -468,6 +433,7 @@ def read_rollout_overviews(
                 low_seq=low.get(row.id, 0),
                 weak_run=weak_runs.get(row.id),
                 evaluator=evaluators.get(row.id),
+                jobs=jobs.get(row.id, NO_JOBS),
                 unanswered=step if seen_seq < followed else 0,
                 queued=count,
                 queued_at=since,

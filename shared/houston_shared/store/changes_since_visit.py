@@ -6,9 +6,15 @@ one key. A branch has only what is its own here: the past that it shares happene
 
 from typing import Any, NamedTuple
 
-from houston_shared.store import annotation_queries, attention_ranking, event_text, journal_events
-from houston_shared.store.attention_ranking import LastAction
+from houston_shared.store import (
+    annotation_queries,
+    attention_ranking,
+    event_text,
+    journal_events,
+    last_actions,
+)
 from houston_shared.store.journal_events import JournalEvent, ReadPlan, RunSql
+from houston_shared.store.last_actions import LastAction
 
 PEOPLE_EVENT_KINDS = ("state", "cancel", "verdict", "bookmark", "claim", "fork")
 """Kinds of events, besides those of steps, that are worth a stop."""
@@ -192,7 +198,7 @@ def _read_heard_guidance(rollout: str, after: int) -> ReadPlan[list[tuple[int, H
     for id, seq, at in rows:
         guidance = by_id[id]
         step = guidance.step or 0
-        followed = yield from attention_ranking.read_action_of_step(rollout, step + 1)
+        followed = yield from last_actions.read_action_of_step(rollout, step + 1)
         heard.append((seq, HeardGuidance(id, guidance.author, guidance.text, step, at, followed)))
     return heard
 

@@ -109,6 +109,17 @@ def _describe_verdict(fields: EventFields, first: int) -> str:
     return f"{fields.get('verdict')} {steps}{by}{_after(': ', fields.get('reason'))}"
 
 
+def _describe_job(fields: EventFields) -> str:
+    job_text = f"job {' '.join(str(fields.get('command', '')).split())}"
+    if not fields.get("ended_at"):
+        return f"{job_text} runs on in session {fields.get('session')}"
+    code = fields.get("exit_code")
+    how = "" if code is None else f" with exit code {code}"
+    by = " by the agent" if fields.get("stopped_by") else ""
+    end = _after(", ", fields.get("end")) + _after(": ", fields.get("last_line"))
+    return f"{job_text} has ended{how}{by}{end}"
+
+
 def _describe_claim(fields: EventFields) -> str:
     deed = "released" if fields.get("release") else "claimed"
     return deed + _after(": ", fields.get("note"))
@@ -169,6 +180,7 @@ _DESCRIBERS: dict[str, Callable[[EventFields], str]] = {
         + (f", cost {fields['cost']:.4f}" if fields.get("cost") is not None else "")
     ),
     "claim": _describe_claim,
+    "job": _describe_job,
     "daemon": _describe_daemon,
     "stop": lambda fields: (
         "asked the daemon to stop" + (", engines go on" if fields.get("keep_engine") else "")

@@ -11,7 +11,7 @@ import sqlite3
 
 from houston_shared.errors import ExitCode, HoustonError
 
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 """Newest schema this code knows: the number of the last file in `migrations/`."""
 
 
@@ -96,6 +96,11 @@ CREATE TEMP TABLE review_costs (seq INTEGER, rollout TEXT, reviewer TEXT, reques
     requests INTEGER, prompt_tokens INTEGER, sampled_tokens INTEGER, reckoned INTEGER, cost REAL,
     at INTEGER);
 """
+_VIEWS_BEFORE_14 = """
+CREATE TEMP TABLE jobs (rollout TEXT, host TEXT, id TEXT, step INTEGER, session TEXT, command TEXT,
+    started_at INTEGER, ended_at INTEGER, exit_code INTEGER, failed INTEGER, stopped_by TEXT,
+    ending TEXT, log_start INTEGER, log_end INTEGER, output TEXT, last_line TEXT, seq INTEGER);
+"""
 _SAMPLES_BEFORE_13 = """
 CREATE TEMP VIEW samples AS SELECT *, NULL AS cost FROM main.samples;
 """
@@ -103,8 +108,10 @@ CREATE TEMP VIEW samples AS SELECT *, NULL AS cost FROM main.samples;
 
 def add_missing_tables(connection: sqlite3.Connection, version: int) -> None:
     """Give an open reader what a home of schema `version` lacks; raises sqlite3.Error."""
-    if 0 < version < 13:
+    if 0 < version < 14:
         connection.execute("PRAGMA temp_store = MEMORY")
+        connection.executescript(_VIEWS_BEFORE_14)
+    if 0 < version < 13:
         connection.executescript(_VIEWS_BEFORE_13)
     if 6 <= version < 13:
         connection.executescript(_SAMPLES_BEFORE_13)

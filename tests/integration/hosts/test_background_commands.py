@@ -28,7 +28,7 @@ Background = tuple[BackgroundCommand, ...]
 async def seen(terminal: LocalTerminal, so: Callable[[Background], bool]) -> Background:
     """What was started apart, once `so` holds of it; the limit only bounds a hanging test."""
     async with asyncio.timeout(60):
-        while not so(found := (await terminal.status()).background):
+        while not so(found := (await terminal.status()).background):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     return found
 

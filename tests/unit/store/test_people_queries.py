@@ -12,6 +12,7 @@ from houston_shared.records import CallIntent, ObservationBody, ToolCall, ToolRe
 from houston_shared.store import (
     annotation_queries,
     attention_ranking,
+    last_actions,
     presence_queries,
     rollout_queries,
 )
@@ -173,14 +174,14 @@ def test_the_last_action_is_said_in_a_line(case: str, written: WrittenHome) -> N
     body, words = ACTED[case]
     written.rollout("r")
     written.step("r", 1, body, open=True)
-    action = read(written, attention_ranking.read_last_actions(["r"]))["r"]
+    action = read(written, last_actions.read_last_actions(["r"]))["r"]
     assert (action.step, action.open, action.text) == (1, True, words)
 
 
 def test_an_action_that_was_erased_is_said_to_be(written: WrittenHome) -> None:
     written.rollout("r")
     written.erase(written.step("r", 1))
-    assert read(written, attention_ranking.read_last_actions(["r"]))["r"].text == ERASED_TEXT
+    assert read(written, last_actions.read_last_actions(["r"]))["r"].text == ERASED_TEXT
 
 
 def test_the_home_has_everything_of_a_line_in_one_read(written: WrittenHome) -> None:

@@ -42,6 +42,7 @@ from houston_daemon.hosts.host_protocol import (
     TerminalMissing,
     TerminalStatus,
 )
+from houston_shared.errors import HoustonError
 
 _FIRST_BLOCK = 1 << 16
 _MOST_BYTES = 1 << 20
@@ -101,6 +102,8 @@ _GLANCE_SECONDS = 0.3
 _ANSWER_SECONDS = 5.0
 """Most that an answer to a prompt is watched."""
 _QUIET_SECONDS = 0.5
+_LAST_LINES = 5
+"""Lines at the end of a job's output among which its last one is looked for."""
 # Processes of a shell that has ended can neither be seen nor signalled from the next one.
 _ENDED = (
     "The session's shell has ended; the next command opens a new one and ends what the old"
@@ -203,6 +206,7 @@ class CommandActions:
         """Signal what runs in the foreground; the session stays."""
         terminal = await self._host.terminal(call.session_id)
         busy = (await terminal.status()).busy
+        self._known.jobs.stopping(call.session_id)
         killed = await terminal.signal("KILL" if call.force else "TERM")
         status = self._known.note(await terminal.wait(1.0, asyncio.Event()))
         return ProcessesSignalled(
@@ -224,6 +228,7 @@ class CommandActions:
             return _busy(call.session_id, status.command)
         patience = self._limits.command_seconds if call.wait_for_completion else _GLANCE_SECONDS
         status = self._known.note(await terminal.wait(patience, stop.event))
+        self._known.jobs.left_running(status)
         waited = time.monotonic() - start_time
         text = await output_lines(terminal, start, status.log_bytes, self._limits.characters)
         ended_by = ""
@@ -287,6 +292,7 @@ class CommandActions:
         except TerminalMissing:
             return f"There is no session {session_id}."
         status = self._known.note(await terminal.status())
+        self._known.jobs.left_running(status)
         begin = self._known.begin(session_id)
         lines, _ = await newest_lines(terminal, begin, status.log_bytes, 30)
         ended = status.end or f"exit code {status.exit_code}"
@@ -294,6 +300,15 @@ class CommandActions:
         last = f"its last command {shortened(status.command)!r}: {state}"
         head = f"Session {session_id}, {last if status.command else 'nothing ran yet'}; it shows:"
         return "\n".join([head, *(lines or ["(no output)"])])
+
+    async def last_line(self, session_id: str, start: int, end: int) -> str:
+        """The last line with anything on it of a part of a session's log; empty where it is gone."""
+        try:
+            terminal = await self._host.terminal(session_id)
+            lines, _ = await newest_lines(terminal, start, end, _LAST_LINES)
+        except (HoustonError, OSError):  # closed, or its host is away
+            return ""
+        return next((line for line in reversed(lines) if line.strip()), "")
 
     async def _close(self, name: str) -> None:
         terminal = await self._host.terminal(name)

@@ -1,15 +1,18 @@
 """What the workstation knows of its sessions beyond the host's terminals.
 
-Which output is hidden (cleared), how far a session's log had grown at which time (asked about every
-second while something runs, so that output can be shown by time), and the spans of a step.
+Which output is hidden (cleared), which jobs run (`session_jobs`), how far a session's log had grown
+at which time (asked about every second while something runs, so that output can be shown by time),
+and the spans of a step.
 """
 
 import asyncio
+import contextlib
 import time
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
 
+from houston_daemon.environments.workstation.session_jobs import ReadLastLine, SessionJobs
 from houston_daemon.environments.workstation.workstation_state import WorkstationState
 from houston_daemon.hosts.host_protocol import RolloutHost, TerminalStatus
 from houston_shared.errors import HoustonError
@@ -39,19 +42,26 @@ class OutputStart(NamedTuple):
 class SessionRecords:
     """Times, hidden output and spans of one rollout's sessions."""
 
-    def __init__(self, host: RolloutHost, state: Callable[[], WorkstationState]) -> None:
+    def __init__(
+        self,
+        host: RolloutHost,
+        state: Callable[[], WorkstationState],
+        jobs: SessionJobs,
+    ) -> None:
+        self.jobs = jobs
         self._host = host
         self._state = state
         self._marks: dict[str, list[tuple[float, int]]] = {}
         self._busy: set[str] = set()
         self._sampler: asyncio.Task[None] | None = None
 
-    def open(self) -> None:
+    def open(self, last_line: ReadLastLine) -> None:
         """Begin to watch; marks of an earlier worker reach back to the last closed step."""
         state = self._state()
         for name, end in state.ends.items():
             self._marks[name] = [(state.marked_at, end)]
-        self._sampler = asyncio.create_task(self._watch(), name="session-times")
+        self.jobs.begin()
+        self._sampler = asyncio.create_task(self._watch(last_line), name="session-times")
 
     async def close(self) -> None:
         """Stop watching."""
@@ -66,6 +76,7 @@ class SessionRecords:
             marks.append((time.time(), status.log_bytes))
             del marks[:-_MOST_MARKS]
         (self._busy.add if status.busy else self._busy.discard)(status.name)
+        self.jobs.note(status)
         return status
 
     def begin(self, name: str) -> int:
@@ -79,6 +90,7 @@ class SessionRecords:
     def closed(self, status: TerminalStatus) -> None:
         """A session is closed: keep the end of its log for the step, and show a new one afresh."""
         self.hide(status)
+        self.jobs.closed(status)
         self._busy.discard(status.name)
         self._state().finals[status.name] = status.log_bytes
 
@@ -117,10 +129,12 @@ class SessionRecords:
         )
         return spans, ends
 
-    async def _watch(self) -> None:
+    async def _watch(self, last_line: ReadLastLine) -> None:
         while True:
-            await asyncio.sleep(_EVERY)
-            if not self._busy:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.jobs.has_news.wait(), _EVERY)
+            await self.jobs.report_news(last_line)
+            if not (self._busy or self.jobs.open_jobs):
                 continue
             try:
                 for status in await self._host.terminals():

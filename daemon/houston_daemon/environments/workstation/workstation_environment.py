@@ -50,6 +50,7 @@ from houston_daemon.environments.workstation.parse_sources import DocumentsHere
 from houston_daemon.environments.workstation.remote_documents import DocumentsThere
 from houston_daemon.environments.workstation.remote_file_actions import FilesThere
 from houston_daemon.environments.workstation.search_actions import SearchActions
+from houston_daemon.environments.workstation.session_jobs import SessionJobs
 from houston_daemon.environments.workstation.session_records import SessionRecords
 from houston_daemon.environments.workstation.step_closing import snapshot_within_step
 from houston_daemon.environments.workstation.web_fetch import Fetcher
@@ -214,7 +215,7 @@ class Workstation:
             point("worker.world.before")
             await asyncio.to_thread(self._state.save)
         for place in self._places:
-            place.sessions.open()
+            place.sessions.open(place.commands.last_line)
 
     def check(self, call: ToolCall) -> ToolCall:
         """The call with its arguments validated (defaults filled in), or with `error` set."""
@@ -231,6 +232,7 @@ class Workstation:
         """Run one call; see `protocol.Environment.act`."""
         start_time = time.monotonic()
         call = self._catalog.check(call)
+        self._places.hear(standing.step, call)
         self._state.now.closing = None
         observation = await self._observe(call, standing, stop)
         self._state.now.last_action = "think" if call.name == "think" else ""
@@ -243,6 +245,7 @@ class Workstation:
         if call.error:
             return await self.act(call, standing, stop)
         start_time = time.monotonic()
+        self._places.hear(standing.step, call)
         self._state.now.closing = None
         observation: Observation
         if call.name == "sleep":
@@ -381,9 +384,9 @@ def _workstation_host(
         host = ssh_host(setup, name)
         files = FilesThere(host, characters)
         documents = DocumentsThere(host)
-    sessions = SessionRecords(host, state)
     budget = task.budget
     allowed = CommandLimits(budget.command_seconds, budget.input_silence_seconds, characters)
+    sessions = SessionRecords(host, state, SessionJobs(name, state, setup.report_job))
     commands = CommandActions(host, sessions, allowed)
     return WorkstationHost(host, state, sessions, commands, files, documents)
 

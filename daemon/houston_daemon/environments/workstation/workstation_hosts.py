@@ -58,6 +58,14 @@ class WorkstationHosts:
         """The host that the arguments of a call name."""
         return self._places.get(str(arguments.get("host", "")), self.first)
 
+    def hear(self, step: int, call: ToolCall) -> None:
+        """The agent asks for something in a step."""
+        request = "\n".join(
+            str(value) for name, value in call.arguments.items() if name != "content"
+        )
+        for place in self:
+            place.sessions.jobs.hear(step, request)
+
     async def running(self) -> tuple[str, ...] | None:
         """Sessions in which a command runs now; None where a host cannot say."""
         sessions: list[str] = []

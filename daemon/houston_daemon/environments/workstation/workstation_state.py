@@ -13,7 +13,7 @@ import msgspec
 from houston_daemon.environments.environment_protocol import Closing
 from houston_shared import atomic_file
 from houston_shared.faults import point
-from houston_shared.records import FileChange, TerminalSpan
+from houston_shared.records import FileChange, JobReport, TerminalSpan
 
 _MOST_SEEN = 500
 
@@ -86,6 +86,8 @@ class WorkstationState(msgspec.Struct, kw_only=True):
     closing: KeptClosing | None = None
     notes: tuple[str, ...] = ()
     """What the agent is told with the next closing."""
+    jobs: dict[str, JobReport] = {}
+    """By id, commands that outlived their call and have not ended."""
     beside: dict[str, "WorkstationState"] = {}
     """The same for each host but the first: of it only what belongs to one host."""
 

@@ -29,6 +29,7 @@ from houston_shared.records import (
     STATE_TRANSITIONS,
     CallIntent,
     DeliveredGuidance,
+    JobReport,
     Record,
     ToolResult,
 )
@@ -45,6 +46,7 @@ from houston_shared.wire import (
     StoreFork,
     StoreHead,
     StoreIntent,
+    StoreJob,
     StoreObservation,
     StoreResult,
     StoreSample,
@@ -261,6 +263,8 @@ def _invalid_message(problem_text: str) -> Refusal:
 
 CLOCK_EVENT_US = 30_000_000
 """A crash of the daemon forgets at most this much active time of a step that is still open."""
+JOB_TEXT_LIMIT = 1_000
+"""Characters of one text of a job."""
 ACTIVITY_LIMIT = 200
 """Characters of what a worker says it does: an engine's error should be readable."""
 LAST_CLOCK_EVENT_US = 1_000_000
@@ -348,6 +352,8 @@ def handle_worker_message(
             return _handle_heartbeat(store, row, message)
         case StoreState():
             return _handle_state_change(store, row, message)
+        case StoreJob():
+            return _store_job(store, row, message.job)
     if slot is None or body is None:
         raise Refusal("INVALID", f"{type(message).__name__} is not understood.")
     return _store_checked(store, row, message, slot, body)
@@ -467,6 +473,36 @@ def _handle_state_change(store: Store, row: RolloutRow, message: StoreState) -> 
     if message.state not in STATE_TRANSITIONS[row.state]:
         raise Refusal("INVALID", f"{row.id} is {row.state} and cannot become {message.state}.")
     return AckContent(change_state(store, row, message.state, by, reason, message.active_us))
+
+
+def _store_job(store: Store, row: RolloutRow, job: JobReport) -> AckContent:
+    """What is news of a job: that it runs, that it has ended, or then with which exit code."""
+    _check_job(row, job)
+    stored = store.connection.execute(
+        "SELECT ended_at, exit_code FROM jobs WHERE rollout = ? AND host = ? AND id = ?",
+        (row.id, job.host, job.id),
+    ).fetchone()
+    if stored is not None:
+        ended, exit_code = stored[0] is not None, stored[1]
+        has_news = exit_code is None and job.exit_code is not None if ended else bool(job.ended_at)
+        if not has_news:
+            return AckContent(store.journal.seq, duplicate=True)
+    _check_not_ended(row)
+    return AckContent(store.journal.append(EventKey(row.id, job.step), "job", job))
+
+
+def _check_job(row: RolloutRow, job: JobReport) -> None:
+    """Refuse what is no job of this rollout, or more than a row should hold."""
+    if not 1 <= job.step <= row.steps + 1:
+        raise _invalid_message(f"a job of step {job.step}; step {row.steps + 1} comes next")
+    if job.ended_at and job.ended_at < job.started_at:
+        raise _invalid_message("a job that ended before it began")
+    for name in ("id", "host", "session", "command", "end", "output", "last_line"):
+        if len(getattr(job, name)) > JOB_TEXT_LIMIT:
+            raise _invalid_message(f"{name} of a job has more than {JOB_TEXT_LIMIT} characters")
+    numbers = (job.started_at, job.ended_at, job.exit_code, job.log_start, job.log_end)
+    if not all(abs(number or 0) < 2**63 for number in numbers):
+        raise _invalid_message("a number of a job is too large")
 
 
 def _check_not_ended(row: RolloutRow) -> None:

@@ -160,6 +160,13 @@ def exit_was_requested(code: int | None, command: str, later: str = "") -> bool:
     return False
 
 
+def is_job_failure(command: str, code: int, later: str = "") -> bool:
+    """Whether a job that ended with this exit code failed: not where that is an answer, nor where
+    the agent had it ended. later: as for `exit_was_requested`."""
+    answer = code == 1 and is_answer(command, "it may have printed")
+    return bool(code) and not answer and not exit_was_requested(code, command, later)
+
+
 def may_stop(command: str, other_command: str) -> bool:
     """Whether a command may end another one, so that how that ends was asked for."""
     lines = filter(_STOPPING_COMMAND.search, command.split("\n"))

@@ -1,0 +1,188 @@
+"""Jobs of one host: commands that outlived the call which started them, followed until they end.
+
+A job is what a call left running in a session's foreground, or what it started apart (`&`,
+`nohup`), once the call has returned. Every status that anybody asks of a session passes through
+`note`; what is news is reported, also while the agent sleeps. Whether an end was a failure is
+judged by who is told.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from houston_daemon.environments.environment_protocol import ReportJob
+from houston_daemon.environments.workstation.workstation_state import WorkstationState
+from houston_daemon.hosts.host_protocol import BackgroundCommand, TerminalStatus
+from houston_shared.records import JobReport
+from houston_shared.secret_redaction import redact
+
+ReadLastLine = Callable[[str, int, int], Awaitable[str]]
+"""The last line that a session printed between two offsets of its log; empty for none."""
+COMMAND_CHARACTERS = 500
+"""Characters of a command that are told."""
+LINE_CHARACTERS = 300
+"""Characters of a last line that are told: its end."""
+_MOST_REQUESTS = 500
+_REPLACED = "another command has begun there since"
+_REOPENED = "its session has another shell since"
+_CLOSED = "its session was closed"
+
+
+class SessionJobs:
+    """The jobs of one rollout on one host; `jobs` of the state are those that have not ended."""
+
+    def __init__(self, host: str, state: Callable[[], WorkstationState], report: ReportJob) -> None:
+        self._host = host
+        self._state = state
+        self._report = report
+        self._news: dict[str, JobReport] = {}
+        self._requests: list[str] = []
+        """What the agent asked for since the oldest job that runs."""
+        self.step = 0
+        """The step that is open."""
+        self.has_news = asyncio.Event()
+
+    @property
+    def open_jobs(self) -> dict[str, JobReport]:
+        """By id, those that run, and those of which it is not known yet how they ended."""
+        return self._state().jobs
+
+    def begin(self) -> None:
+        """Tell again of those that an earlier worker knew: it may not have come to it."""
+        for job in self.open_jobs.values():
+            self._tell(job)
+
+    def hear(self, step: int, request: str) -> None:
+        """The agent asks for something. request: its arguments."""
+        self.step = step
+        self._requests = self._requests[-_MOST_REQUESTS:] if self.open_jobs else []
+        self._requests.append(request)
+
+    def left_running(self, status: TerminalStatus) -> None:
+        """A call has returned while its command runs in the session's foreground."""
+        name = _foreground_id(status)
+        if status.busy and name not in self.open_jobs:
+            self._open(
+                JobReport(
+                    id=name,
+                    step=self.step,
+                    host=self._host,
+                    session=status.name,
+                    command=_told(status.command),
+                    started_at=_microseconds(status.command_began),
+                    log_start=status.log_start,
+                )
+            )
+
+    def stopping(self, session: str) -> None:
+        """The agent signals what runs in the foreground."""
+        for name, job in self.open_jobs.items():
+            if job.session == session and job.log_start is not None:
+                self.open_jobs[name] = msgspec.structs.replace(job, stopped_by="agent")
+
+    def note(self, status: TerminalStatus) -> None:
+        """Take what a session's status says of its jobs."""
+        background = {_background_id(status, command): command for command in status.background}
+        for name, command in background.items():
+            if name not in self.open_jobs and not command.ended:
+                self._open(self._apart(name, status, command))
+        for job in [job for job in self.open_jobs.values() if job.session == status.name]:
+            if job.log_start is not None:
+                self._note_foreground(job, status)
+            elif (apart := background.get(job.id)) is None:
+                self._end(job, end=_REOPENED) if not job.ended_at else self.open_jobs.pop(job.id)
+            elif apart.ended:
+                self._note_ended_apart(job, apart, status)
+
+    def closed(self, status: TerminalStatus) -> None:
+        """The agent has closed a session."""
+        for job in [job for job in self.open_jobs.values() if job.session == status.name]:
+            if job.ended_at:
+                self.open_jobs.pop(job.id)
+            else:
+                job = msgspec.structs.replace(job, stopped_by="agent", log_end=status.log_bytes)
+                self._end(job, end=_CLOSED)
+
+    async def report_news(self, last_line: ReadLastLine) -> None:
+        """Tell what is news; what comes meanwhile stays. Raises what telling raises."""
+        self.has_news.clear()
+        while self._news:
+            name, noted = next(iter(self._news.items()))
+            job = noted
+            if job.log_start is not None and job.log_end is not None:
+                line = await last_line(job.session, job.log_start, job.log_end)
+                job = msgspec.structs.replace(job, last_line=redact(line)[-LINE_CHARACTERS:])
+            await self._report(job, "\n".join(self._requests))
+            if self._news.get(name) is noted:
+                del self._news[name]
+
+    def _note_foreground(self, job: JobReport, status: TerminalStatus) -> None:
+        if _foreground_id(status) != job.id:
+            self._end(msgspec.structs.replace(job, log_end=status.log_start), end=_REPLACED)
+        elif not status.busy:
+            self._end(
+                msgspec.structs.replace(job, log_end=status.log_bytes),
+                status.command_ended,
+                status.exit_code,
+                status.end,
+            )
+
+    def _apart(self, name: str, status: TerminalStatus, command: BackgroundCommand) -> JobReport:
+        return JobReport(
+            id=name,
+            step=self.step,
+            host=self._host,
+            session=status.name,
+            command=_told(command.command),
+            started_at=_microseconds(command.began),
+            output=command.output,
+        )
+
+    def _note_ended_apart(
+        self, job: JobReport, command: BackgroundCommand, status: TerminalStatus
+    ) -> None:
+        """It is told once that it ended, and once more when its shell has told how."""
+        if job.ended_at and command.exit_code is None:
+            return
+        line = redact(command.last_line)[-LINE_CHARACTERS:]
+        job = msgspec.structs.replace(job, last_line=line)
+        self._end(job, command.ended, command.exit_code, status.end)
+        if command.exit_code is None and not command.adopted and status.alive:
+            self.open_jobs[job.id] = self._news[job.id]
+
+    def _open(self, job: JobReport) -> None:
+        self.open_jobs[job.id] = job
+        self._tell(job)
+
+    def _end(
+        self, job: JobReport, ended: float = 0.0, exit_code: int | None = None, end: str = ""
+    ) -> None:
+        """ended: Unix time; now where it is not known."""
+        self.open_jobs.pop(job.id, None)
+        ended_at = max(_microseconds(ended or time.time()), job.started_at)
+        self._tell(
+            msgspec.structs.replace(job, ended_at=ended_at, exit_code=exit_code, end=redact(end))
+        )
+
+    def _tell(self, job: JobReport) -> None:
+        self._news[job.id] = job
+        self.has_news.set()
+
+
+def _foreground_id(status: TerminalStatus) -> str:
+    """Unique for good: the log of a session only grows."""
+    return f"{status.name}@{status.log_start}"
+
+
+def _background_id(status: TerminalStatus, command: BackgroundCommand) -> str:
+    return f"{status.name}#{command.key}"
+
+
+def _told(command: str) -> str:
+    return redact(command.strip())[:COMMAND_CHARACTERS]
+
+
+def _microseconds(seconds: float) -> int:
+    return int(seconds * 1_000_000)
