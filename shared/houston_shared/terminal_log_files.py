@@ -68,8 +68,8 @@ def read_log_blocks(terminal: Path, start: int, end: int) -> Iterator[bytes]:
 
 _TAIL_BYTES = 8192
 _ESCAPE_SEQUENCE = re.compile(
-    rb"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\\\)?"  # OSC, the daemon's marks among them
-    rb"|\x1b[PX^_][^\x1b]*(?:\x1b\\\\)?|\x1b\[[0-?]*[ -/]*[@-~]?|\x1b[ -/]*[0-~]?"
+    rb"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC, the daemon's marks among them
+    rb"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]?|\x1b[ -/]*[0-~]?"
 )
 
 

@@ -13,6 +13,7 @@ from houston_daemon.recorder.journal_writer import EventKey
 from houston_shared.records import (
     ContextHead,
     ForkBody,
+    JobReport,
     ObservationBody,
     Record,
     SampleBody,
@@ -235,6 +236,12 @@ class HomeBuilder(WrittenHome):
         """A process reward model scored a step; below 0.3 it is weak."""
         body = ProcessRewardGiven(policy=policy, score=score, weak=score < 0.3)
         self.event(EventKey(rollout, step, attempt), "process-reward", body)
+
+    def job(self, rollout: str, step: int, session: str, command: str, **fields: Any) -> None:
+        """How a job stands; times in UTC microseconds."""
+        values = {"id": f"{session}@{step}", "log_start": 0, **fields}
+        body = JobReport(step=step, host="local", session=session, command=command, **values)
+        self.event(EventKey(rollout, step), "job", body)
 
     def marked(self, rollout: str, step: int, author: str, note: str = "") -> None:
         """Somebody's bookmark, with a note where there is one."""

@@ -104,6 +104,8 @@ KEYS = (
     Key("whole", "r", "steer('resume')", "r", "resume this rollout", "resume"),
     Key("whole", "ctrl+k", "steer('cancel')", "ctrl+k", "cancel this rollout (asks first)"),
     Key("whole", "I", "since", "I", "what happened since you were here; again to fold it", "since"),
+    Key("whole", "percent_sign", "jobs", "%", "jobs: what it left running, and how that ended",
+        "jobs"),
     Key("whole", "right_square_bracket", "walk(1)", "]", "next event since you were here"),
     Key("whole", "left_square_bracket", "walk(-1)", "[", "event since you were here before"),
     Key("whole", "c", "claim", "c", "look after this rollout, or hand it over", "claim"),

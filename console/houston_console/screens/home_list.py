@@ -13,6 +13,7 @@ from textual.message import Message
 
 from houston_console.commands.rollout_summary import format_score
 from houston_console.screens.base_screen import post_from
+from houston_console.screens.job_lines import job_summary
 from houston_console.screens.rollout_lists import (
     STATE_GLYPHS,
     ListOrder,
@@ -121,6 +122,7 @@ def task_line(task: str, needs_shown: Sequence[RolloutNeed], width: int) -> Text
 
 def rollout_lines(entry: HomeEntry, view: HomeViewContext) -> list[TextLine]:
     """A rollout in as many lines as `HomeViewContext.lines` says."""
+    jobs, action = job_summary(entry.need.standing, view.now_us), _activity_text(entry.need)
     if view.lines == 1:
         right = (*_number_cells(entry), *_pad_line(_people_cells(entry.need, view), PEOPLE_CELLS))
         room = view.width - line_width(right)
@@ -128,21 +130,18 @@ def rollout_lines(entry: HomeEntry, view: HomeViewContext) -> list[TextLine]:
         reason_span = span(f"{fit_text(_need_text(entry.need), half)}  ", _need_tone(entry.need))
         return [
             justify_line(
-                (*_name_cells(entry, NAME_CELLS), reason_span, *_activity_text(entry.need)),
+                (*_name_cells(entry, NAME_CELLS), reason_span, *jobs, *action),
                 right,
                 view.width,
             )
         ]
     people, pad = _people_cells(entry.need, view), span("       ")
-    reason, action = (
-        span(_need_text(entry.need), _need_tone(entry.need)),
-        _activity_text(entry.need),
-    )
+    reason = span(_need_text(entry.need), _need_tone(entry.need))
     if view.width >= REASON_INLINE_MIN_COLUMNS:
-        first, second = (*_name_cells(entry, NAME_CELLS), reason), (pad, *action)
+        first, second = (*_name_cells(entry, NAME_CELLS), reason), (pad, *jobs, *action)
     else:
         gap = span(" · " if reason.text and action else "")
-        first, second = _name_cells(entry, NARROW_NAME_CELLS), (pad, reason, gap, *action)
+        first, second = _name_cells(entry, NARROW_NAME_CELLS), (pad, *jobs, reason, gap, *action)
     return [
         justify_line(first, _number_cells(entry), view.width),
         justify_line(second, people, view.width),

@@ -20,6 +20,7 @@ from houston_console.panes.files_pane import FilesPane
 from houston_console.panes.guidance_composer import Composer
 from houston_console.panes.guidance_messages import GuidanceOutbox
 from houston_console.panes.guidance_pane import GuidancePane, GuidanceQueue
+from houston_console.panes.jobs_pane import JobsPane
 from houston_console.panes.since_visit_pane import SinceList, SinceVisitPane
 from houston_console.panes.terminals_pane import TerminalsPane
 from houston_console.screens.base_screen import (
@@ -100,6 +101,7 @@ class WatchScreen(HoustonScreen):
         self.tabs = TabBar(id="tabs")
         self.selector = RolloutSelector(id="rollouts")
         self.since = SinceVisitPane(background_reader, person, id="since")
+        self.jobs = JobsPane(background_reader, id="jobs")
         self.trajectory = TrajectoryPane(link, undoing, reader, id="trajectory")
         self.guidance = GuidancePane(outbox, link, id="guidance")
         self.files = FilesPane(id="files")
@@ -123,6 +125,7 @@ class WatchScreen(HoustonScreen):
             yield self.selector
             with Vertical(id="centre"):
                 yield self.since
+                yield self.jobs
                 yield self.trajectory
                 yield self.guidance
             with Vertical(id="right"):
@@ -161,6 +164,7 @@ class WatchScreen(HoustonScreen):
         self.guidance.switch_rollout(source)
         self.trajectory.switch_rollout(source)
         self.since.switch_rollout(rollout)
+        self.jobs.switch_rollout(rollout)
         self.files.switch_rollout(source)
         self.terminals.switch_rollout(source)
         self.refresh_status()
@@ -206,6 +210,7 @@ class WatchScreen(HoustonScreen):
         self.selector.show_state(self.state)
         need = self.state.need_of(self.state.selected)
         self.since.show_people(need.standing if need else None, self.state.person)
+        self.jobs.show_overview(need.standing if need else None)
         self.on_rollout_list_moved()
 
     def on_since_visit_pane_read(self) -> None:
@@ -243,6 +248,10 @@ class WatchScreen(HoustonScreen):
         """Unfold what happened since this person was here, or fold it."""
         if not await self.since.unfold():
             self._focus_area("trajectory")
+
+    def action_jobs(self) -> None:
+        """List the commands that the agent left running, and go to one."""
+        self.run_latest(self.jobs.list_jobs, "jobs")
 
     async def action_walk(self, by: int) -> None:
         """The next event since this person was here, or the one before."""
