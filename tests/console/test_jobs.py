@@ -25,7 +25,7 @@ def fill(builder: HomeBuilder, folder: Path, steps: int = 6) -> None:
     log.write_bytes(LOG)
     hour = 60 * MINUTE
     builder.job("r", 1, "data", "python fetch.py", started_at=now - 5 * hour,
-                ended_at=now - 4 * hour, exit_code=0, last_line="12,000 rows", log_end=9)  # fmt: skip
+                ended_at=now - 4 * hour, exit_code=0, last_line="12 rows", log_end=9)  # fmt: skip
     builder.job("r", 2, "serve", "serve --port 80", started_at=now - 3 * hour - 5 * MINUTE)
     builder.job("r", 3, "train", "python train.py", started_at=now - 4 * hour)
     builder.job("r", 4, "main", "tensorboard &", started_at=now - 40 * MINUTE, log_start=None,

@@ -21,6 +21,7 @@ from houston_shared.control_client import ControlClient
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.home_lock import HomeLock, HomeOwner
+from tests.support.full_home import job
 from tests.support.other_user import NOBODY, needs_root, open_place, speak
 from tests.support.recorder_client import Client, Person, Station, Worker, spec
 
@@ -305,6 +306,7 @@ def seeds(rollout: str, lease: int, control: bool) -> list[bytes]:
         wire.encode_message(wire.ReadSteps(**common, step=1)),
         wire.encode_message(wire.Heartbeat(**common, activity="sampling")),
         wire.encode_message(wire.StoreState(**common, state="paused", reason="x")),
+        wire.encode_message(wire.StoreJob(**common, job=job())),
     ]
 
 

@@ -10,7 +10,7 @@ from houston_shared.store.training_event_bodies import PolicyRegistered
 from tests.support.recorder_client import Station, sample
 
 
-def fill(station: Station, schema: int = 9) -> None:
+def fill(station: Station, schema: int = 14) -> None:
     """A home in which every derived table that can have rows has some.
 
     schema: what a home of that schema could hold; older ones had no claims, orders and verdicts.
@@ -80,6 +80,18 @@ def fill(station: Station, schema: int = 9) -> None:
         )
         for _ in range(2):  # sent again it counts once
             assert isinstance(person.ask(cost), wire.RequestStored)
+    if schema >= 14:
+        for ended in (0, 0, 9_000_000):
+            assert isinstance(worker.say(wire.StoreJob, job=job(ended)), wire.Ack)
+
+
+def job(ended: int = 0) -> records.JobReport:
+    """A job of the second step. ended: UTC microseconds; 0 while it runs."""
+    return records.JobReport(
+        id="train@0", step=2, host="local", session="train", command="python train.py",
+        started_at=1_000_000, ended_at=ended, exit_code=1 if ended else None, failed=bool(ended),
+        log_start=0, log_end=99 if ended else None, last_line="no luck" if ended else "",
+    )  # fmt: skip
 
 
 def train(station: Station) -> None:

@@ -7,6 +7,7 @@ import pytest
 import zmq
 
 from houston_shared import records, wire
+from tests.support.full_home import job
 from tests.support.recorder_client import Client, Station, call, result, sample, spec
 
 ID = b"\0\0\0\0\0\0\0\1"
@@ -86,6 +87,7 @@ def _valid(rollout: str, lease: int) -> list[bytes]:
                 spans=(records.TerminalSpan(host="h", terminal="t", start=0, end=5),),
             ),
         ),
+        wire.StoreJob(**here, job=job(9)),
         wire.StoreState(**here, state="running"),
         wire.Heartbeat(**here, activity="x"),
         wire.Guide(id="g", rollout=rollout, text="hello"),
