@@ -195,6 +195,7 @@ has a condition (`until`, `unless`, `if`) or is said in the passive voice is lef
 too."""
 RANKING = SHARED / "store" / "attention_ranking.py"
 PROCESS_REWARDS = SHARED / "store" / "process_reward_queries.py"
+JOBS = SHARED / "store" / "job_queries.py"
 NEED_INTRO = """\
 
 ## Who needs a person
@@ -212,6 +213,9 @@ half, and so does a rollout that somebody looks at now. Besides signals:
 | about to finish low: `near_budget` with a best score under {low} | {low_finish} |
 | paused for the engine or a host that is away, or its worker waits for the engine | {engine} |
 | paused by another owner | {other} |
+| a [job](glossary.md#the-projects-words) failed and no step has closed since: the agent cannot \
+know (`job_failed`; the last {job_steps} steps after that as the signal, until another job follows it) \
+| {unseen_job} |
 | guidance was heard and nobody has seen what followed | {unanswered} |
 | guidance is queued for more than {minutes} minutes while the rollout runs | {unheard} |
 | ended low, and nobody has looked at it since: finished with `low_finish`, or failed with a best \
@@ -254,6 +258,8 @@ def need_section(known: dict[str, Any]) -> str:
         unanswered=known["UNANSWERED_WEIGHT"],
         unheard=known["UNHEARD_WEIGHT"],
         minutes=known["UNHEARD_SECONDS"] // 60,
+        job_steps=constants(JOBS)["RECENT_STEPS"],
+        unseen_job=known["UNSEEN_JOB_WEIGHT"],
         weak_steps=constants(PROCESS_REWARDS)["WEAK_RUN_STEPS"],
         weak=known["WEAK_DECISIONS_WEIGHT"],
         waits=known["WAITING_WEIGHT"],

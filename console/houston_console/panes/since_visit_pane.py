@@ -52,6 +52,7 @@ EVENT_GLYPHS: dict[str, tuple[str, Tone]] = {
     "evaluation": ("★", "score"),
     "guidance": ("✎", "guidance"),
     "fork": ("↳", "fork"),
+    "job": ("▶", "tool"),
     "verdict": ("✓", "dim"),
     "claim": ("☞", "guidance"),
     "bookmark": ("⚑", "dim"),

@@ -10,9 +10,11 @@ from houston_shared.store import (
     annotation_queries,
     attention_ranking,
     event_text,
+    job_queries,
     journal_events,
     last_actions,
 )
+from houston_shared.store.job_queries import JobRow
 from houston_shared.store.journal_events import JournalEvent, ReadPlan, RunSql
 from houston_shared.store.last_actions import LastAction
 
@@ -118,6 +120,8 @@ def read_changes_since(rollout: str, after: int) -> ReadPlan[ChangesSinceEvent]:
         *(yield from _read_people_events(rollout, after)),
     ]
     events += [_evaluation_event(evaluation) for evaluation in scored]
+    ended = yield from job_queries.list_jobs_ended_since(rollout, after)
+    events += [_job_event(job) for job in ended]
     events += [
         NotableEvent(seq, message.step, message.at, "guidance", f"{message.author}: {message.text}")
         for seq, message in heard
@@ -181,6 +185,12 @@ def _evaluation_event(evaluation: ScoredEvaluation) -> NotableEvent:
     score = evaluation.score
     text = f"score {score:.4g}" if score is not None else f"no score ({evaluation.state})"
     return NotableEvent(evaluation.seq, evaluation.step, evaluation.at, "evaluation", text)
+
+
+def _job_event(job: JobRow) -> NotableEvent:
+    command = job_queries.describe_job_command(job.command)
+    text = f"{'failed job' if job.failed else 'job'} {command}: {job_queries.describe_end(job)}"
+    return NotableEvent(job.seq, job.step, job.ended_at or 0, "job", text)
 
 
 def _read_heard_guidance(rollout: str, after: int) -> ReadPlan[list[tuple[int, HeardGuidance]]]:

@@ -74,6 +74,23 @@ def list_jobs(rollout: str) -> ReadPlan[list[JobRow]]:
     return rows_to_records(JobRow, rows)
 
 
+def list_jobs_ended_since(rollout: str, after: int) -> ReadPlan[list[JobRow]]:
+    """Those that ended by themselves behind the event `after`, as it was told."""
+    rows = yield RunSql(
+        f"SELECT {column_list(JobRow)} FROM jobs WHERE rollout = ? AND seq > ?"
+        " AND ended_at IS NOT NULL AND stopped_by = '' ORDER BY seq",
+        (rollout, after),
+    )
+    return rows_to_records(JobRow, rows)
+
+
+def describe_end(job: JobRow) -> str:
+    """How a job ended."""
+    if job.exit_code is not None:
+        return f"ended with exit code {job.exit_code}"
+    return job.ending or "ended"
+
+
 def job_json(job: JobRow, now: int) -> dict[str, Any]:
     """A job as `houston jobs --json` gives it; it is not said where in a log its output lies."""
     return {
@@ -132,11 +149,10 @@ def describe_job_command(command: str) -> str:
 def describe_failed_job(failed: FailedJob) -> str:
     """How many failed, the last of them, where, and whether the agent can know."""
     job = failed.job
-    how = f"ended with exit code {job.exit_code}" if job.exit_code is not None else job.ending
     since = "; the agent has closed no step since" if failed.is_unseen else ""
     place = f"session {job.session}, step {job.step}"
     others = f"{failed.count} jobs, the last " if failed.count > 1 else ""
-    return f"{others}{describe_job_command(job.command)} ({place}) {how}{since}"
+    return f"{others}{describe_job_command(job.command)} ({place}) {describe_end(job)}{since}"
 
 
 _FAILED = f"""

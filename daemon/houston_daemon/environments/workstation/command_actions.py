@@ -302,7 +302,7 @@ class CommandActions:
         return "\n".join([head, *(lines or ["(no output)"])])
 
     async def last_line(self, session_id: str, start: int, end: int) -> str:
-        """The last line with anything on it of a part of a session's log; empty where it is gone."""
+        """The last line that holds anything in a part of a session's log; empty without a log."""
         try:
             terminal = await self._host.terminal(session_id)
             lines, _ = await newest_lines(terminal, start, end, _LAST_LINES)
