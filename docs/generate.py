@@ -214,8 +214,8 @@ half, and so does a rollout that somebody looks at now. Besides signals:
 | paused for the engine or a host that is away, or its worker waits for the engine | {engine} |
 | paused by another owner | {other} |
 | a [job](glossary.md#the-projects-words) failed and no step has closed since: the agent cannot \
-know (`job_failed`; the last {job_steps} steps after that as the signal, until another job follows it) \
-| {unseen_job} |
+know (`job_failed`; for {job_steps} steps after that it weighs as the signal, until another job \
+follows it) | {unseen_job} |
 | guidance was heard and nobody has seen what followed | {unanswered} |
 | guidance is queued for more than {minutes} minutes while the rollout runs | {unheard} |
 | ended low, and nobody has looked at it since: finished with `low_finish`, or failed with a best \

@@ -72,7 +72,7 @@ def job_summary(overview: RolloutOverview, now: int) -> TextLine:
         parts.append(span(pluralize(len(overview.jobs.running), "job"), "success"))
     if failed := overview.jobs.failed:
         parts += [span(", ", "dim")] if parts else []
-        count = f" (of {failed.count})" if failed.count > 1 else ""
+        count = f" (of {failed.failures})" if failed.failures > 1 else ""
         parts.append(span(_failed_text(failed.job, now) + count, "error"))
     return line(*parts, span("  ")) if parts else ()
 

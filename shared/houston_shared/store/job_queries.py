@@ -123,7 +123,7 @@ class FailedJob(NamedTuple):
     """Whether at most `RECENT_STEPS` steps have closed since."""
     is_unseen: bool
     """Whether no step has closed since: the agent cannot know."""
-    count: int = 1
+    failures: int = 1
     """Such jobs, itself included: of the last steps where it is, else all."""
 
 
@@ -151,7 +151,7 @@ def describe_failed_job(failed: FailedJob) -> str:
     job = failed.job
     since = "; the agent has closed no step since" if failed.is_unseen else ""
     place = f"session {job.session}, step {job.step}"
-    others = f"{failed.count} jobs, the last " if failed.count > 1 else ""
+    others = f"{failed.failures} jobs, the last " if failed.failures > 1 else ""
     return f"{others}{describe_job_command(job.command)} ({place}) {describe_end(job)}{since}"
 
 
@@ -188,7 +188,7 @@ def read_job_summaries(rollout: str = "") -> ReadPlan[dict[str, JobSummary]]:
         summary = summaries.get(row[0], JobSummary())
         before = summary.failed
         counts_on = before is not None and before.is_recent == bool(row[-2])
-        count = before.count + 1 if before is not None and counts_on else 1
+        count = before.failures + 1 if before is not None and counts_on else 1
         newest = FailedJob(job, bool(row[-2]), bool(row[-1]), count)
         summaries[row[0]] = summary._replace(failed=newest)
     return summaries
