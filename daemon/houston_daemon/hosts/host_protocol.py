@@ -151,7 +151,7 @@ class BackgroundCommand:
     """What was started in a terminal apart from its foreground: with `&`, `nohup` or `setsid`."""
 
     key: str
-    """Unique on its host for good: process id and start time."""
+    """Unique on its host for good: process group and start time."""
     command: str
     """As the process is called, or as it was given to the shell where it is a part of that."""
     began: float

@@ -292,6 +292,8 @@ class LocalHost:
     async def close(self) -> None:
         """Let go of the host; terminals go on, within what the kernel limits."""
         await self._stop_guard()
+        for terminal in self._terminals.values():
+            terminal.release()
         self._terminals.clear()
         await self._snapshots.close()
         self._folder_lock.release()

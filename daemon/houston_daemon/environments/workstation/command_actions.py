@@ -318,7 +318,7 @@ class CommandActions:
     async def _open(self, name: str) -> tuple[HostTerminal, str]:
         """A session with a living shell, and what to say of one that had ended."""
         try:
-            end = (await (await self._host.terminal(name)).status()).end
+            end = self._known.note(await (await self._host.terminal(name)).status()).end
         except TerminalMissing:
             end = ""
         terminal = await self._host.terminal(name, create=True)

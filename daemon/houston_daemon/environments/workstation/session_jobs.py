@@ -25,8 +25,6 @@ COMMAND_CHARACTERS = 500
 LINE_CHARACTERS = 300
 """Characters of a last line that are told: its end."""
 _MOST_REQUESTS = 500
-_REPLACED = "another command has begun there since"
-_REOPENED = "its session has another shell since"
 _CLOSED = "its session was closed"
 
 
@@ -71,7 +69,7 @@ class SessionJobs:
                     host=self._host,
                     session=status.name,
                     command=_told(status.command),
-                    started_at=_microseconds(status.command_began),
+                    started_at=_microseconds(status.command_began or time.time()),
                     log_start=status.log_start,
                 )
             )
@@ -83,7 +81,8 @@ class SessionJobs:
                 self.open_jobs[name] = msgspec.structs.replace(job, stopped_by="agent")
 
     def note(self, status: TerminalStatus) -> None:
-        """Take what a session's status says of its jobs."""
+        """Take what a session's status says of its jobs; of one whose place another has taken
+        nobody knows how it ended."""
         background = {_background_id(status, command): command for command in status.background}
         for name, command in background.items():
             if name not in self.open_jobs and not command.ended:
@@ -91,8 +90,8 @@ class SessionJobs:
         for job in [job for job in self.open_jobs.values() if job.session == status.name]:
             if job.log_start is not None:
                 self._note_foreground(job, status)
-            elif (apart := background.get(job.id)) is None:
-                self._end(job, end=_REOPENED) if not job.ended_at else self.open_jobs.pop(job.id)
+            elif (apart := background.get(job.id)) is None:  # another shell is there, or many more
+                self._end(job) if not job.ended_at else self.open_jobs.pop(job.id)
             elif apart.ended:
                 self._note_ended_apart(job, apart, status)
 
@@ -120,7 +119,7 @@ class SessionJobs:
 
     def _note_foreground(self, job: JobReport, status: TerminalStatus) -> None:
         if _foreground_id(status) != job.id:
-            self._end(msgspec.structs.replace(job, log_end=status.log_start), end=_REPLACED)
+            self._end(msgspec.structs.replace(job, log_end=status.log_start))
         elif not status.busy:
             self._end(
                 msgspec.structs.replace(job, log_end=status.log_bytes),
@@ -137,7 +136,7 @@ class SessionJobs:
             session=status.name,
             command=_told(command.command),
             started_at=_microseconds(command.began),
-            output=command.output,
+            output=redact(command.output)[-COMMAND_CHARACTERS:],
         )
 
     def _note_ended_apart(

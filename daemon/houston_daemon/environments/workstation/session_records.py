@@ -7,6 +7,7 @@ and the spans of a step.
 
 import asyncio
 import contextlib
+import logging
 import time
 from bisect import bisect_right
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from houston_daemon.hosts.host_protocol import RolloutHost, TerminalStatus
 from houston_shared.errors import HoustonError
 from houston_shared.records import TerminalSpan
 
+log = logging.getLogger(__name__)
 _EVERY = 1.0
 _MOST_MARKS = 20_000
 
@@ -67,7 +69,9 @@ class SessionRecords:
         """Stop watching."""
         if self._sampler is not None:
             self._sampler.cancel()
-            await asyncio.gather(self._sampler, return_exceptions=True)
+            (outcome,) = await asyncio.gather(self._sampler, return_exceptions=True)
+            if isinstance(outcome, Exception):
+                log.error("sessions were watched no longer", exc_info=outcome)
 
     def note(self, status: TerminalStatus) -> TerminalStatus:
         """Remember how far a log has grown by now."""

@@ -26,6 +26,8 @@ from houston_daemon.hosts.terminals.terminal_start import TerminalState
 
 SHELL_ANSWER_SECONDS = 0.5
 """How long a shell may take to tell how something ended, before that counts as not known."""
+YOUNG_SECONDS = 0.1
+"""Age below which what is beside a foreground command is left for the next look."""
 KEPT_COMMANDS = 32
 """Commands that are remembered, the newest; those that run are never forgotten before others."""
 COMMAND_CHARACTERS = 500
@@ -71,19 +73,29 @@ class BackgroundCommands:
         self._told_up_to = log.size()
 
     def look(self) -> bool:
-        """See what runs and what has ended; whether that is news."""
+        """See what runs and what has ended; whether that is news that a successor should find."""
         before = list(self._state.background)
-        running = {_key(entry): entry for entry in self._detached_processes()}
         known = {command.key for command in before}
+        open_keys = {_group(command.key): command.key for command in before if not command.ended}
+        running = {
+            open_keys.get(entry.group) or f"{entry.group}.{entry.started}": entry
+            for entry in self._detached_processes()
+        }
         for key, entry in running.items():
-            if key not in known:
+            if key not in known and not (self._state.running and _is_young(entry)):
                 self._state.background.append(self._describe(key, entry))
         self._note_gone(running)
         self._read_exit_codes()
         for key in running:
             self._read_last_line(key)
         self._forget_old()
-        return self._state.background != before
+        return list(map(_lasting, self._state.background)) != list(map(_lasting, before))
+
+    def release(self) -> None:
+        """Let go of the files that are kept open."""
+        for descriptor in self._outputs.values():
+            os.close(descriptor)
+        self._outputs.clear()
 
     def end_all(self) -> None:
         """The terminal has ended, and everything in it."""
@@ -91,9 +103,7 @@ class BackgroundCommands:
         for command in self._state.background:
             if not command.ended:
                 self._change(command.key, ended=now)
-        for descriptor in self._outputs.values():
-            os.close(descriptor)
-        self._outputs.clear()
+        self.release()
 
     def _detached_processes(self) -> list[ProcessStat]:
         """The leaders of what runs apart, oldest first."""
@@ -226,8 +236,19 @@ def _match_told(
             yield alike[0], line
 
 
-def _key(entry: ProcessStat) -> str:
-    return f"{entry.pid}.{entry.started}"
+def _lasting(command: BackgroundCommand) -> BackgroundCommand:
+    """What of a command is worth a write each time it changes."""
+    return command if command.ended else replace(command, last_line="")
+
+
+def _is_young(entry: ProcessStat) -> bool:
+    """Whether a process may just be on its way into the foreground, which its shell gives it."""
+    return time.time() - process_table.unix_start_time(entry.started) < YOUNG_SECONDS
+
+
+def _group(key: str) -> int:
+    """The process group of a key: the first of a pipeline may end before the others."""
+    return int(key.partition(".")[0])
 
 
 def _exit_code(line: "re.Match[bytes]") -> int:

@@ -13,6 +13,7 @@ input is the terminal). A terminal outlives this process; its folder holds what 
 """
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import re
@@ -152,7 +153,8 @@ class LocalTerminal:
         if self.state.ended:
             self._background.end_all()
         elif self._background.look():
-            self._save()
+            with contextlib.suppress(OSError):  # a full disk: looking needs none, and it is known
+                self._save()
 
     async def lines(self, start: int, end: int | None = None) -> list[str]:
         """The log between two byte offsets as screen lines; marks never show."""
@@ -199,6 +201,10 @@ class LocalTerminal:
         if process_table.is_alive(self.state.init):
             process_table.send_signal([self.state.init.pid], signal.SIGKILL)
         await terminal_start.kill_terminal_processes(self.folder, self.state.token)
+
+    def release(self) -> None:
+        """Let go of what this process keeps open; the terminal goes on."""
+        self._background.release()
 
     async def settle(self) -> None:
         """After a restart of our process: find out what became of the last command.
