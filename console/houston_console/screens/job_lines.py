@@ -22,7 +22,7 @@ from houston_console.widgets.styled_text import (
 from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.records import ENDED_STATES
 from houston_shared.store.attention_ranking import RolloutOverview
-from houston_shared.store.job_queries import JobRow, JobState, JobSummary
+from houston_shared.store.job_queries import FailedJob, JobRow, JobState, JobSummary
 from houston_shared.times_and_counts import pluralize
 
 JOB_GLYPHS: dict[JobState, tuple[str, Tone]] = {
@@ -72,14 +72,15 @@ def job_summary(overview: RolloutOverview, now: int) -> TextLine:
         parts.append(span(pluralize(len(overview.jobs.running), "job"), "success"))
     if failed := overview.jobs.failed:
         parts += [span(", ", "dim")] if parts else []
-        count = f" (of {failed.failures})" if failed.failures > 1 else ""
-        parts.append(span(_failed_text(failed.job, now) + count, "error"))
+        parts.append(span(_failed_text(failed, now), "error"))
     return line(*parts, span("  ")) if parts else ()
 
 
-def _failed_text(job: JobRow, now: int) -> str:
+def _failed_text(failed: FailedJob, now: int) -> str:
+    job = failed.job
+    count = f"{failed.failures} failed, " if failed.failures > 1 else ""
     age = format_age(job.ended_at, now) if job.ended_at else ""
-    return f"{job_place(job)} {job_mark(job)} {age}"
+    return f"{count}{job_place(job)} {job_mark(job)} {age}"
 
 
 def jobs_strip(
@@ -91,7 +92,7 @@ def jobs_strip(
     keys = line(span(f"  {key} ", "tool"), span("all jobs ", "dim"))
     facts: list[TextLine] = []
     if failed := summary.failed:
-        facts.append(line(span(_failed_text(failed.job, now), "error")))
+        facts.append(line(span(_failed_text(failed, now), "error")))
     for job in summary.running:
         head = f"{JOB_GLYPHS['running'][0]} {job_place(job)} {format_duration(job.seconds(now))}"
         says = printed.get(job.id) or (f"prints to {job.output}" if job.output else job.command)

@@ -189,7 +189,7 @@ def _evaluation_event(evaluation: ScoredEvaluation) -> NotableEvent:
 
 def _job_event(job: JobRow) -> NotableEvent:
     command = job_queries.describe_job_command(job.command)
-    text = f"{'failed job' if job.failed else 'job'} {command}: {job_queries.describe_end(job)}"
+    text = f"{command}: {'failed, ' if job.failed else ''}{job_queries.describe_end(job)}"
     return NotableEvent(job.seq, job.step, job.ended_at or 0, "job", text)
 
 

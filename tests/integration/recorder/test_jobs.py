@@ -8,7 +8,7 @@ import pytest
 from houston_daemon.maintenance.home_verification import verify_home
 from houston_shared import wire
 from houston_shared.records import JobReport
-from houston_shared.store import attention_ranking, job_queries
+from houston_shared.store import attention_ranking, changes_since_visit, job_queries
 from houston_shared.store.journal_events import ERASED_TEXT
 from houston_shared.store.store_reader import Reader
 from tests.support.full_home import job
@@ -109,6 +109,20 @@ def test_an_erased_step_takes_the_words_of_its_jobs_along(station: Station) -> N
     assert (found.command, found.last_line) == (ERASED_TEXT, ERASED_TEXT)
     assert (found.state, found.exit_code, found.session) == ("failed", 3, "train")
     assert verify_home(station.home).findings == ()
+
+
+def test_who_comes_back_is_told_of_jobs_that_ended(station: Station) -> None:
+    worker = station.working()
+    worker.step(1)
+    worker.say(wire.StoreJob, job=RUNS)
+    with Reader(station.home) as reader:
+        before = reader.run(changes_since_visit.read_changes_since(worker.rollout, 0))
+        worker.say(wire.StoreJob, job=TOLD)
+        after = reader.run(changes_since_visit.read_changes_since(worker.rollout, before.seq))
+    assert [event.kind for event in before.events if event.kind == "job"] == []
+    assert [(event.kind, event.step, event.text) for event in after.events] == [
+        ("job", 1, "python train.py: failed, ended with exit code 3")
+    ]
 
 
 def reason(station: Station, worker: Worker) -> tuple[str, int] | None:
