@@ -161,7 +161,7 @@ SELECT j.rollout, {column_list(JobRow, "j")},
         AND step = r.steps - {RECENT_STEPS} AND current), 0),
     j.seq > coalesce((SELECT observation_seq FROM steps WHERE rollout = r.id
         AND step = r.steps AND current), 0)
-FROM rollouts r JOIN jobs j ON j.rollout = r.id AND j.failed
+FROM rollouts r JOIN jobs j ON j.rollout = r.id AND j.failed = 1
 WHERE r.state IN ('queued', 'running', 'paused') AND (?1 = '' OR r.id = ?1) AND NOT EXISTS (
     SELECT 1 FROM jobs k WHERE k.rollout = j.rollout AND k.host = j.host AND k.session = j.session
     AND k.started_at > j.started_at AND (k.log_start IS NULL) = (j.log_start IS NULL)

@@ -1,5 +1,8 @@
 """Commands that were left running: when each began, was seen to run, and ended, and how.
 
+What the agent could know of jobs, for verdicts on what it did; what really runs and how it ended is
+told to the recorder as it happens (`houston_shared.store.job_queries`).
+
 A job is known by its host and session. What calls tell of sessions (status, idle, sleep, killed,
 closed) is followed step by step, for one call (`follow_jobs`) or a whole rollout (`all_jobs`).
 Whether an exit code is an error is `command_failures`'.

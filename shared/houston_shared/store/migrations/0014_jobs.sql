@@ -20,4 +20,4 @@ CREATE TABLE jobs (
     PRIMARY KEY (rollout, host, id)
 ) WITHOUT ROWID;
 CREATE INDEX jobs_running ON jobs (rollout) WHERE ended_at IS NULL;
-CREATE INDEX jobs_failed ON jobs (rollout, seq) WHERE failed;
+CREATE INDEX jobs_session ON jobs (rollout, host, session, started_at);
