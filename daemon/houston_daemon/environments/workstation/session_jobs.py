@@ -29,13 +29,15 @@ _CLOSED = "its session was closed"
 
 
 class SessionJobs:
-    """The jobs of one rollout on one host; `jobs` of the state are those that have not ended."""
+    """The jobs of a rollout on one host; `jobs` of the state are those whose end is not stored."""
 
     def __init__(self, host: str, state: Callable[[], WorkstationState], report: ReportJob) -> None:
         self._host = host
         self._state = state
         self._report = report
         self._news: dict[str, JobReport] = {}
+        self._untold: set[str] = set()
+        """Ids of those that have ended, and whose shell may yet tell how."""
         self._requests: list[str] = []
         """What the agent asked for since the oldest job that runs."""
         self.step = 0
@@ -44,7 +46,7 @@ class SessionJobs:
 
     @property
     def open_jobs(self) -> dict[str, JobReport]:
-        """By id, those that run, and those of which it is not known yet how they ended."""
+        """By id, those that run, and those whose end is not stored or not known yet."""
         return self._state().jobs
 
     def begin(self) -> None:
@@ -77,7 +79,7 @@ class SessionJobs:
     def stopping(self, session: str) -> None:
         """The agent signals what runs in the foreground."""
         for name, job in self.open_jobs.items():
-            if job.session == session and job.log_start is not None:
+            if job.session == session and job.log_start is not None and not job.ended_at:
                 self.open_jobs[name] = msgspec.structs.replace(job, stopped_by="agent")
 
     def note(self, status: TerminalStatus) -> None:
@@ -91,18 +93,17 @@ class SessionJobs:
             if job.log_start is not None:
                 self._note_foreground(job, status)
             elif (apart := background.get(job.id)) is None:  # another shell is there, or many more
-                self._end(job) if not job.ended_at else self.open_jobs.pop(job.id)
+                self._untold.discard(job.id)
+                self._end(job)
             elif apart.ended:
                 self._note_ended_apart(job, apart, status)
 
     def closed(self, status: TerminalStatus) -> None:
         """The agent has closed a session."""
         for job in [job for job in self.open_jobs.values() if job.session == status.name]:
-            if job.ended_at:
-                self.open_jobs.pop(job.id)
-            else:
-                job = msgspec.structs.replace(job, stopped_by="agent", log_end=status.log_bytes)
-                self._end(job, end=_CLOSED)
+            self._untold.discard(job.id)
+            closed = msgspec.structs.replace(job, stopped_by="agent", log_end=status.log_bytes)
+            self._end(job if job.ended_at else closed, end=_CLOSED)
 
     async def report_news(self, last_line: ReadLastLine) -> None:
         """Tell what is news; what comes meanwhile stays. Raises what telling raises."""
@@ -116,8 +117,12 @@ class SessionJobs:
             await self._report(job, "\n".join(self._requests))
             if self._news.get(name) is noted:
                 del self._news[name]
+                if noted.ended_at and name not in self._untold:
+                    self.open_jobs.pop(name, None)
 
     def _note_foreground(self, job: JobReport, status: TerminalStatus) -> None:
+        if job.ended_at:
+            return
         if _foreground_id(status) != job.id:
             self._end(msgspec.structs.replace(job, log_end=status.log_start))
         elif not status.busy:
@@ -143,13 +148,15 @@ class SessionJobs:
         self, job: JobReport, command: BackgroundCommand, status: TerminalStatus
     ) -> None:
         """It is told once that it ended, and once more when its shell has told how."""
-        if job.ended_at and command.exit_code is None:
+        if job.ended_at and (command.exit_code is None or job.exit_code is not None):
             return
-        line = redact(command.last_line)[-LINE_CHARACTERS:]
-        job = msgspec.structs.replace(job, last_line=line)
-        self._end(job, command.ended, command.exit_code, status.end)
         if command.exit_code is None and not command.adopted and status.alive:
-            self.open_jobs[job.id] = self._news[job.id]
+            self._untold.add(job.id)
+        else:
+            self._untold.discard(job.id)
+        line = redact(command.last_line)[-LINE_CHARACTERS:]
+        ended = msgspec.structs.replace(job, last_line=line, ended_at=0)
+        self._end(ended, command.ended, command.exit_code, status.end)
 
     def _open(self, job: JobReport) -> None:
         self.open_jobs[job.id] = job
@@ -158,12 +165,13 @@ class SessionJobs:
     def _end(
         self, job: JobReport, ended: float = 0.0, exit_code: int | None = None, end: str = ""
     ) -> None:
-        """ended: Unix time; now where it is not known."""
-        self.open_jobs.pop(job.id, None)
-        ended_at = max(_microseconds(ended or time.time()), job.started_at)
-        self._tell(
-            msgspec.structs.replace(job, ended_at=ended_at, exit_code=exit_code, end=redact(end))
-        )
+        """ended: Unix time; now where it is not known. It stays open until that is stored."""
+        if not job.ended_at:
+            ended_at = max(_microseconds(ended or time.time()), job.started_at)
+            job = msgspec.structs.replace(
+                job, ended_at=ended_at, exit_code=exit_code, end=redact(end)
+            )
+        self._open(job)
 
     def _tell(self, job: JobReport) -> None:
         self._news[job.id] = job
