@@ -8,6 +8,7 @@ import pytest
 
 from houston_daemon.hosts.host_protocol import BackgroundCommand
 from houston_daemon.hosts.local_host import LocalHost
+from houston_daemon.hosts.terminals.background_commands import KEPT_COMMANDS
 from houston_daemon.hosts.terminals.local_terminal import LocalTerminal
 
 from .conftest import MakeHost, finish
@@ -124,3 +125,15 @@ async def test_it_ends_with_its_terminal(terminal: LocalTerminal) -> None:
     await terminal.close()
     (gone,) = (await terminal.status()).background
     assert gone.ended and gone.exit_code is None
+
+
+async def test_a_flood_of_them_is_followed_as_far_as_there_is_room(
+    terminal: LocalTerminal,
+) -> None:
+    await finish(terminal, f"for n in $(seq 50); do ({GO}; exit 3) & done")
+    first = (await terminal.status()).background
+    assert len(first) == KEPT_COMMANDS
+    assert (await terminal.status()).background == first, "the same ones"
+    (workspace(terminal) / "go").touch()
+    over = await seen(terminal, ended)
+    assert [one.key for one in over] == [one.key for one in first]

@@ -29,7 +29,7 @@ SHELL_ANSWER_SECONDS = 0.5
 YOUNG_SECONDS = 0.1
 """Age below which what is beside a foreground command is left for the next look."""
 KEPT_COMMANDS = 32
-"""Commands that are remembered, the newest; those that run are never forgotten before others."""
+"""Commands that are remembered of one terminal: those that run come before those that ended."""
 COMMAND_CHARACTERS = 500
 """Characters of a command that are remembered."""
 _EMPTY_LINE = b"\\builtin :\n"
@@ -81,9 +81,12 @@ class BackgroundCommands:
             open_keys.get(entry.group) or f"{entry.group}.{entry.started}": entry
             for entry in self._detached_processes()
         }
+        room = KEPT_COMMANDS - len(open_keys)
         for key, entry in running.items():
-            if key not in known and not (self._state.running and _is_young(entry)):
+            is_passing = self._state.running and _is_young(entry)
+            if key not in known and not is_passing and room > 0:
                 self._state.background.append(self._describe(key, entry))
+                room -= 1
         self._note_gone(running)
         self._read_exit_codes()
         for key in running:
@@ -216,8 +219,7 @@ class BackgroundCommands:
     def _forget_old(self) -> None:
         commands = self._state.background
         while len(commands) > KEPT_COMMANDS:
-            oldest = next((command for command in commands if command.ended), commands[0])
-            commands.remove(oldest)
+            commands.remove(next(command for command in commands if command.ended))
 
 
 def _match_told(
