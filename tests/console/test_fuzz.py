@@ -51,7 +51,15 @@ class GoingOn:
 
     def happens(self) -> None:
         """One more thing that agents or the daemon do."""
-        news = (self._step, self._step, self._fails, self._says, self._begin, self._ends)
+        news = (
+            self._step,
+            self._step,
+            self._fails,
+            self._says,
+            self._begin,
+            self._ends,
+            self._runs,
+        )
         self._chance.choice(news)()
 
     def _some(self) -> str:
@@ -108,6 +116,22 @@ class GoingOn:
     def _says(self) -> None:
         self._count += 1
         self._builder.say(self._some(), f"word-{self._count}", "Look <again> [b]at[/b] it.", "ben")
+
+    def _runs(self) -> None:
+        """A job begins, or ends at once."""
+        rollout, self._count = self._some(), self._count + 1
+        code = self._chance.choice([None, 0, 1, 137])
+        ended = {"ended_at": 9 * 10**15, "exit_code": code, "failed": bool(code), "log_end": 10**6}
+        self._builder.job(
+            rollout,
+            max(1, self._steps[rollout]),
+            self._chance.choice(["main", "../main", "train \u202e", ""]),
+            self._chance.choice(["python train.py", "a\x1b[2Jb\n" * 40, ""]),
+            id=f"job-{self._count}",
+            started_at=8 * 10**15,
+            last_line=self._chance.choice(["", "\x1b]0;x\x07" + "中" * 400]),
+            **(self._chance.choice([{}, ended])),
+        )
 
     def _ends(self) -> None:
         if len(self._steps) > 4:
