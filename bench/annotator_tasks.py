@@ -41,7 +41,10 @@ def _step(thought: str, *calls: dict[str, Any]) -> dict[str, Any]:
     return {"thought": thought, "calls": list(calls)}
 
 
-LOOKS = [_step(f"Look number {number}.", _command(f"ls; head -n {number} README.md")) for number in range(1, 8)]
+LOOKS = [
+    _step(f"Look number {number}.", _command(f"ls; head -n {number} README.md"))
+    for number in range(1, 8)
+]
 SCRIPTS = {
     "tidy": [
         *LOOKS,
