@@ -209,6 +209,9 @@ half, and so does a rollout that somebody looks at now. Besides signals:
 |---|---|
 | paused by `repair` or `host` (a person must decide) | {repair} |
 | paused by `restore` | {restore} |
+| handed over to who asks, with a note that they have not read (`handed`) | {handed} |
+| handed over to who asks and read, or to anybody and read by nobody; until somebody takes it \
+| {handed_read} |
 | failed, and nobody has looked at it since | {failed} |
 | about to finish low: `near_budget` with a best score under {low} | {low_finish} |
 | paused for the engine or a host that is away, or its worker waits for the engine | {engine} |
@@ -249,6 +252,8 @@ def need_section(known: dict[str, Any]) -> str:
         repair=paused["repair"],
         restore=paused["restore"],
         engine=paused["engine"],
+        handed=known["HANDED_WEIGHT"],
+        handed_read=known["HANDED_READ_WEIGHT"],
         failed=known["FAILED_WEIGHT"],
         ended_low=known["ENDED_LOW_WEIGHT"],
         low=f"{known['LOW_SCORE_LIMIT']:g}",

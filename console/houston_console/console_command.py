@@ -15,11 +15,11 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-from houston_console.commands import command_options, daemon_requests
+from houston_console.commands import command_options, daemon_requests, person_names
 from houston_shared import command_arguments, command_output
 from houston_shared.config import ColorChoice, LoadedConfiguration
 from houston_shared.errors import ExitCode, HoustonError
-from houston_shared.store import rollout_queries
+from houston_shared.store import rollout_queries, store_reader
 from houston_shared.store.store_reader import Reader
 
 DEFAULT_SCREENSHOT_SIZE = "160x50"
@@ -77,6 +77,7 @@ def run_console(parsed: argparse.Namespace, loaded: LoadedConfiguration) -> int:
             "houston tail, or houston console --picture FILE.svg",
             ExitCode.USAGE,
         )
+    _confirm_claimed_name(parsed, loaded)
     from houston_console.app.console_app import HoustonConsole
     from houston_console.widgets.color_themes import choose_color_depth
 
@@ -90,6 +91,16 @@ def run_console(parsed: argparse.Namespace, loaded: LoadedConfiguration) -> int:
                 f"{offer.action.text} It stands; to undo it: {offer.action.undo_command}"
             )
     return app.return_code or int(ExitCode.DONE)
+
+
+def _confirm_claimed_name(parsed: argparse.Namespace, loaded: LoadedConfiguration) -> None:
+    """A slip in `--as` makes another person, who has seen nothing and is handed nothing. Raises
+    HoustonError (2) for one."""
+    if parsed.claimed and store_reader.has_database(loaded.home):
+        with Reader(loaded.home) as reader:
+            person_names.confirm_name(
+                reader, parsed.claimed, "Nothing was opened.", "houston console --as NAME"
+            )
 
 
 def _write_picture(

@@ -147,9 +147,15 @@ _REVIEW = _build_commands(
     ("since", "console.since_command", "what happened since you were here", "k3f9 --peek"),
     (
         "claim",
-        "console.rollout_control_commands",
+        "console.claim_commands",
         "look after a rollout; leave a note",
         "k3f9 --note 'until noon'",
+    ),
+    (
+        "hand-over",
+        "console.claim_commands",
+        "leave a rollout to somebody, with a note",
+        "k3f9 ben --note 'the index is stale'",
     ),
     (
         "bookmark",

@@ -213,18 +213,32 @@ class ReorderGuidance(FromPerson, frozen=True, kw_only=True):
 
 
 class ClaimRollout(FromPerson, frozen=True, kw_only=True):
-    """Look after a rollout, or (with `release`) no longer. Shown to all, enforced for nobody."""
+    """Look after a rollout, or (with `release`) no longer. Shown to all, enforced for nobody.
+
+    A release with a note hands the rollout over: to `to`, or to anybody.
+    """
 
     request: str
     """Idempotency key, made by the sender."""
     rollout: str
     note: str = ""
     """For the next person; the newest one stays until another is left."""
+    to: str = ""
+    """Name of the person whom a release with a note is meant for; empty for anybody."""
     release: bool = False
     """Refused to who does not hold it."""
     seen: int = 0
     """Refused when somebody else claimed it after this event; 0 to take it over, and to release
     whatever stands."""
+
+
+class ReadNote(FromPerson, frozen=True, kw_only=True):
+    """A note was read by whom it is meant for; its author sees that. Said of one's own note, of
+    another person's or of an older one, it changes nothing."""
+
+    rollout: str
+    note: int
+    """The event that left the note."""
 
 
 class StoreVerdicts(FromPerson, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from houston_shared.control_messages import FromPerson as FromPerson
 from houston_shared.control_messages import GiveVerdicts as GiveVerdicts
 from houston_shared.control_messages import ImportRollout as ImportRollout
 from houston_shared.control_messages import JudgedSteps as JudgedSteps
+from houston_shared.control_messages import ReadNote as ReadNote
 from houston_shared.control_messages import RegisterPolicy as RegisterPolicy
 from houston_shared.control_messages import RejectDraft as RejectDraft
 from houston_shared.control_messages import ReorderGuidance as ReorderGuidance
@@ -374,6 +375,7 @@ ControlRequest = (
     | StoreReviewCost
     | ReorderGuidance
     | ClaimRollout
+    | ReadNote
     | BookmarkStep
     | ReportPresence
     | AskStatus

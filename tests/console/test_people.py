@@ -137,6 +137,52 @@ async def test_a_note_is_shown_to_who_comes_next_until_it_was_seen(
         assert not seat.app.watch_screen.since.people.display
 
 
+async def test_a_hand_over_goes_to_one_person_and_says_when_it_was_read(
+    live: LiveStation, sit: Sit
+) -> None:
+    rollout, _ = _work(live), _work(live)
+    live.person().ask(wire.ReportPresence(rollout=rollout, step=1, claimed="benjamin"))
+    live.person().ask(wire.ReportPresence(claimed="benjamin"))
+    note_to = "SELECT note_to, read_by FROM claims"
+    async with sit(live.home, rollout, name="ada") as seat:
+        await _is_live(seat)
+        await seat.until(lambda: "benjamin" in seat.app.state.board.known_names, "names are known")
+        await seat.press("c")
+        await seat.until(lambda: "☞ you since" in seat.text("#people"), "claimed")
+        await seat.press("c", "shift+tab", *"benjamn", "enter")
+        assert isinstance(seat.app.screen, QuestionDialog), "a note is missing: asked again"
+        await seat.press(*"stale", "enter")
+        assert isinstance(seat.app.screen, ConfirmDialog), "the name may be a slip"
+        await seat.press("n")
+        assert isinstance(seat.app.screen, QuestionDialog)
+        assert [field.value for field in seat.app.screen.fields] == ["benjamn", "stale"]
+        await seat.press("shift+tab", "end", "backspace", *"in", "enter")
+        await seat.until(lambda: live.query(note_to) == [("benjamin", "")], "handed over")
+        await seat.until(lambda: "by you, unread" in seat.text("#people"), "its author sees so")
+        async with sit(live.home, at_home=True, name="cleo") as other:
+            await other.until(lambda: other.app.state.board.needs, "judged")
+            assert "handed" not in other.text("#home-list")
+        async with sit(live.home, at_home=True, name="benjamin") as receiver:
+            await receiver.until(
+                lambda: "handed to you by ada: stale" in receiver.text("#home-list"), "asked for"
+            )
+            await _is_live(receiver)
+            await receiver.press("enter")
+            assert receiver.app.state.selected == rollout, "what was handed over comes first"
+            await receiver.until(
+                lambda: "ada left a note to you" in receiver.text("#people"), "above the steps"
+            )
+            assert live.query(note_to) == [("benjamin", "")]
+            await receiver.press("j")
+            await receiver.until(
+                lambda: live.query(note_to) == [("benjamin", "benjamin")], "read with a key"
+            )
+            assert "ada left a note to you" in receiver.text("#people"), "while the visit lasts"
+        await seat.until(lambda: "by you, read by benjamin" in seat.text("#people"), "seen")
+        await seat.press("0")
+        await seat.until(lambda: "✉benjamin read" in seat.text("#home-list"), "at home, too")
+
+
 async def test_two_names_on_one_login_are_two_people(live: LiveStation, sit: Sit) -> None:
     rollout, _ = _work(live), _work(live)
     async with sit(live.home, rollout, name="ada") as seat:

@@ -19,7 +19,7 @@ from houston_console.commands.rollout_summary import apply_current_conditions
 from houston_shared.async_control_client import LiveFeed
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
-from houston_shared.store import annotation_queries, journal_events
+from houston_shared.store import annotation_queries, journal_events, presence_queries
 from houston_shared.store import attention_ranking as homes
 from houston_shared.store.async_reader import AsyncReader
 from houston_shared.store.attention_ranking import RolloutNeed, RolloutOverview, rank_rollouts
@@ -72,6 +72,8 @@ class NeedsBoard(NamedTuple):
     """All rollouts, who needs a person most first."""
     at_home: tuple[str, ...] = ()
     """Others who are at no rollout now."""
+    known_names: tuple[str, ...] = ()
+    """Everybody who was ever here."""
 
 
 class _TaskDefinition(msgspec.Struct, frozen=True):
@@ -168,7 +170,8 @@ class NeedsReader:
         overviews = await asyncio.to_thread(apply_current_conditions, overviews, self._home)
         await self._read_budgets(overviews)
         people = await self._reader.run(read_people_at_home(self._person, now))
-        return NeedsBoard(rank_rollouts(overviews, now), people)
+        known = await self._reader.run(presence_queries.list_known_names())
+        return NeedsBoard(rank_rollouts(overviews, now), people, tuple(known))
 
     async def _read_budgets(self, overviews: Iterable[RolloutOverview]) -> None:
         rows = [

@@ -1,27 +1,23 @@
-"""Actions on a rollout from any screen: pause, resume, cancel, branch, claim and release.
+"""Actions on a rollout from any screen: pause, resume, cancel and branch.
 
-What cannot be undone asks first; the rest acts at once and offers an undo. A claim can be taken
-over from somebody and handed on with a note. Requests go through `app.daemon_link`, questions are
-`widgets.dialogs`, undo is `app.undo_offers`.
+What cannot be undone asks first; the rest acts at once and offers an undo. Requests go through
+`app.daemon_link`, questions are `widgets.dialogs`, undo is `app.undo_offers`. Claims are
+`app.claim_actions`.
 """
 
-import shlex
 import uuid
 from functools import partial
 from typing import cast
 
 from houston_console.app import daemon_link
-from houston_console.app.console_state import ConsoleState
 from houston_console.app.daemon_link import DaemonLink, SteeringAction
 from houston_console.app.undo_offers import UndoableAction, UndoOffers
 from houston_console.screens.base_screen import HoustonScreen
-from houston_console.screens.rollout_lists import claim_text, rollout_state_text
+from houston_console.screens.rollout_lists import rollout_state_text
 from houston_console.widgets.dialogs import ConfirmDialog, QuestionDialog
-from houston_shared.control_messages import BranchRollout, ClaimRollout, new_guidance_id
+from houston_shared.control_messages import BranchRollout, new_guidance_id
 from houston_shared.errors import HoustonError
-from houston_shared.store.presence_queries import ClaimStatus
 from houston_shared.store.rollout_queries import RolloutRow
-from houston_shared.times_and_counts import now_us
 from houston_shared.wire import RequestStored
 
 MAX_BRANCHES = 16
@@ -135,124 +131,3 @@ class SteeringActions:
         )
         ack = await self._link.ask(message)
         return ack.rollouts[0] if isinstance(ack, RequestStored) and ack.rollouts else rollout
-
-
-HANDOVER_NOTE_PROMPT = "a note for who comes next (may stay empty)"
-
-
-class ClaimActions:
-    """What a screen asks of the daemon about claims; questions stand before that screen."""
-
-    def __init__(self, link: DaemonLink, undoing: UndoOffers, screen: HoustonScreen) -> None:
-        self._link, self._undo_offers, self._screen = link, undoing, screen
-        self._claimed_here = ""
-        """The rollout that was claimed here last: it may not have been read yet."""
-
-    @property
-    def _speaker_option(self) -> str:
-        """How a command says who speaks."""
-        return f" --as {shlex.quote(self._link.claimed)}" if self._link.claimed else ""
-
-    def toggle(self, rollout: str, holding: ClaimStatus | None, state: ConsoleState) -> None:
-        """Claim what is free, release what is one's own, and ask before taking over.
-
-        holding: as this console has read it last.
-        """
-        holder = holding.holder if holding else ""
-        if not holder:
-            self._undo_offers.do(
-                f"Claim {rollout} …",
-                self._claim_with_undo(rollout, state.seq),
-                _claim_undo_key(rollout),
-            )
-        elif holder == state.person:
-            dialog = QuestionDialog(
-                "Hand over", f"You look after {rollout} no longer?", {HANDOVER_NOTE_PROMPT: ""}
-            )
-            self._screen.app.push_screen(
-                dialog,
-                lambda typed: (
-                    self._run_claim(rollout, typed[0].strip(), release=True) if typed else None
-                ),
-            )
-        else:
-            holder_text = claim_text(holding, state.person, now_us())
-            self._screen.app.push_screen(
-                ConfirmDialog(f"{rollout} is looked after by {holder_text}. Take it over?"),
-                lambda yes: self._run_claim(rollout, "", release=False) if yes else None,
-            )
-
-    def take_back(self, rollout: str, holding: ClaimStatus | None, state: ConsoleState) -> None:
-        """Release what is one's own, unasked: also what a key claimed that was meant as a letter.
-
-        holding: as this console has read it last.
-        """
-        if rollout == self._claimed_here or (
-            holding is not None and holding.holder == state.person
-        ):
-            self._undo_offers.do(
-                f"Release {rollout} …", self._release_with_undo(rollout), _claim_undo_key(rollout)
-            )
-        else:
-            self._screen.show_message(f"You do not look after {rollout}: c claims it.", "warning")
-
-    def _run_claim(self, rollout: str, note: str, release: bool) -> None:
-        self._screen.run_worker(self._claim(rollout, note, release), group="claim")
-
-    async def _claim(self, rollout: str, note: str, release: bool) -> None:
-        try:
-            await self._send_claim(rollout, note, release, 0)
-        except HoustonError as problem:
-            self._screen.show_error(problem)
-            return
-        if not release:
-            words = f"You look after {rollout}: everybody sees it. C takes it back."
-            self._screen.show_message(words, "success")
-        else:
-            words = " Your note waits for who comes next." if note else ""
-            self._screen.show_message(f"You look after {rollout} no longer.{words}", "success")
-
-    async def _send_claim(self, rollout: str, note: str, release: bool, known_seq: int) -> int:
-        """Send the claim; returns its event. Raises HoustonError."""
-        message = ClaimRollout(
-            request=uuid.uuid4().hex,
-            rollout=rollout,
-            note=note,
-            release=release,
-            seen=known_seq,
-            claimed=self._link.claimed,
-        )
-        answer = await self._link.ask(message)
-        self._claimed_here = "" if release else rollout
-        return getattr(answer, "seq", 0)
-
-    async def _claim_with_undo(self, rollout: str, known_seq: int) -> UndoableAction:
-        """Claim what is free, as it was known at the event `known_seq`. Raises HoustonError."""
-        seq = await self._send_claim(rollout, "", False, known_seq)
-
-        async def back() -> str:
-            await self._send_claim(rollout, "", True, seq)
-            return f"Nobody looks after {rollout}, as before."
-
-        words = f"You look after {rollout}: everybody sees it. C lets it go."
-        return UndoableAction(
-            words, back, f"houston claim {rollout} --release{self._speaker_option}"
-        )
-
-    async def _release_with_undo(self, rollout: str) -> UndoableAction:
-        """Release what is one's own. Raises HoustonError."""
-        seq = await self._send_claim(rollout, "", True, 0)
-
-        async def back() -> str:
-            await self._send_claim(rollout, "", False, seq)
-            return f"You look after {rollout} again."
-
-        return UndoableAction(
-            f"You look after {rollout} no longer.",
-            back,
-            f"houston claim {rollout}{self._speaker_option}",
-        )
-
-
-def _claim_undo_key(rollout: str) -> str:
-    return f"claim {rollout}"

@@ -32,12 +32,12 @@ from houston_shared.times_and_counts import iso_time, local_time
 TAIL_KINDS = (
     "sample", "result", "observation", "delivery", "fork",
     "spec", "state", "cancel", "guidance", "edit", "withdraw", "reorder", "bookmark", "verdict",
-    "claim", "policy", "training", "training-moved", "activation", "activated",
+    "claim", "note-read", "policy", "training", "training-moved", "activation", "activated",
 )  # fmt: skip
 """Kinds that `tail` shows; the others (intents, clocks, leases, heads) only repeat or announce."""
 AUDIT_KINDS = (
     "daemon", "stop", "spec", "guidance", "edit", "withdraw", "reorder", "bookmark", "verdict",
-    "claim", "state", "cancel", "erased", "repaired", "cleaned", "refused",
+    "claim", "note-read", "state", "cancel", "erased", "repaired", "cleaned", "refused",
     "policy", "training", "training-cancel", "activation",
 )  # fmt: skip
 """Kinds that somebody did: `log --audit`."""
@@ -414,7 +414,9 @@ def _read_entries_by_sequence(
 
 MAX_EVENT_CHARACTERS = 300
 """Characters of an event's text on its line; --json has all of it."""
-KINDS_WITH_AUTHOR = ("guidance", "edit", "withdraw", "reorder", "bookmark", "verdict", "claim")
+KINDS_WITH_AUTHOR = (
+    "guidance", "edit", "withdraw", "reorder", "bookmark", "verdict", "claim", "note-read",
+)  # fmt: skip
 """Kinds whose line begins with who did it."""
 EVENT_TONES = {"guidance": "person", "edit": "person", "withdraw": "person", "delivery": "person",
          "sample": "", "result": "dim", "observation": "dim", "state": "name"}  # fmt: skip

@@ -19,20 +19,17 @@ from houston_shared.command_arguments import seconds_argument
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_messages import (
     BranchRollout,
-    ClaimRollout,
     CleanRollouts,
     new_guidance_id,
 )
 from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
 from houston_shared.home_lock import find_running_daemon
 from houston_shared.records import ENDED_STATES
-from houston_shared.store import json_views, presence_queries, removed_data_queries, rollout_queries
+from houston_shared.store import json_views, removed_data_queries, rollout_queries
 from houston_shared.store.journal_events import ReadPlan
-from houston_shared.store.presence_queries import ClaimStatus
 from houston_shared.store.removed_data_queries import HostCleaning
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.store.store_reader import Reader
-from houston_shared.times_and_counts import local_time
 from houston_shared.wire import Steer
 
 SteerAction = Literal["pause", "resume", "cancel"]
@@ -342,49 +339,3 @@ def _print_cleanups(cleanings: dict[str, HostCleaning], json: bool) -> None:
     if not json:
         total = sum(cleaning.body.bytes for cleaning in cleanings.values())
         command_output.print_note(f"{removed_data_queries.format_bytes(total)} in all. {KEPT_TEXT}")
-
-
-def add_claim_arguments(parser: argparse.ArgumentParser) -> None:
-    """`R`, `--note`, `--release`, `--as`, `--json`."""
-    command_options.add_rollout_argument(parser)
-    parser.add_argument(
-        "--note",
-        default="",
-        metavar="TEXT",
-        help="for the next person; stays until another is left",
-    )
-    parser.add_argument("--release", action="store_true", help="no longer look after it")
-    command_options.add_speaker_option(parser)
-    command_options.add_json_option(parser, "one JSON object")
-
-
-def run_claim(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """Claim or release; says who held it before, and what they left."""
-    reader = Reader(loaded.home)
-    rollout = daemon_requests.resolve_rollout(reader, arguments.rollout).id
-    before = reader.run(presence_queries.find_claim(rollout))
-    message = ClaimRollout(
-        request=uuid.uuid4().hex,
-        rollout=rollout,
-        note=arguments.note,
-        release=arguments.release,
-        claimed=daemon_requests.claimed_name(arguments, loaded),
-    )
-    look = f"houston rollout show {rollout}"
-    daemon_requests.send_request(loaded, message, "It may have been done.", look)
-    now = reader.run(presence_queries.find_claim(rollout))
-    reader.close()
-    if arguments.json:
-        command_output.print_json_line(
-            json_views.claim_json(now or ClaimStatus(rollout, "", None, True, 0, 0))
-        )
-        return int(ExitCode.DONE)
-    holder = now.holder if now else ""
-    command_output.print_line(
-        f"{rollout} is held by {holder}." if holder else f"Nobody holds {rollout}."
-    )
-    if before and before.holder and before.holder != holder:
-        command_output.print_line(f"{before.holder} held it since {local_time(before.since)}.")
-    if now and now.note:
-        command_output.print_line(f"note by {now.note_by} ({local_time(now.note_at)}): {now.note}")
-    return int(ExitCode.DONE)

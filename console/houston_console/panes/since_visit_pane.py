@@ -18,7 +18,9 @@ from houston_console.screens.rollout_lists import (
     format_age,
     format_moment,
     other_viewers,
+    own_note,
     people_text,
+    read_text,
     unread_note,
 )
 from houston_console.widgets.line_view import FixedLines, ItemList
@@ -43,7 +45,7 @@ from houston_shared.store.changes_since_visit import (
     ScoredEvaluation,
     TouchedFile,
 )
-from houston_shared.store.presence_queries import IDLE_US, LastSeen, Person
+from houston_shared.store.presence_queries import IDLE_US, ClaimStatus, LastSeen, Person
 from houston_shared.times_and_counts import now_us
 
 EVENT_GLYPHS: dict[str, tuple[str, Tone]] = {
@@ -334,6 +336,8 @@ class SinceVisitPane(Pane):
         """reader: one that no key waits for. person: who sits here."""
         super().__init__(**arguments)
         self.people = FixedLines(focusable=False, id="people")
+        self.shown_note: ClaimStatus | None = None
+        """The note above the steps that this person had not read before."""
         self.strip = FixedLines(focusable=False, id="since-line")
         self.events = SinceList(id="since-list")
         self.visit: ChangesSinceVisit | None = None
@@ -441,8 +445,13 @@ class SinceVisitPane(Pane):
         is_shown = bool(
             overview
             and ours
-            and (other_viewers(overview, person) or (overview.holding and overview.holding.holder))
+            and (
+                other_viewers(overview, person)
+                or (overview.holding and overview.holding.holder)
+                or own_note(overview.holding, person)
+            )
         )
+        self.shown_note = note
         self.people.display = is_shown or note is not None
         if overview is not None and self.people.display:
             self.people.show_lines(partial(_people_lines, overview, self._last_seen, person))
@@ -529,9 +538,13 @@ def _people_lines(
     now = now_us()
     people = [(mark, text) for mark, text in people_text(overview, person, now) if mark != "✉"]
     rows = [line(*(span(f" {mark} {text}  ", "tool") for mark, text in people))] if people else []
+    if mine := own_note(overview.holding, person):
+        to = f"handed to {mine.note_to}" if mine.note_to else "handed over"
+        rows.append(line(span(" ✉ ", "guidance"), span(f"{to} by you, {read_text(mine, now)}")))
     note = unread_note(overview.holding, last_seen, person)
     if note is not None:
-        text = f"{note.note_by} left a note {format_age(note.note_at, now)}: {note.note}"
+        to = " to you" if note.note_to else ""
+        text = f"{note.note_by} left a note{to} {format_age(note.note_at, now)}: {note.note}"
         wrapped = text_block(text, width - 3, "guidance_text")
         if len(wrapped) > MAX_NOTE_LINES:
             wrapped[MAX_NOTE_LINES - 1 :] = [line(span("… in full under 1", "dim"))]

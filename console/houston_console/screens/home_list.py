@@ -24,6 +24,7 @@ from houston_console.screens.rollout_lists import (
     name_within_task,
     need_reasons,
     other_viewers,
+    own_note,
     people_text,
     person_cost,
     person_name,
@@ -213,6 +214,9 @@ def _people_cells(need: RolloutNeed, view: HomeViewContext) -> TextLine:
         parts.append(span(f"☞{holder} ", "guidance"))
     if handover_note(overview.holding, view.person):
         parts.append(span("✉ ", "guidance"))
+    if mine := own_note(overview.holding, view.person):
+        parts.append(span(f"✉{mine.note_to or 'anybody'} ", "guidance"))
+        parts.append(span("read " if mine.read_by else "unread ", "dim"))
     return line(*parts)
 
 

@@ -14,10 +14,11 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Input
 
+from houston_console.app.claim_actions import ClaimActions
 from houston_console.app.console_state import EMPTY_BOARD, ConsoleState, NeedsReader
 from houston_console.app.daemon_link import DaemonLink
 from houston_console.app.key_bindings import Area, bindings_for, key_label
-from houston_console.app.rollout_actions import ClaimActions, SteeringActions
+from houston_console.app.rollout_actions import SteeringActions
 from houston_console.app.undo_offers import UndoOffers
 from houston_console.screens.base_screen import HoustonScreen
 from houston_console.screens.home_list import (

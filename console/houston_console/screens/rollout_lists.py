@@ -68,19 +68,32 @@ def claim_text(claim: ClaimStatus | None, person: str, now: int) -> str:
 
 
 def handover_note(claim: ClaimStatus | None, person: str) -> ClaimStatus | None:
-    """A note that waits for whoever comes next: nobody has taken the rollout since, or I have."""
-    if claim is None or not claim.note or claim.note_by == person:
+    """A note that waits for this person: nobody has taken the rollout since, or they have."""
+    if claim is None or not claim.is_note_for(person):
         return None
     return claim if claim.holder in ("", person, claim.note_by) else None
+
+
+def own_note(claim: ClaimStatus | None, person: str) -> ClaimStatus | None:
+    """A hand-over of this person's own that nobody has taken."""
+    return claim if claim and claim.is_handed_over and claim.note_by == person else None
+
+
+def read_text(claim: ClaimStatus, now: int) -> str:
+    """Whether a note was read, for its author."""
+    if not claim.read_by:
+        return "unread"
+    return f"read by {claim.read_by} {format_age(claim.read_at, now)}"
 
 
 def unread_note(
     claim: ClaimStatus | None, last_seen: LastSeen | None, person: str
 ) -> ClaimStatus | None:
-    """A note that this person has not had before their eyes."""
-    if claim is None or not claim.note or claim.note_by == person:
+    """A note that this person had not read before this visit."""
+    if claim is None or not claim.is_note_for(person):
         return None
-    return claim if last_seen is None or last_seen.at < claim.note_at else None
+    is_unread = not claim.read_by and bool(claim.note_to)
+    return claim if is_unread or last_seen is None or last_seen.at < claim.note_at else None
 
 
 def people_text(overview: RolloutOverview, person: str, now: int) -> list[tuple[str, str]]:
@@ -93,7 +106,11 @@ def people_text(overview: RolloutOverview, person: str, now: int) -> list[tuple[
         mine = overview.holding is not None and overview.holding.holder == person
         facts.append(("☞", f"{claim}, C lets go" if mine else claim))
     if note := handover_note(overview.holding, person):
-        facts.append(("✉", f"{note.note_by}, {format_age(note.note_at, now)}: {note.note}"))
+        to = " to you" if note.note_to else ""
+        facts.append(("✉", f"{note.note_by}{to}, {format_age(note.note_at, now)}: {note.note}"))
+    if mine := own_note(overview.holding, person):
+        to = mine.note_to or "anybody"
+        facts.append(("✉", f"you to {to}, {read_text(mine, now)}: {mine.note}"))
     return facts
 
 

@@ -11,10 +11,11 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
+from houston_console.app.claim_actions import ClaimActions
 from houston_console.app.console_state import ConsoleState
 from houston_console.app.daemon_link import DaemonLink, SteeringAction
 from houston_console.app.key_bindings import Area, bindings_for
-from houston_console.app.rollout_actions import ClaimActions, SteeringActions
+from houston_console.app.rollout_actions import SteeringActions
 from houston_console.app.undo_offers import UndoOffers
 from houston_console.panes.files_pane import FilesPane
 from houston_console.panes.guidance_composer import Composer
@@ -236,6 +237,7 @@ class WatchScreen(HoustonScreen):
         """Whoever comes back to a console that was left open is told what happened meanwhile."""
         if self._stage == "open":
             self.since.note_key(self._shown_seq)
+            self._claims.mark_read(self.since.shown_note)
 
     @property
     def current_location(self) -> tuple[str, int]:

@@ -182,7 +182,7 @@ STEP_KINDS = frozenset({"head", "sample", "intent", "result", "observation", "de
 """Kinds that make up the steps of a rollout."""
 HARMLESS_KINDS = frozenset(
     {"assigned", "state", "clock", "cancel", "bookmark", "withdraw", "cleaned"}
-    | {"reorder", "verdict", "process-reward", "claim"}
+    | {"reorder", "verdict", "process-reward", "claim", "note-read"}
     | {"draft", "draft-decision", "review-cost", "job"}
 )
 """Kinds whose loss changes no step."""

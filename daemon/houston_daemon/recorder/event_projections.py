@@ -47,6 +47,7 @@ from houston_shared.records import (
 from houston_shared.store.event_bodies import (
     CancelRequested,
     DaemonStarted,
+    NoteRead,
     ProcessRewardGiven,
     RolloutAssigned,
     RolloutClaimed,
@@ -103,11 +104,12 @@ def project_claim(connection: Connection, event: EventHeader, body: RolloutClaim
     """Who holds it, since when, and where the newest note is."""
     holder = "" if body.release else body.by
     connection.execute(
-        "INSERT INTO claims (rollout, holder, uid, verified, since, seq, note_seq)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO UPDATE SET"
+        "INSERT INTO claims (rollout, holder, uid, verified, since, seq, note_seq, note_to)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO UPDATE SET"
         " since = CASE WHEN holder = ?2 AND uid IS ?3 OR holder = '' AND ?2 = '' THEN since"
         " ELSE ?5 END, holder = ?2, uid = ?3, verified = ?4, seq = ?6,"
-        " note_seq = coalesce(?7, note_seq)",
+        " note_seq = coalesce(?7, note_seq), note_to = iif(?7, ?8, note_to),"
+        " read_by = iif(?7, '', read_by), read_at = iif(?7, NULL, read_at)",
         (
             event.rollout,
             holder,
@@ -116,7 +118,17 @@ def project_claim(connection: Connection, event: EventHeader, body: RolloutClaim
             event.at,
             event.seq,
             event.seq if body.note else None,
+            body.to,
         ),
+    )
+
+
+def project_note_read(connection: Connection, event: EventHeader, body: NoteRead) -> None:
+    """The first who reads the newest note."""
+    connection.execute(
+        "UPDATE claims SET read_by = ?, read_at = ? WHERE rollout = ? AND note_seq = ?"
+        " AND read_by = ''",
+        (body.by, event.at, event.rollout, body.note),
     )
 
 
@@ -519,6 +531,7 @@ PROJECTIONS: dict[str, Projection] = {
     "review-cost": project_review_cost,
     "claim": project_claim,
     "job": project_job,
+    "note-read": project_note_read,
     "stop": project_nothing,
     "jumped": project_nothing,
     "refused": project_nothing,

@@ -35,6 +35,7 @@ REQUIRED_ROLES: dict[type[wire.FromPerson], tuple[Role, str]] = {
     wire.RejectDraft: ("annotator", "turning a critic's draft down"),
     wire.StoreReviewCost: ("annotator", "storing what a judge or a critic cost"),
     wire.ClaimRollout: ("annotator", "claiming a rollout"),
+    wire.ReadNote: ("annotator", "saying that a note was read"),
     wire.Steer: ("operator", "pausing, resuming or cancelling a rollout"),
     wire.StartRollouts: ("operator", "starting rollouts"),
     wire.ImportRollout: ("operator", "importing a rollout"),

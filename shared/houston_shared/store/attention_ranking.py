@@ -159,6 +159,11 @@ ENGINE_AWAY_WEIGHT, WAITING_WEIGHT, GPU_WAIT_WEIGHT = 65, 35, 25
 """The worker cannot sample; it waits for something else; it is queued for a GPU."""
 WEAK_DECISIONS_WEIGHT = 35
 """Several decisions in a row that a process reward model finds weak: its guess, and no error."""
+HANDED_WEIGHT, HANDED_READ_WEIGHT, HANDED_TO_ANYBODY_WEIGHT = 80, 45, 45
+"""A rollout that was handed over and that nobody has taken: to who asks, whose note is unread or
+read, and to anybody, until somebody has read it."""
+HANDED_NOTE_CHARACTERS = 120
+"""Characters of its note that are told."""
 UNANSWERED_WEIGHT, UNHEARD_WEIGHT = 45, 40
 """Nobody has seen what followed guidance; guidance is queued for long."""
 UNHEARD_SECONDS = 600
@@ -216,13 +221,15 @@ class RolloutOverview(NamedTuple):
     """Steps closed since the person asking was here; None for who never was."""
     scores: Sequence[ScorePoint] = ()
     acted: LastAction | None = None
+    reader: str = ""
+    """Name of the person who asks; empty where nobody in particular does."""
 
 
 class NeedReason(NamedTuple):
     """Why a rollout needs a person."""
 
     kind: str
-    """A signal's name, or `failed`, `ended_low`, `paused`, `engine`, `host-away`, `disk`,
+    """A signal's name, or `handed`, `failed`, `ended_low`, `paused`, `engine`, `host-away`, `disk`,
     `waiting`, `gpu`, `weak_decisions`, `unanswered`, `unheard`."""
     text: str
     weight: int
@@ -269,6 +276,8 @@ def weigh_rollout(overview: RolloutOverview, now: int) -> RolloutNeed:
 
 def _need_reasons(overview: RolloutOverview, now: int) -> Iterator[NeedReason]:
     rollout = overview.rollout
+    if overview.holding is not None and overview.holding.is_handed_over:
+        yield from _handed_reasons(overview.holding, overview.reader)
     if rollout.state in ENDED_STATES:
         yield from _ended_reasons(overview)
         return
@@ -288,6 +297,20 @@ def _need_reasons(overview: RolloutOverview, now: int) -> Iterator[NeedReason]:
     elif rollout.state == "queued" and rollout.reason:
         yield NeedReason("gpu", f"queued: {rollout.reason}", GPU_WAIT_WEIGHT)
     yield from _guidance_reasons(overview, now)
+
+
+def _handed_reasons(handed: ClaimStatus, reader: str) -> Iterator[NeedReason]:
+    """That a rollout was handed over, for those it was handed to; for nobody in particular, too."""
+    to, was_read = handed.note_to, bool(handed.read_by)
+    if (reader and not handed.is_note_for(reader)) or (was_read and not to):
+        return
+    line = " ".join(handed.note[: 4 * HANDED_NOTE_CHARACTERS].split())
+    if len(line) > HANDED_NOTE_CHARACTERS:
+        line = f"{line[: HANDED_NOTE_CHARACTERS - 1]}…"
+    receiver = "" if not to else " to you" if to == reader else f" to {to}"
+    text = f"handed{receiver or ' over'} by {handed.note_by}{', read' if was_read else ''}: {line}"
+    unread = HANDED_WEIGHT if to else HANDED_TO_ANYBODY_WEIGHT
+    yield NeedReason("handed", text, HANDED_READ_WEIGHT if was_read else unread)
 
 
 def _ended_reasons(overview: RolloutOverview) -> Iterator[NeedReason]:
@@ -442,6 +465,7 @@ def read_rollout_overviews(
                 new_steps=(yield from _count_new_steps(row, rollout_looks, person, moment)),
                 scores=scores.get(row.id, ()),
                 acted=actions.get(row.id),
+                reader=person.name if person else "",
             )
         )
     return overviews

@@ -316,8 +316,22 @@ class RolloutClaimed(Record, frozen=True):
     by: str
     note: str = ""
     """For the next person; empty leaves the note that was there."""
+    to: str = ""
+    """Who that is; empty for anybody."""
     release: bool = False
     request: str = ""
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+
+
+class NoteRead(Record, frozen=True):
+    """Who a note is meant for has read it."""
+
+    by: str
+    note: int
+    """The event that left it."""
     uid: int | None = None
     verified: bool = True
     pid: int = 0
@@ -408,6 +422,7 @@ BODY_TYPES: dict[str, type[Record]] = {
     "review-cost": ReviewCostStored,
     "claim": RolloutClaimed,
     "job": JobReport,
+    "note-read": NoteRead,
     "stop": DaemonStopRequested,
     "refused": RefusedAttempt,
     "erased": BodiesErased,

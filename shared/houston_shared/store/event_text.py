@@ -121,8 +121,11 @@ def _describe_job(fields: EventFields) -> str:
 
 
 def _describe_claim(fields: EventFields) -> str:
-    deed = "released" if fields.get("release") else "claimed"
-    return deed + _after(": ", fields.get("note"))
+    note = fields.get("note")
+    deed = "claimed"
+    if fields.get("release"):
+        deed = f"handed over to {fields.get('to') or 'anybody'}" if note else "released"
+    return deed + _after(": ", note)
 
 
 def _describe_policy(fields: EventFields) -> str:
@@ -181,6 +184,7 @@ _DESCRIBERS: dict[str, Callable[[EventFields], str]] = {
     ),
     "claim": _describe_claim,
     "job": _describe_job,
+    "note-read": lambda fields: "read the note",
     "daemon": _describe_daemon,
     "stop": lambda fields: (
         "asked the daemon to stop" + (", engines go on" if fields.get("keep_engine") else "")

@@ -105,7 +105,8 @@ def need_json(need: RolloutNeed) -> JsonDict:
 
 
 def claim_json(claim: ClaimStatus) -> JsonDict:
-    """`claim R --json`: `holder` is null where nobody holds it."""
+    """`claim R --json` and `hand-over R --json`: `holder` is null where nobody holds it,
+    `note_to` where the note is for anybody, `read_by` while nobody of those has read it."""
     return {
         "rollout": claim.rollout,
         "holder": claim.holder or None,
@@ -114,6 +115,10 @@ def claim_json(claim: ClaimStatus) -> JsonDict:
         "note": claim.note,
         "note_by": claim.note_by or None,
         "note_at": iso_time(claim.note_at) if claim.note_at else None,
+        "note_to": claim.note_to or None,
+        "handed_over": claim.is_handed_over,
+        "read_by": claim.read_by or None,
+        "read_at": iso_time(claim.read_at) if claim.read_at else None,
     }
 
 

@@ -165,6 +165,22 @@ class ClaimStatus(NamedTuple):
     note: str = ""
     note_by: str = ""
     note_at: int = 0
+    note_seq: int = 0
+    """The event that left the note; 0 for none."""
+    note_to: str = ""
+    """Who the note is for; empty for anybody."""
+    read_by: str = ""
+    """Who of those it is for read it first; empty while nobody has."""
+    read_at: int = 0
+
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether it was let go with a note, and nobody has taken it since."""
+        return not self.holder and bool(self.note) and self.note_seq == self.seq
+
+    def is_note_for(self, person: str) -> bool:
+        """Whether its note is for this person to read."""
+        return bool(self.note) and self.note_by != person and self.note_to in ("", person)
 
 
 def find_claim(rollout: str) -> ReadPlan[ClaimStatus | None]:
@@ -179,19 +195,51 @@ def list_claims() -> ReadPlan[dict[str, ClaimStatus]]:
 
 def _read_claims(condition: str, parameters: tuple[str, ...]) -> ReadPlan[dict[str, ClaimStatus]]:
     rows = yield RunSql(
-        f"SELECT rollout, holder, uid, verified, since, seq, note_seq FROM claims {condition}",
+        "SELECT rollout, holder, uid, verified, since, seq, note_seq, note_to, read_by, read_at"
+        f" FROM claims {condition}",
         parameters,
     )
     notes = yield from journal_events.events_by_seq([row[6] for row in rows if row[6]])
     claims: dict[str, ClaimStatus] = {}
-    for rollout, holder, uid, verified, since, seq, note_seq in rows:
+    for rollout, holder, uid, verified, since, seq, note_seq, note_to, read_by, read_at in rows:
         claim = ClaimStatus(rollout, holder, uid, bool(verified), since, seq)
         if event := notes.get(note_seq):
             fields = yield from journal_events.read_event_fields(event)
-            text = str(fields.get("note", journal_events.ERASED_TEXT))
-            claim = claim._replace(note=text, note_by=str(fields.get("by", "")), note_at=event.at)
+            claim = claim._replace(
+                note=str(fields.get("note", journal_events.ERASED_TEXT)),
+                note_by=str(fields.get("by", "")),
+                note_at=event.at,
+                note_seq=note_seq,
+                note_to=note_to,
+                read_by=read_by,
+                read_at=read_at or 0,
+            )
         claims[rollout] = claim
     return claims
+
+
+def list_known_names() -> ReadPlan[list[str]]:
+    """Everybody who had a console open, looked, held a rollout, was handed one, or spoke."""
+    rows = yield RunSql(
+        "SELECT name FROM annotators UNION SELECT name FROM looks UNION SELECT holder FROM claims"
+        " UNION SELECT note_to FROM claims UNION SELECT author FROM guidance ORDER BY 1"
+    )
+    return [name for (name,) in rows if name]
+
+
+NEAR_NAME_RATIO = 0.6
+"""Likeness (difflib's, 0 to 1) from which a name may be meant for another."""
+
+
+def find_meant_name(name: str, known: Sequence[str]) -> str:
+    """The known name that `name` may be a slip of; empty where it is known, or like none."""
+    import difflib  # 4 ms that readers do not pay
+
+    by_lower = {each.lower(): each for each in known}
+    if name in known:
+        return ""
+    near = difflib.get_close_matches(name.lower(), list(by_lower), 1, NEAR_NAME_RATIO)
+    return by_lower[near[0]] if near else ""
 
 
 class AttentionCost(msgspec.Struct, frozen=True):

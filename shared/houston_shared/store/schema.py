@@ -11,7 +11,7 @@ import sqlite3
 
 from houston_shared.errors import ExitCode, HoustonError
 
-SCHEMA_VERSION = 14
+SCHEMA_VERSION = 15
 """Newest schema this code knows: the number of the last file in `migrations/`."""
 
 
@@ -57,7 +57,7 @@ def migrate_schema(connection: sqlite3.Connection, to: int | None = None) -> Non
 _VIEWS_BEFORE_4 = """
 CREATE TEMP VIEW guidance AS SELECT *, number AS place FROM main.guidance;
 CREATE TEMP TABLE claims (rollout TEXT, holder TEXT, uid INTEGER, verified INTEGER, since INTEGER,
-    seq INTEGER, note_seq INTEGER);
+    seq INTEGER, note_seq INTEGER, note_to TEXT, read_by TEXT, read_at INTEGER);
 CREATE TEMP TABLE looks (rollout TEXT, name TEXT, uid INTEGER, verified INTEGER, first INTEGER,
     last INTEGER, here INTEGER, visits INTEGER, visit_at INTEGER, seq INTEGER, step INTEGER,
     seen_at INTEGER, before_seq INTEGER, before_step INTEGER, before_at INTEGER,
@@ -101,6 +101,10 @@ CREATE TEMP TABLE jobs (rollout TEXT, host TEXT, id TEXT, step INTEGER, session 
     started_at INTEGER, ended_at INTEGER, exit_code INTEGER, failed INTEGER, stopped_by TEXT,
     ending TEXT, log_start INTEGER, log_end INTEGER, output TEXT, last_line TEXT, seq INTEGER);
 """
+_CLAIMS_BEFORE_15 = """
+CREATE TEMP VIEW claims AS
+    SELECT *, '' AS note_to, '' AS read_by, NULL AS read_at FROM main.claims;
+"""
 _SAMPLES_BEFORE_13 = """
 CREATE TEMP VIEW samples AS SELECT *, NULL AS cost FROM main.samples;
 """
@@ -108,8 +112,11 @@ CREATE TEMP VIEW samples AS SELECT *, NULL AS cost FROM main.samples;
 
 def add_missing_tables(connection: sqlite3.Connection, version: int) -> None:
     """Give an open reader what a home of schema `version` lacks; raises sqlite3.Error."""
-    if 0 < version < 14:
+    if 0 < version < 15:
         connection.execute("PRAGMA temp_store = MEMORY")
+    if 4 <= version < 15:
+        connection.executescript(_CLAIMS_BEFORE_15)
+    if 0 < version < 14:
         connection.executescript(_VIEWS_BEFORE_14)
     if 0 < version < 13:
         connection.executescript(_VIEWS_BEFORE_13)

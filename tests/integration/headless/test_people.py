@@ -134,6 +134,7 @@ REFUSED = {
     "to erase, but not at once": (("rollout", "erase", "R@2"), 2, "would be erased"),
     "a place that is none": (("steps", "R@x"), 2, "'x' is not a step"),
     "an order of what was said": (("guidance", "R", "--reorder", "nix"), 1, "no guidance"),
+    "a hand-over without a note": (("hand-over", "R", "ben"), 2, "leave a note"),
     "a branch at no step": (("rollout", "branch", "R"), 2, "Name one step"),
 }
 
@@ -173,6 +174,50 @@ def test_a_claim_is_seen_in_the_lists_and_handed_over(desk: Desk, houston: Shell
     (freed,) = houston.json("rollout", "show", rollout)
     assert (freed["claim"]["holder"], freed["claim"]["note_by"]) == (None, "ben")
     assert "note by ben: data is wrong" in houston("rollout", "show", rollout)
+
+
+def test_a_rollout_is_handed_to_somebody_who_reads_the_note(desk: Desk, houston: Shell) -> None:
+    rollout = worked(desk, 1).rollout
+    houston("claim", rollout, "--as", "ben")
+    answer = houston("hand-over", rollout, "ben", "--note", "the index is stale", "--as", "ada")
+    assert answer == f"{rollout} is handed over to ben.\n"
+    (waits,) = houston.json("hand-over", "--as", "ben")
+    assert (waits["note_to"], waits["read_by"], waits["handed_over"]) == ("ben", None, True)
+    assert "unread" in houston("hand-over", "--as", "ada")
+    assert "unread; nobody has taken it" in houston("hand-over", rollout, "--as", "ada")
+    (listed,) = houston.json("rollout", "list")
+    assert [reason["kind"] for reason in listed["reasons"]] == [], "it is not for this login"
+    output = houston("hand-over", rollout, "--as", "ben")
+    assert "note by ada to ben" in output
+    assert "the index is stale" in output
+    assert "read by ben" in houston("hand-over", rollout, "--as", "ada")
+    houston("claim", rollout, "--as", "ben")
+    assert "Nothing waits" in houston("hand-over", "--as", "ben") + houston.err
+    audit = houston("log", "--audit")
+    assert "handed over to ben: the index is stale" in audit
+    assert "read the note" in audit
+
+
+def test_what_is_handed_to_me_stands_in_the_list(desk: Desk, houston: Shell) -> None:
+    rollout = worked(desk, 1).rollout
+    me = presence_queries.current_person().name
+    houston("hand-over", rollout, me, "--note", "look at step 1", "--as", "ada")
+    (listed,) = houston.json("rollout", "list")
+    assert [(reason["kind"], reason["text"]) for reason in listed["reasons"]] == [
+        ("handed", "handed to you by ada: look at step 1")
+    ]
+
+
+def test_a_name_that_may_be_a_slip_is_asked_about(desk: Desk, houston: Shell) -> None:
+    rollout = worked(desk, 1).rollout
+    houston("claim", rollout, "--as", "benjamin")
+    words = ("hand-over", rollout, "benjamn", "--note", "x", "--as", "ada")
+    houston(*words, code=2)
+    assert "Nobody called 'benjamn' was here; 'benjamin' was." in houston.err
+    assert houston.json("hand-over") == []
+    assert "is handed over to benjamn" in houston(*words, "--yes")
+    assert "is handed over to zoe" in houston("hand-over", rollout, "zoe", "--note", "y")
+    assert "zoe was never here" in houston.err
 
 
 def test_guidance_is_put_in_another_order(desk: Desk, houston: Shell) -> None:

@@ -266,6 +266,74 @@ def test_a_claim_is_shown_taken_over_and_handed_on(station: Station) -> None:
     assert verify_home(station.home).findings == ()
 
 
+def note_of(station: Station, rollout: str) -> presence_queries.ClaimStatus:
+    with Reader(station.home) as reader:
+        found = reader.run(presence_queries.find_claim(rollout))
+    assert found is not None
+    return found
+
+
+def test_a_hand_over_is_read_by_whom_it_is_for(station: Station) -> None:
+    person = station.person()
+    (rollout,) = person.start()
+    claim(person, rollout, ADA)
+    claim(person, rollout, ADA, release=True, note="the index is stale", to=BEN)
+    left = note_of(station, rollout)
+    assert (left.is_handed_over, left.note_to, left.read_by) == (True, BEN, "")
+
+    def read(who: str, note: int) -> None:
+        answer = person.ask(wire.ReadNote(rollout=rollout, note=note, claimed=who))
+        assert isinstance(answer, wire.RequestStored)
+
+    events = "SELECT count(*) FROM events WHERE kind = 'note-read'"
+    for who, note in ((ADA, left.note_seq), ("cleo", left.note_seq), (BEN, left.note_seq - 1)):
+        read(who, note)
+    assert station.query(events) == [(0,)], "the author, somebody else, an older note"
+    read(BEN, left.note_seq)
+    read(BEN, left.note_seq)
+    assert station.query(events) == [(1,)]
+    seen = note_of(station, rollout)
+    assert (seen.is_handed_over, seen.read_by) == (True, BEN)
+    assert seen.read_at > seen.note_at
+    claim(person, rollout, BEN)
+    taken = note_of(station, rollout)
+    assert (taken.holder, taken.is_handed_over, taken.read_by) == (BEN, False, BEN)
+    claim(person, rollout, BEN, release=True, note="mended")
+    back = note_of(station, rollout)
+    assert (back.is_handed_over, back.note_to, back.read_by) == (True, "", "")
+    read("cleo", back.note_seq)
+    assert note_of(station, rollout).read_by == "cleo", "a note for anybody is read by the first"
+    station.stop()
+    assert verify_home(station.home).findings == ()
+
+
+HAND_OVER_REFUSED = {
+    "without a note": ({"to": BEN, "release": True}, "is let go with a note"),
+    "and kept": ({"to": BEN, "note": "x"}, "is let go with a note"),
+    "to oneself": ({"to": ADA, "note": "x", "release": True}, "You are ada"),
+    "to a name that is too long": (
+        {"to": "b" * 65, "note": "x", "release": True},
+        "1 to 64 printable",
+    ),
+    "to a name with a control character": (
+        {"to": "be\x1bn", "note": "x", "release": True},
+        "1 to 64 printable",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HAND_OVER_REFUSED)
+def test_a_hand_over_that_makes_no_sense_is_refused(case: str, station: Station) -> None:
+    fields, words = HAND_OVER_REFUSED[case]
+    person = station.person()
+    (rollout,) = person.start()
+    claim(person, rollout, ADA)
+    denied = claim(person, rollout, ADA, **fields)
+    assert isinstance(denied, wire.Denied)
+    assert words in denied.cause
+    assert held(station, rollout)[0] == ADA
+
+
 def test_a_claim_that_comes_again_late_takes_nothing_back(station: Station) -> None:
     person = station.person()
     (rollout,) = person.start()

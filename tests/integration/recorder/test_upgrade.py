@@ -81,11 +81,19 @@ def _made(schema_version: int, *names: str) -> str:
     return "".join(f"{rows[name]};\n" for name in names)
 
 
-THIRTEENTH = """
+FOURTEENTH = """
+ALTER TABLE claims DROP COLUMN note_to;
+ALTER TABLE claims DROP COLUMN read_by;
+ALTER TABLE claims DROP COLUMN read_at;
+PRAGMA user_version = 14;
+"""
+"""Makes a home what the fourteenth schema would have made of it; the others do, too."""
+
+
+THIRTEENTH = f"""{FOURTEENTH}
 DROP TABLE jobs;
 PRAGMA user_version = 13;
 """
-"""Makes a home what the thirteenth schema would have made of it; the others do, too."""
 
 
 TWELFTH = f"""{THIRTEENTH}
@@ -175,8 +183,8 @@ PRAGMA user_version = 1;
 @pytest.mark.parametrize(
     "script",
     [
-        *(FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH),
-        *(EIGHTH, NINTH, TENTH, ELEVENTH, TWELFTH, THIRTEENTH),
+        *(FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH),
+        *(NINTH, TENTH, ELEVENTH, TWELFTH, THIRTEENTH, FOURTEENTH),
     ],
 )
 def test_an_older_home_is_sound_before_it_is_migrated(

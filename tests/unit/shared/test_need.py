@@ -12,7 +12,7 @@ from houston_shared.store.attention_ranking import (
     rank_rollouts,
     weigh_rollout,
 )
-from houston_shared.store.presence_queries import PresenceRow
+from houston_shared.store.presence_queries import ClaimStatus, PresenceRow
 from houston_shared.store.process_reward_queries import WeakRun
 from houston_shared.store.rollout_queries import RolloutRow
 
@@ -38,6 +38,13 @@ def marked(*signals: str, **reasons: str) -> list[MarkedStep]:
 def look(name: str = "ben", **fields: Any) -> PresenceRow:
     empty: dict[str, Any] = dict.fromkeys(PresenceRow.__struct_fields__, 0)
     return PresenceRow(**{**empty, "rollout": "r", "name": name, "here": 1, "last": NOW, **fields})
+
+
+def handed(reader: str, **fields: Any) -> RolloutOverview:
+    """A rollout that ada let go with a note, as `reader` sees it."""
+    claim = ClaimStatus("r", "", 1, True, NOW, 9, "index is stale", "ada", NOW, 9)
+    state = fields.pop("state", "running")
+    return RolloutOverview(rollout(state=state), holding=claim._replace(**fields), reader=reader)
 
 
 SITUATIONS: dict[str, tuple[RolloutOverview, str]] = {
@@ -193,6 +200,25 @@ SITUATIONS: dict[str, tuple[RolloutOverview, str]] = {
         "queued: waits for a GPU of a40",
     ),
     "queued as usual": (RolloutOverview(rollout(state="queued")), ""),
+    "handed to who asks": (
+        handed("ben", note_to="ben"), "handed to you by ada: index is stale"
+    ),
+    "handed to who asks, ended": (
+        handed("ben", note_to="ben", state="finished"), "handed to you by ada: index is stale"
+    ),
+    "handed to who asks, and read": (
+        handed("ben", note_to="ben", read_by="ben"),
+        "handed to you by ada, read: index is stale",
+    ),
+    "handed to another": (handed("cleo", note_to="ben"), ""),
+    "handed over by who asks": (handed("ada", note_to="ben"), ""),
+    "handed to anybody": (handed("cleo"), "handed over by ada: index is stale"),
+    "handed to anybody, and read": (handed("cleo", read_by="ben"), ""),
+    "handed to somebody, nobody in particular asks": (
+        handed("", note_to="ben"), "handed to ben by ada: index is stale"
+    ),
+    "handed over and taken": (handed("ben", note_to="ben", holder="ben", seq=12), ""),
+    "a note from before it was let go": (handed("ben", seq=12), ""),
     "nobody saw what followed": (
         RolloutOverview(rollout(), unanswered=7),
         "guidance heard at step 7, nobody has seen what followed",

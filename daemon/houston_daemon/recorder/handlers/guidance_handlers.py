@@ -21,7 +21,7 @@ from houston_daemon.recorder.request_checks import (
     is_by_other_author,
 )
 from houston_daemon.recorder.rollout_states import has_ended
-from houston_shared.control_messages import ClaimRollout, ReorderGuidance
+from houston_shared.control_messages import ClaimRollout, ReadNote, ReorderGuidance
 from houston_shared.errors import ExitCode
 from houston_shared.records import Guidance
 from houston_shared.secret_redaction import redact
@@ -31,9 +31,11 @@ from houston_shared.store.event_bodies import (
     GuidanceQueued,
     GuidanceReordered,
     GuidanceWithdrawn,
+    NoteRead,
     RolloutClaimed,
     StepBookmarked,
 )
+from houston_shared.store.presence_queries import PERSON_NAME_LIMIT
 from houston_shared.times_and_counts import count_words
 from houston_shared.wire import (
     BookmarkStep,
@@ -304,6 +306,7 @@ def claim_rollout(store: Store, message: ClaimRollout, author: Author) -> Reques
     request = check_request_key(message.request)
     if message.note:
         check_text(message.note, "a note")
+    to = _check_receiver(message, author)
     row = require_rollout(store, message.rollout)
     claims = list(find_events_since(store, row.id, "claim", message.seen))
     for claim in claims:
@@ -321,11 +324,46 @@ def claim_rollout(store: Store, message: ClaimRollout, author: Author) -> Reques
     body = RolloutClaimed(
         by=author.name,
         note=redact(message.note),
+        to=to,
         release=message.release,
         request=request,
         **author.event_fields,
     )
     return RequestStored(seq=store.journal.append(EventKey(row.id), "claim", body))
+
+
+def _check_receiver(message: ClaimRollout, author: Author) -> str:
+    """The name that a rollout is handed over to, as it is kept; empty for anybody."""
+    to = message.to.strip()
+    if not to:
+        return ""
+    if not (message.release and message.note):
+        raise denial("What is handed over to somebody is let go with a note.", code=ExitCode.USAGE)
+    if len(to) > PERSON_NAME_LIMIT or not to.isprintable():
+        raise denial(
+            f"A name has 1 to {PERSON_NAME_LIMIT} printable characters.", code=ExitCode.USAGE
+        )
+    if to == author.name:
+        raise denial(f"You are {to}: there is nobody to hand it over to.", code=ExitCode.USAGE)
+    return to
+
+
+def mark_note_read(store: Store, message: ReadNote, author: Author) -> RequestStored:
+    """Note that the newest note was read by whom it is for; anything else changes nothing."""
+    row = require_rollout(store, message.rollout)
+    found = store.connection.execute(
+        "SELECT e.body, c.note_to FROM claims c JOIN events e ON e.seq = c.note_seq"
+        " WHERE c.rollout = ? AND c.note_seq = ? AND c.read_by = '' AND e.body IS NOT NULL",
+        (row.id, message.note),
+    ).fetchone()
+    if found is None:
+        return RequestStored(seq=store.journal.seq)
+    body, to = found
+    left = msgspec.msgpack.decode(body, type=RolloutClaimed)
+    if to not in ("", author.name) or (left.by, left.uid) == (author.name, author.uid):
+        return RequestStored(seq=store.journal.seq)
+    read = NoteRead(by=author.name, note=message.note, **author.event_fields)
+    return RequestStored(seq=store.journal.append(EventKey(row.id), "note-read", read))
 
 
 def _has_event_by_others(events: list[EarlierEvent], author: Author) -> bool:

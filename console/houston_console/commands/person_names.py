@@ -1,0 +1,47 @@
+"""Whether a name that somebody typed is the one that they meant.
+
+Names are free: whoever comes under a new one is a new person. One that nobody here has, and that is
+nearly the name of somebody, is asked about at a terminal and refused with a sentence elsewhere.
+"""
+
+import pwd
+import sys
+
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.safe_text import safe_line
+from houston_shared.store import presence_queries
+from houston_shared.store.store_reader import Reader
+
+
+def confirm_name(reader: Reader, name: str, effect: str, next: str) -> bool:
+    """Whether the name is one that is known here; asks where it may be a slip of one that is.
+
+    effect: what was not done where it is one. next: the command that means it as it stands.
+    Raises HoustonError (2) for a slip.
+    """
+    known = reader.run(presence_queries.list_known_names())
+    if name in known or _is_login(name):
+        return True
+    meant = presence_queries.find_meant_name(name, known)
+    if meant and not _ask(f"Nobody called {name} was here, but {meant} was. Is it {name}?"):
+        raise HoustonError(
+            f"Nobody called {name!r} was here; {meant!r} was.", effect, next, ExitCode.USAGE
+        )
+    return False
+
+
+def _is_login(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except (KeyError, ValueError):  # ValueError: a name with a null byte
+        return False
+    return True
+
+
+def _ask(question: str) -> bool:
+    """Yes at a terminal; no where there is none, and nobody to answer."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    sys.stderr.write(safe_line(f"{question} [y/N] "))
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
