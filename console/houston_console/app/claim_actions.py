@@ -110,9 +110,9 @@ class ClaimActions:
     def _ask_hand_over(self, rollout: str, known: Sequence[str], typed: HandOver) -> None:
         """Ask for whom, and for a note. typed: what stands there already."""
         others = [name for name in known if name != self._screen.state.person]
-        shown = f"; here were {', '.join(others[:MOST_NAMES_SHOWN])}" if others else ""
+        shown = f"; known: {', '.join(others[:MOST_NAMES_SHOWN])}" if others else ""
         fields = {
-            f"to whom (shift+tab; empty: anybody{shown})": typed.to,
+            f"to whom (shift+tab goes there; empty: anybody{shown})": typed.to,
             HANDOVER_NOTE_PROMPT: typed.note,
         }
         self._screen.app.push_screen(
@@ -134,7 +134,10 @@ class ClaimActions:
         if not meant:
             self._run_claim(rollout, typed, release=True)
             return
-        question = f"Nobody called {typed.to} was here, but {meant} was. Is it {typed.to}?"
+        question = (
+            f"Nobody called {typed.to} was here, but {meant} was."
+            f" Hand over to {typed.to} all the same?"
+        )
         self._screen.app.push_screen(
             ConfirmDialog(question),
             lambda yes: (

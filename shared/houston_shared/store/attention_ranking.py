@@ -271,7 +271,9 @@ def weigh_rollout(overview: RolloutOverview, now: int) -> RolloutNeed:
         return RolloutNeed(overview, 0.0, ())
     further = sum(reason.weight * FURTHER_REASON_SHARE for reason in reasons[1:])
     weight = reasons[0].weight + min(MOST_FURTHER_WEIGHT, further)
-    return RolloutNeed(overview, round(weight / 2 if overview.lookers else weight, 1), reasons)
+    is_mine = bool(overview.reader) and reasons[0].weight == HANDED_WEIGHT
+    halved = overview.lookers and not is_mine  # who looks is not whom it was handed to
+    return RolloutNeed(overview, round(weight / 2 if halved else weight, 1), reasons)
 
 
 def _need_reasons(overview: RolloutOverview, now: int) -> Iterator[NeedReason]:

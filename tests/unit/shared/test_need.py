@@ -6,6 +6,8 @@ import pytest
 
 from houston_shared.records import AWAY_ACTIVITY
 from houston_shared.store.attention_ranking import (
+    HANDED_TO_ANYBODY_WEIGHT,
+    HANDED_WEIGHT,
     FailingEvaluator,
     MarkedStep,
     RolloutOverview,
@@ -246,6 +248,13 @@ def test_need_is_said_in_words(case: str) -> None:
     assert need.text == words
     assert bool(need.weight) == bool(words)
     assert need.weight <= 120
+
+
+def test_who_looks_takes_nothing_from_what_was_handed_to_another() -> None:
+    looked_at = handed("ben", note_to="ben")._replace(lookers=[look("ada")])
+    assert weigh_rollout(looked_at, NOW).weight == HANDED_WEIGHT
+    anybody = handed("ben")._replace(lookers=[look("ada")])
+    assert weigh_rollout(anybody, NOW).weight == HANDED_TO_ANYBODY_WEIGHT / 2
 
 
 def test_who_needs_a_person_most_comes_first() -> None:
