@@ -6,28 +6,42 @@ the daemon.
 """
 
 import argparse
+import shutil
+import sys
 import time
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
-from houston_console.commands import command_options, daemon_requests
+from houston_console.commands import command_options, daemon_requests, policy_report
 from houston_console.commands.daemon_requests import JournalFollower
 from houston_console.commands.output_page import OutputPage, OutputSpan, span
+from houston_console.commands.policy_report import (
+    ReportLine,
+    curve_title,
+    find_ancestors,
+    obedience_cell,
+    obedience_json,
+    outcome_cell,
+    sampled_name,
+)
 from houston_shared import command_output
 from houston_shared.command_arguments import seconds_argument
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_messages import ActivatePolicy
 from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.kept_suite_runs import KeptRun, list_kept_runs, suite_outcomes
 from houston_shared.policy_and_run_files import BASE_MODEL, policies_folder
-from houston_shared.store import policy_queries
+from houston_shared.safe_text import safe
+from houston_shared.store import policy_outcome_queries, policy_queries
 from houston_shared.store.journal_events import ReadPlan
+from houston_shared.store.policy_outcome_queries import Obedience
 from houston_shared.store.policy_queries import ActivationRow, PolicyRow
 from houston_shared.store.store_reader import Reader
 from houston_shared.store.training_event_bodies import PolicyRegistered
 from houston_shared.times_and_counts import local_time, pluralize
+from houston_shared.training_figures import Curve
 
-HASH_CHARACTERS = 12
-"""Characters of a hash that people are shown."""
 PolicyUse = tuple[list[PolicyRow], dict[str, str], dict[str, int], dict[str, int]]
 
 
@@ -40,15 +54,26 @@ def run_policy_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     """List policies."""
     with Reader(loaded.home) as reader:
         policies, active, used, tokens = reader.run(read_policy_use())
+        obedience = reader.run(policy_outcome_queries.count_followed_guidance())
     if arguments.json:
         for policy in policies:
-            sampled = tokens.get(_use_key(policy), 0)
+            sampled = tokens.get(sampled_name(policy), 0)
             line = policy_queries.policy_json(policy, active, used, sampled)
-            command_output.print_json_line(line)
+            own = obedience.get(sampled_name(policy), Obedience())
+            command_output.print_json_line({**line, "obedience": obedience_json(own)})
     elif policies:
         page = OutputPage()
-        titles = ("policy", "kind", "parent", "active on", "going on#", "tokens#", "data", "since")
-        page.table(titles, [_policy_row(policy, active, used, tokens) for policy in policies])
+        kept = list_kept_runs(loaded.home)
+        rows = [
+            (
+                *_policy_row(policy, active, used, tokens),
+                *_outcome_cells(policy, policies, kept, obedience),
+                span(local_time(policy.created_at), "dim"),
+            )
+            for policy in policies
+        ]
+        titles = ("policy", "kind", "parent", "active on", "going on#", "tokens#")
+        page.table((*titles, "solved", "obeys", "since"), rows)
         if not active:
             command_output.print_note(
                 "None was activated: new rollouts sample with their engine's own model."
@@ -70,16 +95,11 @@ def read_policy_use() -> ReadPlan[PolicyUse]:
     return policies, active, used, (yield from policy_queries.count_sampled_tokens())
 
 
-def _use_key(policy: PolicyRow) -> str:
-    """Its name where uses are counted: the engine's own model has none."""
-    return "" if policy.kind == "base" else policy.name
-
-
 def _policy_row(
     policy: PolicyRow, active: dict[str, str], used: dict[str, int], tokens: dict[str, int]
 ) -> tuple[OutputSpan, ...]:
     engines = ", ".join(engine for engine, name in active.items() if name == policy.name)
-    key = _use_key(policy)
+    key = sampled_name(policy)
     return (
         span(policy.name, "name"),
         span(policy.kind),
@@ -87,8 +107,25 @@ def _policy_row(
         span(engines or "–", "good" if engines else ""),
         span(used.get(key, 0)),
         span(f"{tokens.get(key, 0):,}"),
-        span(policy.manifest[:HASH_CHARACTERS] or "–"),
-        span(local_time(policy.created_at), "dim"),
+    )
+
+
+def _outcome_cells(
+    policy: PolicyRow,
+    policies: list[PolicyRow],
+    kept: list[KeptRun],
+    obedience: dict[str, Obedience],
+) -> tuple[OutputSpan, ...]:
+    """How it did: the suite that was run last, and guidance that was followed."""
+    if policy.kind == "reward":
+        return span("scores decisions", "dim"), span("–", "dim")
+    own = sampled_name(policy)
+    outcomes = suite_outcomes(kept, own, find_ancestors(policy, policies))
+    solved = outcome_cell(outcomes[-1] if outcomes else None)
+    heard = obedience.get(own, Obedience())
+    return (
+        span(solved, "" if outcomes else "dim"),
+        span(obedience_cell(heard), "" if heard.heard else "dim"),
     )
 
 
@@ -103,9 +140,12 @@ def run_policy_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     with Reader(loaded.home) as reader:
         policy = resolve_policy(reader, arguments.policy)
         registration = reader.run(policy_queries.read_policy_registration(policy))
-        own, activations = _use_key(policy), reader.run(policy_queries.list_activations())
+        own, activations = sampled_name(policy), reader.run(policy_queries.list_activations())
         history = [activation for activation in activations if activation.policy == own]
-        _, active, used, tokens = reader.run(read_policy_use())
+        policies, active, used, tokens = reader.run(read_policy_use())
+        records = reader.run(policy_report.read_policy_records(policy, policies))
+        run = reader.run(policy_queries.find_training_run(policy.run)) if policy.run else None
+    evidence = policy_report.gather_evidence(loaded.home, records, list_kept_runs(loaded.home))
     if arguments.json:
         policy_json = policy_queries.policy_json(policy, active, used, tokens.get(own, 0))
         history_json = [policy_queries.activation_json(activation) for activation in history]
@@ -113,6 +153,7 @@ def run_policy_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
             {
                 **policy_json,
                 **policy_queries.registration_json(registration),
+                **policy_report.evidence_json(evidence),
                 "activations": history_json,
             }
         )
@@ -128,7 +169,33 @@ def run_policy_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
         )
     for activation in history:
         page.line(span("  engine    ", "dim"), span(_activation_text(activation)))
+    lines = [*policy_report.policy_report(evidence)]
+    if policy.kind != "base" and (missing := policy_report.no_curve_line(run, evidence.figures)):
+        lines.append(missing)
+    print_report(page, lines, evidence.figures.curves)
     return int(ExitCode.DONE)
+
+
+REPORT_TONES = {"text": "", "good": "good", "bad": "bad", "dim": "dim"}
+CHART_COLUMNS = 100
+"""Columns of charts where no terminal says how wide it is."""
+
+
+def print_report(page: OutputPage, lines: Sequence[ReportLine], curves: Sequence[Curve]) -> None:
+    """Facts under their names, then curves where what is written to can show them."""
+    for fact in lines:
+        page.line(span(f"  {fact.name:<9} ", "dim"), span(fact.text, REPORT_TONES[fact.tone]))
+    if not curves:
+        return
+    if not command_output.stdout_takes_unicode():
+        for curve in curves:
+            page.line(span("  curve     ", "dim"), span(curve_title(curve)))
+        return
+    from houston_console.widgets.curve_chart import chart_grid
+
+    width = shutil.get_terminal_size((CHART_COLUMNS, 0)).columns if sys.stdout.isatty() else 0
+    for row in chart_grid(curves, (width or CHART_COLUMNS) - 2):
+        page.line("  ", OutputSpan(safe(row)))
 
 
 def resolve_policy(reader: Reader, name: str) -> PolicyRow:

@@ -5,8 +5,14 @@ Checkpoints of a cancelled run stay. Starting a run is a command of the daemon.
 
 import argparse
 
-from houston_console.commands import command_options, daemon_requests, policy_view_commands
+from houston_console.commands import (
+    command_options,
+    daemon_requests,
+    policy_report,
+    policy_view_commands,
+)
 from houston_console.commands.output_page import OutputPage, OutputSpan, span
+from houston_console.commands.policy_report import ReportLine
 from houston_console.commands.rollout_summary import STATE_TONES, cut_text
 from houston_shared import command_output, policy_and_run_files
 from houston_shared.config import LoadedConfiguration
@@ -20,6 +26,7 @@ from houston_shared.store.policy_queries import TrainingRunRow
 from houston_shared.store.store_reader import Reader
 from houston_shared.store.training_event_bodies import ENDED_RUN_STATES
 from houston_shared.times_and_counts import local_time
+from houston_shared.training_figures import RunFigures, read_run_figures
 
 MAX_PROGRESS_CHARACTERS = 100
 """Characters of how it stands; --json has all."""
@@ -92,9 +99,12 @@ def run_train_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
         run = resolve_training_run(reader, arguments.run)
         request = reader.run(policy_queries.read_training_request(run))
     progress = policy_and_run_files.read_training_progress(loaded.home, run.id)
+    folder = policy_and_run_files.training_run_folder(loaded.home, run.id)
+    figures = read_run_figures(folder)
     if arguments.json:
         line = policy_queries.training_run_json(run, progress)
         line |= policy_queries.training_request_json(request)
+        line |= policy_report.figures_json(figures)
         command_output.print_json_line(line)
         return int(ExitCode.DONE)
     page = OutputPage()
@@ -110,10 +120,19 @@ def run_train_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
         facts += [("rollouts", ", ".join(request.rollouts))] if request.rollouts else []
         recipe = policy_view_commands.format_settings(request.recipe)
         facts += [("recipe", recipe)] if request.recipe else []
-    folder = policy_and_run_files.training_run_folder(loaded.home, run.id)
     for title, text in [*facts, ("files", f"{folder} (log.txt, output.txt)")]:
         page.line(span(f"  {title:<9} ", "dim"), span(text))
+    policy_view_commands.print_report(page, run_report(run, figures), figures.curves)
     return int(ExitCode.DONE)
+
+
+def run_report(run: TrainingRunRow, figures: RunFigures) -> list[ReportLine]:
+    """What a run was trained on, its held-out loss, and why it has no curve where it has none."""
+    lines = [*policy_report.data_lines(figures.data)] if figures.data else []
+    if run.kind == "sft":
+        lines += policy_report.held_out_lines(figures.held_out, figures.curves)
+    missing = policy_report.no_curve_line(run, figures)
+    return [*lines, missing] if missing else lines
 
 
 def resolve_training_run(reader: Reader, name: str) -> TrainingRunRow:

@@ -17,9 +17,13 @@ import msgspec
 from houston_daemon.experiments.experiment_statistics import bootstrap_mean, score_differences
 from houston_shared import atomic_file
 from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.kept_suite_runs import SOLVED as SOLVED
+from houston_shared.kept_suite_runs import SuiteAttempt as SuiteAttempt
+from houston_shared.kept_suite_runs import SuiteRun as SuiteRun
+from houston_shared.kept_suite_runs import SuiteWorld as SuiteWorld
+from houston_shared.kept_suite_runs import read_run as read_run
 from houston_shared.wilson_interval import ConfidenceInterval, wilson_interval
 
-SOLVED = 100.0
 SIGNIFICANCE = 0.05
 """p below which a difference is said to be beyond chance."""
 LEAST_SUCCESS, MOST_SUCCESS = 0.05, 0.30
@@ -27,75 +31,10 @@ LEAST_SUCCESS, MOST_SUCCESS = 0.05, 0.30
 _BOOTSTRAP_SEED = 1
 
 
-class SuiteAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One rollout of a world."""
-
-    rollout: str
-    state: str
-    """`finished`, or how else it ended: it then has no score and counts as not solved."""
-    score: float
-    """0 to 100."""
-    steps: int
-    failures: int
-    """Calls that failed, in all attempts at its steps."""
-    no_action: int
-    """Answers from which no call could be read."""
-
-    @property
-    def solved(self) -> bool:
-        """Whether it has the whole score."""
-        return self.score >= SOLVED
-
-
-class SuiteWorld(msgspec.Struct, frozen=True, kw_only=True):
-    """One task of the suite."""
-
-    index: int
-    attempts: tuple[SuiteAttempt, ...]
-    name: str = ""
-    """Name of its task; empty in files from before names were kept."""
-
-    @property
-    def title(self) -> str:
-        """As people read it."""
-        return self.name or str(self.index)
-
-
-class SuiteRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a suite, as its file has it."""
-
-    suite: str
-    version: int
-    split: str
-    engine: str
-    policy: str
-    """As it sampled; empty for the engine's own model."""
-    purify: str = ""
-    """How failed calls were corrected ahead, as it was asked for; empty where they were not."""
-    agent: str = ""
-    """Which agent was asked for; empty for the tasks' own."""
-    temperature: float | None = None
-    """At which it was asked to sample; None for the tasks' own."""
-    started_at: str
-    seconds: float
-    """From the first rollout queued to the last one ended."""
-    worlds: tuple[SuiteWorld, ...]
-
-
 def write_run(file: Path, run: SuiteRun) -> None:
     """Keep a run. Raises OSError."""
     file.parent.mkdir(parents=True, exist_ok=True)
     atomic_file.write_atomically(file, msgspec.json.format(msgspec.json.encode(run), indent=1))
-
-
-def read_run(file: Path) -> SuiteRun:
-    """A kept run. Raises HoustonError where the file is none."""
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=SuiteRun)
-    except (OSError, msgspec.MsgspecError) as problem:
-        raise HoustonError(
-            f"{file} is no result of houston evaluate or houston suite run: {problem}."
-        ) from None
 
 
 def rollouts_of_run(suites: Path, name: str) -> list[str]:

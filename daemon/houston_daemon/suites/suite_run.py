@@ -10,7 +10,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from houston_daemon.service import rollout_end_wait, rollout_start_checks
 from houston_daemon.suites.suite_catalog import TaskSource
@@ -20,6 +19,7 @@ from houston_shared.control_client import ControlClient, send_with_retry
 from houston_shared.control_messages import StartRollouts, Status
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
+from houston_shared.kept_suite_runs import suites_folder as suites_folder
 from houston_shared.records import RolloutSpec
 from houston_shared.store.journal_events import ReadPlan, RunSql, split_for_in
 from houston_shared.store.store_reader import Reader
@@ -63,11 +63,6 @@ class RolloutOutcome:
     steps: int
     failures: int
     no_action: int
-
-
-def suites_folder(home: Home) -> Path:
-    """Where tasks and results of suites lie in a home."""
-    return home.path / "suites"
 
 
 def run_suite(

@@ -9,6 +9,7 @@ from transformers import Trainer, TrainerCallback
 from houston_daemon.training.runs import run_checkpoints
 from houston_daemon.training.runs.run_progress import ProgressWriter
 from houston_shared.errors import HoustonError
+from houston_shared.training_figures import StepMetrics
 
 
 class EpochTrainer(Trainer):  # type: ignore[misc]
@@ -58,4 +59,5 @@ class EpochWatch(TrainerCallback):  # type: ignore[misc]
                 f" --set learning_rate={args.learning_rate / 10:g}",
             )
         line = f"epoch {state.epoch:.2f} of {self._epochs}, loss {logs['loss']:.4f}"
+        self._writer.keep_metrics(StepMetrics(step=state.global_step, loss=logs["loss"]))
         self._writer.update_done(line, state.global_step, state.max_steps)

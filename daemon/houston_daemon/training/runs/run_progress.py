@@ -1,10 +1,11 @@
-"""How a training run stands, for people and for the daemon: `progress.json` and `log.txt` in its
-folder.
+"""How a training run stands, for people and for the daemon: `progress.json`, `metrics.jsonl` and
+`log.txt` in its folder.
 
 The file is replaced whole, at most every second, and only by the first of several processes. What
 stands in it is `training_progress`'s. It imports no torch.
 """
 
+import os
 import time
 from collections import deque
 from pathlib import Path
@@ -15,6 +16,7 @@ from houston_shared import atomic_file
 from houston_shared.policy_and_run_files import TrainingProgress, format_duration
 from houston_shared.store.training_event_bodies import RunState
 from houston_shared.times_and_counts import iso_time, now_us
+from houston_shared.training_figures import METRICS_NAME, StepMetrics
 
 WRITE_SECONDS = 1.0
 """Between two replacements, but for a change of state."""
@@ -47,6 +49,8 @@ class ProgressWriter:
         self._folder = folder
         self._silent = silent
         self._written = 0.0
+        self._has_kept = False
+        """Whether this process has added to the curves."""
         self._speed: deque[tuple[float, int]] = deque(maxlen=_SPEED_STEPS + 1)
         self.now = read_progress(folder) or TrainingProgress(state="queued")
 
@@ -105,8 +109,23 @@ class ProgressWriter:
             eta_seconds=round((self._total - tokens) / max(speed, 1e-9), 1),
         )
         self.log(progress_line(self.now))
+        self.keep_metrics(
+            StepMetrics(step=step, loss=loss, lr=lr, grad_norm=grad_norm, tokens=tokens)
+        )
         if time.monotonic() - self._written >= WRITE_SECONDS:
             self._write()
+
+    def keep_metrics(self, metrics: StepMetrics) -> None:
+        """Add a step to the run's curves. What a killed trainer has left of a line ends first."""
+        if self._silent:
+            return
+        with (self._folder / METRICS_NAME).open("a+b") as file:
+            if not self._has_kept and file.seek(0, os.SEEK_END):
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":
+                    file.write(b"\n")
+            self._has_kept = True
+            file.write(msgspec.json.encode(metrics) + b"\n")
 
     def update_done(self, line: str, update: int, updates: int) -> None:
         """An update of reinforcement learning is done. line: how it went."""

@@ -1,0 +1,280 @@
+"""What a training run has measured so far, read from its folder: curves, data, held-out loss.
+
+Trainers write `metrics.jsonl` (a line for each optimizer step), `updates.jsonl` (a line for each
+update of reinforcement learning), `held_out_before.json`, `result.json` and the manifest of the
+rows. What is not there is None or empty: a run that has just begun, or is of an older version,
+lacks some of it. Nothing is computed from rollouts here.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+METRICS_NAME = "metrics.jsonl"
+UPDATES_NAME = "updates.jsonl"
+VALIDATION_CURVE = "solved, validation"
+
+
+class StepMetrics(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A line of `metrics.jsonl`: one optimizer step."""
+
+    step: int
+    """From 1."""
+    loss: float
+    lr: float | None = None
+    grad_norm: float | None = None
+    tokens: int = 0
+    """Computed in the whole run so far."""
+
+
+CurvePoint = tuple[float, float]
+
+
+class Curve(NamedTuple):
+    """One figure over a run."""
+
+    name: str
+    points: tuple[CurvePoint, ...]
+    """Step or update, and the value there, in order; at least one."""
+    unit: str = "step"
+    """What is counted along it: `step` or `update`."""
+    falls: bool | None = None
+    """Whether less is better; None where neither is."""
+
+
+class TrainingData(NamedTuple):
+    """What a run was trained on."""
+
+    rows: int
+    rollouts: int
+    trained: int
+    unit: str
+    """Of `trained`: `tokens`, `answers`, `labels`."""
+    untrained: dict[str, int] = {}
+    """Sampled and not trained, by why."""
+    unjudged: int = 0
+    """Of those that are trained: of steps that neither a judge nor a person judged."""
+
+
+class HeldOutLoss(NamedTuple):
+    """Loss on rows that were never trained."""
+
+    before: float
+    """Before the first step."""
+    after: float | None
+    """After the last; None before that."""
+    rows: int
+
+
+class RunFigures(NamedTuple):
+    """All that is known of a run's figures."""
+
+    curves: tuple[Curve, ...] = ()
+    data: TrainingData | None = None
+    held_out: HeldOutLoss | None = None
+
+
+class _Sampling(msgspec.Struct, frozen=True):
+    """Of `updates.jsonl`."""
+
+    rollouts: int = 0
+    solved: float = 0.0
+    reward: float = 0.0
+    tokens: float = 0.0
+    tool_failures: float = 0.0
+    process_reward: float = 0.0
+
+
+class _Validation(msgspec.Struct, frozen=True):
+    solved: float = 0.0
+
+
+class _Critic(msgspec.Struct, frozen=True):
+    gain: float = 0.0
+    improved: float = 0.0
+
+
+class _Update(msgspec.Struct, frozen=True):
+    update: int
+    sampling: _Sampling = _Sampling()
+    trained_tokens: int = 0
+    validation: _Validation | None = None
+    critic: _Critic | None = None
+
+
+class _UpdateFigure(NamedTuple):
+    name: str
+    read: Callable[[_Update], float | None]
+    falls: bool | None = False
+
+
+_UPDATE_FIGURES = (
+    _UpdateFigure("reward", lambda update: update.sampling.reward),
+    _UpdateFigure("solved", lambda update: update.sampling.solved),
+    _UpdateFigure(VALIDATION_CURVE, lambda update: update.validation and update.validation.solved),
+    _UpdateFigure("tokens a rollout", lambda update: update.sampling.tokens, None),
+    _UpdateFigure("failed calls a rollout", lambda update: update.sampling.tool_failures, True),
+    _UpdateFigure("process reward", lambda update: update.sampling.process_reward or None),
+    _UpdateFigure("critic: gain", lambda update: update.critic and update.critic.gain),
+    _UpdateFigure("critic: improved", lambda update: update.critic and update.critic.improved),
+)
+"""By curve, where its value stands; None where an update has none."""
+
+
+class _Counts(msgspec.Struct, frozen=True):
+    unit: str = "tokens"
+    trained: int = 0
+    unjudged: int = 0
+    untrained: dict[str, int] = {}
+
+
+class _Source(msgspec.Struct, frozen=True):
+    held_out: bool = False
+
+
+class _Manifest(msgspec.Struct, frozen=True):
+    rows: int
+    counts: _Counts
+    sources: list[_Source] = []
+
+
+class _Result(msgspec.Struct, frozen=True):
+    held_out_before: float | None = None
+    held_out_after: float | None = None
+    held_out_rows: int = 0
+    trained_labels: int = 0
+    by_source: dict[str, int] = {}
+
+
+class _HeldOutBefore(msgspec.Struct, frozen=True):
+    loss: float
+    rows: int
+
+
+T = TypeVar("T")
+
+
+_READ_FILES = (METRICS_NAME, UPDATES_NAME, "result.json", "held_out_before.json",
+               "manifest.json", "data/manifest.json")  # fmt: skip
+
+
+def read_run_figures(folder: Path) -> RunFigures:
+    """What the folder of a run says; files that are damaged count as not there.
+
+    A folder whose files have not changed is read once in a process.
+    """
+    return _read_unchanged(folder, tuple(_signature(folder / name) for name in _READ_FILES))
+
+
+def _signature(file: Path) -> tuple[int, int]:
+    try:
+        stat = file.stat()
+    except OSError:
+        return 0, 0
+    return stat.st_mtime_ns, stat.st_size
+
+
+@lru_cache(maxsize=16)
+def _read_unchanged(folder: Path, signature: tuple[tuple[int, int], ...]) -> RunFigures:
+    steps = _read_lines(folder / METRICS_NAME, StepMetrics)
+    updates = _read_lines(folder / UPDATES_NAME, _Update)
+    result = _read_json(folder / "result.json", _Result)
+    held_out = _read_held_out(folder, result)
+    last_step = max((line.step for line in steps), default=0)
+    return RunFigures(
+        tuple(_curves(steps, updates, held_out, last_step)),
+        _read_data(folder, updates, result),
+        held_out,
+    )
+
+
+def held_out_of_metrics(metrics: dict[str, Any]) -> HeldOutLoss | None:
+    """The same of a policy's metrics, where the folder of its run is gone."""
+    return _result_held_out(_convert(metrics))
+
+
+def _convert(metrics: dict[str, Any]) -> _Result | None:
+    try:
+        return msgspec.convert(metrics, _Result)
+    except msgspec.ValidationError:  # of a kind whose `held_out` is something else
+        return None
+
+
+def _read_held_out(folder: Path, result: _Result | None) -> HeldOutLoss | None:
+    if measured := _result_held_out(result):
+        return measured
+    before = _read_json(folder / "held_out_before.json", _HeldOutBefore)
+    return HeldOutLoss(before.loss, None, before.rows) if before else None
+
+
+def _result_held_out(result: _Result | None) -> HeldOutLoss | None:
+    if result is None or result.held_out_before is None:
+        return None
+    return HeldOutLoss(result.held_out_before, result.held_out_after, result.held_out_rows)
+
+
+def _curves(
+    steps: list[StepMetrics],
+    updates: list[_Update],
+    held_out: HeldOutLoss | None,
+    last_step: int,
+) -> Iterator[Curve]:
+    if steps:
+        # A run that went on from a checkpoint has made some steps twice: the last word counts.
+        losses = {line.step: line.loss for line in steps}
+        yield Curve("loss", tuple(sorted(losses.items())), falls=True)
+    if held_out is not None and held_out.after is not None and last_step:
+        ends = ((0, held_out.before), (last_step, held_out.after))
+        yield Curve("held-out loss", ends, falls=True)
+    for figure in _UPDATE_FIGURES if updates else ():
+        values = ((update.update, figure.read(update)) for update in updates)
+        points = tuple((number, value) for number, value in values if value is not None)
+        if points:
+            yield Curve(figure.name, points, "update", figure.falls)
+
+
+def _read_data(folder: Path, updates: list[_Update], result: _Result | None) -> TrainingData | None:
+    copy = _read_json(folder / "manifest.json", _Manifest)
+    if manifest := copy or _read_json(folder / "data" / "manifest.json", _Manifest):
+        counts = manifest.counts
+        return TrainingData(
+            manifest.rows,
+            sum(not source.held_out for source in manifest.sources),
+            counts.trained,
+            counts.unit,
+            counts.untrained,
+            counts.unjudged,
+        )
+    if updates:
+        rollouts = sum(update.sampling.rollouts for update in updates)
+        trained = sum(update.trained_tokens for update in updates)
+        return TrainingData(0, rollouts, trained, "tokens")
+    if result is not None and result.trained_labels:
+        return TrainingData(0, 0, result.trained_labels, "labels")
+    return None
+
+
+def _read_lines(file: Path, kind: type[T]) -> list[T]:
+    """The lines of a file that can be read; the last one may be half written."""
+    try:
+        lines = file.read_bytes().splitlines()
+    except OSError:
+        return []
+    decoder = msgspec.json.Decoder(kind)
+    records: list[T] = []
+    for line in lines:
+        try:
+            records.append(decoder.decode(line))
+        except msgspec.MsgspecError:  # half a line, of a trainer that was killed
+            continue
+    return records
+
+
+def _read_json(file: Path, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError):
+        return None
