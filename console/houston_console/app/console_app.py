@@ -276,7 +276,7 @@ class HoustonConsole(ErrorBoundary, App[None]):
     async def _open_first_screen(self) -> None:
         """Begin at home where there is a choice; a single rollout is opened by itself."""
         if self._begins_at_home and self.state.rollouts:
-            if len(self.state.rollouts) > 1:
+            if len(self.state.rollouts) > 1 and self.top_screen is self.watch_screen:
                 self._show_board(await self.needs.read())  # so that the first picture is whole
                 await self.action_home()
             self._begins_at_home = False

@@ -219,6 +219,8 @@ KEYS = (
     Key("compare", "escape,backspace", "back", "esc", "back to home", "back"),
     Key("policies", "enter", "activate", "enter", "have new rollouts sample with it (asks first)",
         "activate"),
+    Key("policies", "tab", "app.focus_next", "tab", "from the list to what is known, and back",
+        "details"),
     Key("policies", "Z", "rollback", "Z", "back to what they sampled with before (asks first)",
         "roll back"),
     Key("policies", "ctrl+k", "cancel", "ctrl+k", "end a training run (asks first)", "end a run"),

@@ -5,12 +5,13 @@ Read by plans and from files, then told in lines that `houston policy show`, `ho
 and the console print alike. What is not known is said, with the command that finds it out.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from houston_shared.home import Home
 from houston_shared.kept_suite_runs import KeptRun, SuiteFigures, SuiteOutcome, suite_outcomes
-from houston_shared.policy_and_run_files import BASE_MODEL, training_run_folder
+from houston_shared.policy_and_run_files import BASE_MODEL, is_run_name, training_run_folder
 from houston_shared.store import policy_outcome_queries, policy_queries
 from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.policy_outcome_queries import (
@@ -61,6 +62,10 @@ class PolicyRecords(NamedTuple):
     parent_scores: Mapping[str, TaskScore]
 
 
+VERSION_NOTE = re.compile(r"(?P<run>\S+), update (?P<update>\d+)")
+"""What the note of a version of reinforcement learning says."""
+
+
 class PolicyEvidence(NamedTuple):
     """Records and files of one policy."""
 
@@ -107,14 +112,20 @@ def read_policy_records(
 
 def gather_evidence(home: Home, records: PolicyRecords, runs: Sequence[KeptRun]) -> PolicyEvidence:
     """The same with what lies in files. runs: of suites, as `list_kept_runs` gives them."""
-    policy = records.policy
-    figures = RunFigures()
-    if policy.run:
-        figures = read_run_figures(training_run_folder(home, policy.run))
+    policy, run = records.policy, run_of_policy(records)
+    figures = read_run_figures(training_run_folder(home, run)) if run else RunFigures()
     if figures.held_out is None and records.registration is not None:
         figures = figures._replace(held_out=held_out_of_metrics(records.registration.metrics))
     outcomes = suite_outcomes(runs, sampled_name(policy), records.ancestors)
     return PolicyEvidence(records, figures, tuple(outcomes[-MOST_OUTCOMES:]))
+
+
+def run_of_policy(records: PolicyRecords) -> str:
+    """The run that made a policy, or made it on the way; empty where none of this home did."""
+    if records.policy.run or records.registration is None:
+        return records.policy.run
+    made = VERSION_NOTE.fullmatch(records.registration.note)
+    return made["run"] if made and is_run_name(made["run"]) else ""
 
 
 def display_name(policy: str) -> str:
@@ -245,15 +256,16 @@ def _task_score_lines(records: PolicyRecords) -> Iterator[ReportLine]:
 
 
 def _data_lines(evidence: PolicyEvidence) -> Iterator[ReportLine]:
-    data = evidence.figures.data
+    data, run = evidence.figures.data, run_of_policy(evidence.records)
+    if run and not evidence.records.policy.run and evidence.records.registration:
+        made = evidence.records.registration.note
+        yield ReportLine("made by", f"{made}; rows and curves are of the whole run")
     if data is not None:
         yield from data_lines(data)
-    elif not evidence.records.policy.run:
+    elif not run:
         yield ReportLine("rows", "not known: it was trained elsewhere", "dim")
     else:
-        yield ReportLine(
-            "rows", f"not known: the folder of {evidence.records.policy.run} does not say", "dim"
-        )
+        yield ReportLine("rows", f"not known: the folder of {run} does not say", "dim")
 
 
 def data_lines(data: TrainingData) -> Iterator[ReportLine]:

@@ -144,7 +144,8 @@ def run_policy_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
         history = [activation for activation in activations if activation.policy == own]
         policies, active, used, tokens = reader.run(read_policy_use())
         records = reader.run(policy_report.read_policy_records(policy, policies))
-        run = reader.run(policy_queries.find_training_run(policy.run)) if policy.run else None
+        made_by = policy_report.run_of_policy(records)
+        run = reader.run(policy_queries.find_training_run(made_by)) if made_by else None
     evidence = policy_report.gather_evidence(loaded.home, records, list_kept_runs(loaded.home))
     if arguments.json:
         policy_json = policy_queries.policy_json(policy, active, used, tokens.get(own, 0))
@@ -195,7 +196,7 @@ def print_report(page: OutputPage, lines: Sequence[ReportLine], curves: Sequence
 
     width = shutil.get_terminal_size((CHART_COLUMNS, 0)).columns if sys.stdout.isatty() else 0
     for row in chart_grid(curves, (width or CHART_COLUMNS) - 2):
-        page.line("  ", OutputSpan(safe(row)))
+        page.line("  ", OutputSpan(safe(row.text), "" if row.is_title else "call"))
 
 
 def resolve_policy(reader: Reader, name: str) -> PolicyRow:

@@ -6,6 +6,7 @@ points are averaged into what the width can show. It knows neither screens nor c
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from houston_console.commands.policy_report import curve_title, format_value
 from houston_console.widgets.braille_chart import DOT_COLUMNS, ChartPoint, draw_curve
@@ -63,16 +64,29 @@ def scale_points(points: Sequence[CurvePoint], low: float, high: float) -> list[
     ]
 
 
-def chart_grid(curves: Sequence[Curve], width: int, height: int = CHART_LINES) -> list[str]:
+class ChartRow(NamedTuple):
+    """One line of charts side by side."""
+
+    text: str
+    is_title: bool = False
+
+
+def chart_grid(curves: Sequence[Curve], width: int, height: int = CHART_LINES) -> list[ChartRow]:
     """All of them, as many side by side as `width` has room for."""
     columns = max(1, (width + GAP_CELLS) // (MIN_CHART_CELLS + GAP_CELLS))
-    columns = min(columns, max(1, len(curves)))
+    row_count = -(-len(curves) // columns)
+    columns = (
+        -(-len(curves) // max(1, row_count)) or 1
+    )  # four charts in two rows, not three and one
     cells = min(MAX_CHART_CELLS, (width + GAP_CELLS) // columns - GAP_CELLS)
     if cells <= LABEL_CELLS:
-        return [curve_title(curve)[: max(0, width)] for curve in curves]
-    lines: list[str] = []
+        return [ChartRow(curve_title(curve)[: max(0, width)], True) for curve in curves]
+    rows: list[ChartRow] = []
     for start in range(0, len(curves), columns):
         charts = [chart_lines(curve, cells, height) for curve in curves[start : start + columns]]
         gap = " " * GAP_CELLS
-        lines += [gap.join(row).rstrip() for row in zip(*charts, strict=True)]
-    return lines
+        rows += [
+            ChartRow(gap.join(parts).rstrip(), number == 0)
+            for number, parts in enumerate(zip(*charts, strict=True))
+        ]
+    return rows
