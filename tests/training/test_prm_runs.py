@@ -82,7 +82,12 @@ def test_a_model_is_trained_measured_registered_and_rewards_decisions(
     assert held_out["mae"] < 0.6 * held_out["mean_predictor_mae"]
     assert held_out["rank_correlation"] > 0.6
     assert ElementTree.parse(Path(told["folder"], "calibration.svg")).getroot() is not None
-    assert "no engine: it scores decisions" in started.run("policy", "show", told["policy"]).stdout
+    shown = started.run("policy", "show", told["policy"]).stdout
+    assert "no engine: it scores decisions" in shown
+    assert f"off by {held_out['mae']:.3f} on" in shown
+    (policy,) = started.json("policy", "show", told["policy"])
+    (loss,) = [curve for curve in policy["curves"] if curve["name"] == "loss"]
+    assert len(loss["points"]) == told["result"]["steps"]
     (row,) = [row for row in started.json("policy", "list") if row["policy"] == told["policy"]]
     assert row["kind"] == "reward"
     refused = started.run("policy", "activate", told["policy"], "--engine", "tiny", code=None)

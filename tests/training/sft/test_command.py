@@ -113,6 +113,10 @@ def test_what_finished_without_a_daemon_becomes_a_policy_with_its_lineage_later(
     assert f"{run} became policy@2" in station.run(*again).stdout
     (policy,) = station.json("policy", "show", "policy@2")
     assert (policy["run"], policy["metrics"]["steps"]) == (run, 2)
+    (loss,) = [curve for curve in policy["curves"] if curve["name"] == "loss"]
+    assert [step for step, _ in loss["points"]] == [1, 2]
+    assert loss["points"][0][1] == pytest.approx(policy["metrics"]["loss_first"])
+    assert policy["data"]["trained"] > 0
     (listed,) = station.json("train", "list")
     assert (listed["run"], listed["state"], listed["policy"]) == (run, "finished", "policy@2")
     assert "has finished" in station.run(*again, code=1).stderr
