@@ -142,6 +142,8 @@ class _Manifest(msgspec.Struct, frozen=True):
 
 
 class _Result(msgspec.Struct, frozen=True):
+    rows: int = 0
+    trained: int = 0
     held_out_before: float | None = None
     held_out_after: float | None = None
     held_out_rows: int = 0
@@ -191,16 +193,13 @@ def _read_unchanged(folder: Path, signature: tuple[tuple[int, int], ...]) -> Run
     )
 
 
-def held_out_of_metrics(metrics: dict[str, Any]) -> HeldOutLoss | None:
-    """The same of a policy's metrics, where the folder of its run is gone."""
-    return _result_held_out(_convert(metrics))
-
-
-def _convert(metrics: dict[str, Any]) -> _Result | None:
+def figures_of_metrics(metrics: dict[str, Any]) -> RunFigures:
+    """What a policy's own metrics say, where the folder of its run is gone; no curve."""
     try:
-        return msgspec.convert(metrics, _Result)
-    except msgspec.ValidationError:  # of a kind whose `held_out` is something else
-        return None
+        result = msgspec.convert(metrics, _Result)
+    except msgspec.ValidationError:  # of a kind that calls something else by these names
+        return RunFigures()
+    return RunFigures((), _result_data(result), _result_held_out(result))
 
 
 def _read_held_out(folder: Path, result: _Result | None) -> HeldOutLoss | None:
@@ -252,8 +251,14 @@ def _read_data(folder: Path, updates: list[_Update], result: _Result | None) -> 
         rollouts = sum(update.sampling.rollouts for update in updates)
         trained = sum(update.trained_tokens for update in updates)
         return TrainingData(0, rollouts, trained, "tokens")
+    return _result_data(result)
+
+
+def _result_data(result: _Result | None) -> TrainingData | None:
     if result is not None and result.trained_labels:
         return TrainingData(0, 0, result.trained_labels, "labels")
+    if result is not None and result.rows:
+        return TrainingData(result.rows, 0, result.trained, "tokens")
     return None
 
 

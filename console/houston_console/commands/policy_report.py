@@ -29,7 +29,7 @@ from houston_shared.training_figures import (
     HeldOutLoss,
     RunFigures,
     TrainingData,
-    held_out_of_metrics,
+    figures_of_metrics,
     read_run_figures,
 )
 
@@ -114,8 +114,11 @@ def gather_evidence(home: Home, records: PolicyRecords, runs: Sequence[KeptRun])
     """The same with what lies in files. runs: of suites, as `list_kept_runs` gives them."""
     policy, run = records.policy, run_of_policy(records)
     figures = read_run_figures(training_run_folder(home, run)) if run else RunFigures()
-    if figures.held_out is None and records.registration is not None:
-        figures = figures._replace(held_out=held_out_of_metrics(records.registration.metrics))
+    if records.registration is not None:
+        own = figures_of_metrics(records.registration.metrics)
+        figures = figures._replace(
+            held_out=figures.held_out or own.held_out, data=figures.data or own.data
+        )
     outcomes = suite_outcomes(runs, sampled_name(policy), records.ancestors)
     return PolicyEvidence(records, figures, tuple(outcomes[-MOST_OUTCOMES:]))
 

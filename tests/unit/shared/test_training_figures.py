@@ -23,7 +23,7 @@ from houston_shared.training_figures import (
     HeldOutLoss,
     RunFigures,
     StepMetrics,
-    held_out_of_metrics,
+    figures_of_metrics,
     read_run_figures,
 )
 
@@ -79,13 +79,18 @@ def test_held_out_loss_is_known_before_and_then_after(tmp_path: Path) -> None:
     }  # fmt: skip
     (tmp_path / "result.json").write_bytes(msgspec.json.encode(metrics))
     ended = read_run_figures(tmp_path)
-    assert ended.held_out == held_out_of_metrics(metrics) == HeldOutLoss(2.75, 1.5, 40)
+    assert ended.held_out == HeldOutLoss(2.75, 1.5, 40)
     assert curve_of(ended, "held-out loss").points == ((0, 2.75), (2, 1.5))
 
 
-def test_metrics_of_another_kind_have_no_held_out_loss() -> None:
-    assert held_out_of_metrics({"held_out": {"mae": 0.1}}) is None
-    assert held_out_of_metrics({"held_out_rows": "many"}) is None
+def test_a_policy_keeps_its_figures_when_the_folder_of_its_run_is_gone() -> None:
+    metrics = {"rows": 12, "trained": 900, "held_out_before": 2.75, "held_out_after": 1.5}
+    figures = figures_of_metrics(metrics)
+    assert figures.held_out == HeldOutLoss(2.75, 1.5, 0)
+    assert figures.data is not None
+    assert (figures.data.rows, figures.data.trained) == (12, 900)
+    assert figures_of_metrics({"held_out": {"mae": 0.1}}) == RunFigures()
+    assert figures_of_metrics({"rows": "many"}) == RunFigures()
 
 
 def test_rows_are_those_of_the_manifest_that_the_run_kept(tmp_path: Path) -> None:
