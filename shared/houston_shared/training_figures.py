@@ -104,6 +104,21 @@ class _Update(msgspec.Struct, frozen=True):
     validation: _Validation | None = None
     critic: _Critic | None = None
 
+    @property
+    def validated(self) -> float | None:
+        """Share of validation tasks that were solved; None where none were tried."""
+        return self.validation.solved if self.validation else None
+
+    @property
+    def critic_gain(self) -> float | None:
+        """Mean gain of the critiques that were tried; None without a critic."""
+        return self.critic.gain if self.critic else None
+
+    @property
+    def critic_improved(self) -> float | None:
+        """Share of them after which the score was higher."""
+        return self.critic.improved if self.critic else None
+
 
 class _UpdateFigure(NamedTuple):
     name: str
@@ -114,12 +129,16 @@ class _UpdateFigure(NamedTuple):
 _UPDATE_FIGURES = (
     _UpdateFigure("reward", lambda update: update.sampling.reward),
     _UpdateFigure("solved", lambda update: update.sampling.solved),
-    _UpdateFigure(VALIDATION_CURVE, lambda update: update.validation and update.validation.solved),
+    _UpdateFigure(
+        VALIDATION_CURVE, lambda update: update.validation.solved if update.validation else None
+    ),
     _UpdateFigure("tokens a rollout", lambda update: update.sampling.tokens, None),
     _UpdateFigure("failed calls a rollout", lambda update: update.sampling.tool_failures, True),
     _UpdateFigure("process reward", lambda update: update.sampling.process_reward or None),
-    _UpdateFigure("critic: gain", lambda update: update.critic and update.critic.gain),
-    _UpdateFigure("critic: improved", lambda update: update.critic and update.critic.improved),
+    _UpdateFigure("critic: gain", lambda update: update.critic.gain if update.critic else None),
+    _UpdateFigure(
+        "critic: improved", lambda update: update.critic.improved if update.critic else None
+    ),
 )
 """By curve, where its value stands; None where an update has none."""
 

@@ -49,7 +49,7 @@ def test_many_points_are_averaged_and_the_last_one_stays() -> None:
     averaged = average_points(LOSS.points, 11)
     assert len(averaged) == 11
     assert averaged[-1] == LOSS.points[-1]
-    assert averaged[0] == (5.0, pytest.approx(3.9))
+    assert averaged[0] == pytest.approx((5.0, 3.9))
     assert average_points(LOSS.points, 100) == list(LOSS.points)
 
 

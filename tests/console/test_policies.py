@@ -1,6 +1,7 @@
 """The screen of policies and training: what is there, how far it is, and what is asked of it."""
 
 from pathlib import Path
+from typing import Any
 
 from houston_console.screens.policies_screen import PoliciesScreen
 from houston_console.screens.policy_list import PolicyList
@@ -34,7 +35,7 @@ def trained(live: LiveStation) -> None:
     live.recorder.report_activation(person.ask(activation).seq, True)
 
 
-def register(live: LiveStation, number: int, **fields: str) -> None:
+def register(live: LiveStation, number: int, **fields: Any) -> None:
     """A policy, from the one before."""
     folder = live.home.path / "policies" / f"policy@{number}"
     folder.mkdir(parents=True)

@@ -167,8 +167,8 @@ def policy_rows(
         if isinstance(part, PolicyFold):
             rows += _fold_rows(part, snapshot, solved, width, part.key in unfolded)
         else:
-            text = _policy_line(part, snapshot, solved, width)
-            rows.append(PolicyListRow(text, policy=part.name))
+            shown = _policy_line(part, snapshot, solved, width)
+            rows.append(PolicyListRow(shown, policy=part.name))
     if not snapshot.policies:
         rows.append(
             PolicyListRow(line(span("   Nothing was trained yet: houston train sft", "dim")))

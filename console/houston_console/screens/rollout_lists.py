@@ -108,9 +108,9 @@ def people_text(overview: RolloutOverview, person: str, now: int) -> list[tuple[
     if note := handover_note(overview.holding, person):
         to = " to you" if note.note_to else ""
         facts.append(("✉", f"{note.note_by}{to}, {format_age(note.note_at, now)}: {note.note}"))
-    if mine := own_note(overview.holding, person):
-        to = mine.note_to or "anybody"
-        facts.append(("✉", f"you to {to}, {read_text(mine, now)}: {mine.note}"))
+    if handed := own_note(overview.holding, person):
+        to = handed.note_to or "anybody"
+        facts.append(("✉", f"you to {to}, {read_text(handed, now)}: {handed.note}"))
     return facts
 
 

@@ -307,7 +307,7 @@ def test_a_hand_over_is_read_by_whom_it_is_for(station: Station) -> None:
     assert verify_home(station.home).findings == ()
 
 
-HAND_OVER_REFUSED = {
+HAND_OVER_REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "without a note": ({"to": BEN, "release": True}, "is let go with a note"),
     "and kept": ({"to": BEN, "note": "x"}, "is let go with a note"),
     "to oneself": ({"to": ADA, "note": "x", "release": True}, "You are ada"),
