@@ -104,21 +104,6 @@ class _Update(msgspec.Struct, frozen=True):
     validation: _Validation | None = None
     critic: _Critic | None = None
 
-    @property
-    def validated(self) -> float | None:
-        """Share of validation tasks that were solved; None where none were tried."""
-        return self.validation.solved if self.validation else None
-
-    @property
-    def critic_gain(self) -> float | None:
-        """Mean gain of the critiques that were tried; None without a critic."""
-        return self.critic.gain if self.critic else None
-
-    @property
-    def critic_improved(self) -> float | None:
-        """Share of them after which the score was higher."""
-        return self.critic.improved if self.critic else None
-
 
 class _UpdateFigure(NamedTuple):
     name: str
