@@ -61,11 +61,16 @@ class ConfigurationError(HoustonError):
         super().__init__(cause, effect, next, ExitCode.CONFIGURATION)
 
 
-def close_words(word: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Which of the known words somebody may have meant by `word`, the nearest first."""
+def close_words(
+    word: str, known: Iterable[str], most: int = 3, least_likeness: float = 0.7
+) -> list[str]:
+    """Which of the known words somebody may have meant by `word`, the nearest first.
+
+    least_likeness: difflib's ratio, 0 to 1.
+    """
     import difflib  # some milliseconds, and only after a slip
 
-    return difflib.get_close_matches(word, list(dict.fromkeys(known)), most, 0.7)
+    return difflib.get_close_matches(word, list(dict.fromkeys(known)), most, least_likeness)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
