@@ -1,6 +1,11 @@
 """What people do to rollouts from a shell: judge, mark, claim, reorder, and catch up."""
 
 import json
+import os
+import pty
+import select
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -218,6 +223,43 @@ def test_a_name_that_may_be_a_slip_is_asked_about(desk: Desk, houston: Shell) ->
     assert "is handed over to benjamn" in houston(*words, "--yes")
     assert "is handed over to zoe" in houston("hand-over", rollout, "zoe", "--note", "y")
     assert "zoe was never here" in houston.err
+
+
+ANSWERS = [
+    pytest.param(("hand-over", "R", "benjamn", "--note", "x"), "y", 0, "handed over to benjamn",
+                 id="a new name is meant"),
+    pytest.param(("hand-over", "R", "benjamn", "--note", "x"), "n", 2, "Nothing was handed over",
+                 id="it was a slip"),
+    pytest.param(("console", "--as", "benjamn"), "", 2, "Nothing was opened",
+                 id="whoever sits down under a slip"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "answer", "code", "sentence"), ANSWERS)
+def test_at_a_terminal_a_slip_is_asked_about(
+    words: tuple[str, ...], answer: str, code: int, sentence: str, desk: Desk, houston: Shell
+) -> None:
+    rollout = worked(desk, 1).rollout
+    houston("claim", rollout, "--as", "benjamin")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "houston_shared.command",
+         *(rollout if word == "R" else word for word in words)],
+        env=desk.environment, cwd=desk.folder, stdin=theirs, stdout=theirs, stderr=theirs,
+    )  # fmt: skip
+    os.close(theirs)
+    os.write(ours, f"{answer}\n".encode())
+    said = b""
+    while select.select([ours], [], [], 60)[0]:
+        try:
+            data = os.read(ours, 65536)
+        except OSError:  # Linux says so when the other end is closed
+            break
+        said += data
+    os.close(ours)
+    assert process.wait(60) == code, said
+    assert "Nobody called benjamn was here, but benjamin was. Is it benjamn? [y/N]" in said.decode()
+    assert sentence in said.decode()
 
 
 def test_guidance_is_put_in_another_order(desk: Desk, houston: Shell) -> None:
