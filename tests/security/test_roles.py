@@ -42,6 +42,7 @@ def messages(rollout: str) -> list[wire.FromPerson]:
         wire.ReportPresence(rollout=rollout),
         wire.BookmarkStep(rollout=rollout, step=0, note="look"),
         wire.ClaimRollout(request=os.urandom(4).hex(), rollout=rollout),
+        wire.ReadNote(rollout=rollout, note=1),
         wire.ReorderGuidance(rollout=rollout, order=()),
         wire.Guide(id=os.urandom(4).hex(), rollout=rollout, text="hello"),
         wire.Steer(rollout=rollout, action="pause"),
