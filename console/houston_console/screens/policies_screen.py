@@ -32,6 +32,7 @@ from houston_console.screens.policy_list import (
     policy_rows,
     read_policies_snapshot,
     read_run_progress,
+    solved_cells,
 )
 from houston_console.widgets.dialogs import ConfirmDialog, QuestionDialog
 from houston_console.widgets.line_view import FixedLines, set_frame_title
@@ -68,6 +69,7 @@ class PoliciesScreen(HoustonScreen):
         self._reader, self._link, self._engine = reader, link, engine
         self._snapshot: PoliciesSnapshot | None = None
         self._kept_runs: list[KeptRun] = []
+        self._solved: dict[str, str] = {}
         self._unfolded: set[str] = set()
         self._known: PolicyDetail | RunDetail | None = None
         """What is known of the line at the cursor, once it was read."""
@@ -100,13 +102,18 @@ class PoliciesScreen(HoustonScreen):
 
     async def _read(self) -> None:
         try:
-            self._snapshot = await self._reader.run(read_policies_snapshot())
+            snapshot = await self._reader.run(read_policies_snapshot())
         except HoustonError as problem:
             self.show_error(problem)
             return
-        self._kept_runs = await asyncio.to_thread(kept_suite_runs.list_kept_runs, self._link.home)
+        self._kept_runs, self._solved = await asyncio.to_thread(self._read_suites, snapshot)
+        self._snapshot = snapshot
         self._show_rows()
         await self._read_detail()
+
+    def _read_suites(self, snapshot: PoliciesSnapshot) -> tuple[list[KeptRun], dict[str, str]]:
+        kept = kept_suite_runs.list_kept_runs(self._link.home)
+        return kept, solved_cells(snapshot.policies, kept)
 
     def _poll(self) -> None:
         """Where a run goes on, its folder says more."""
@@ -119,7 +126,7 @@ class PoliciesScreen(HoustonScreen):
             progress = read_run_progress(self._link.home, self._snapshot.runs)
             width = self.text.line_cells
             self.text.show_rows(
-                policy_rows(self._snapshot, progress, width, self._kept_runs, self._unfolded)
+                policy_rows(self._snapshot, progress, width, self._solved, self._unfolded)
             )
 
     # --- what is known of one ----------------------------------------------------------------

@@ -142,26 +142,31 @@ def fold_versions(
             yield from found
 
 
+def solved_cells(policies: Sequence[PolicyRow], kept_runs: Sequence[KeptRun]) -> dict[str, str]:
+    """By policy, what was solved of the suite on which it was evaluated last; some milliseconds.
+
+    kept_runs: of suites.
+    """
+    cells: dict[str, str] = {}
+    for policy in policies:
+        ancestors = find_ancestors(policy, policies)
+        outcomes = suite_outcomes(kept_runs, sampled_name(policy), ancestors)
+        cells[policy.name] = outcome_cell(outcomes[-1] if outcomes else None)
+    return cells
+
+
 def policy_rows(
     snapshot: PoliciesSnapshot,
     progress: Mapping[str, TrainingProgress],
     width: int,
-    kept_runs: Sequence[KeptRun] = (),
+    solved: Mapping[str, str],
     unfolded: Collection[str] = (),
 ) -> list[PolicyListRow]:
     """Policies, the newest first, then training runs; what is wrong stands where it belongs.
 
-    kept_runs: of suites. unfolded: keys of folds whose versions are listed.
+    solved: by policy, as `solved_cells` gives it. unfolded: keys of folds whose versions are
+    listed.
     """
-    solved = {
-        policy.name: outcome_cell(outcomes[-1] if outcomes else None)
-        for policy in snapshot.policies
-        for outcomes in (
-            suite_outcomes(
-                kept_runs, sampled_name(policy), find_ancestors(policy, snapshot.policies)
-            ),
-        )
-    }
     rows = [PolicyListRow(line(span(" Policies", "title")))]
     for part in fold_versions(snapshot.policies[::-1], _kept_policies(snapshot, solved)):
         if isinstance(part, PolicyFold):
