@@ -276,9 +276,10 @@ class HoustonConsole(ErrorBoundary, App[None]):
     async def _open_first_screen(self) -> None:
         """Begin at home where there is a choice; a single rollout is opened by itself."""
         if self._begins_at_home and self.state.rollouts:
-            if len(self.state.rollouts) > 1 and self.top_screen is self.watch_screen:
+            if len(self.state.rollouts) > 1:
                 self._show_board(await self.needs.read())  # so that the first picture is whole
-                await self.action_home()
+                if self.top_screen is self.watch_screen:  # not over what was opened meanwhile
+                    await self.action_home()
             self._begins_at_home = False
 
     async def action_home(self) -> None:
