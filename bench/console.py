@@ -32,12 +32,16 @@ LINES = 20
 def judged(figures: dict[str, Any], steps: int) -> dict[str, dict[str, Any]]:
     """Each aim with what was found."""
     long, home = figures[f"{steps} steps"], figures["from home"]
+    preview = figures["at home"]
     arriving = long["while steps arrive"]
     first = max(one["first_hits_ms"] for one in (*long["search"].values(), arriving["search"]))
-    still = max(home["idle_bytes_a_second"], long["idle_bytes_a_second"])
+    still = max(one["idle_bytes_a_second"] for one in (home, preview, long))
     narrow = figures["low bandwidth"]
     found = {
         "open a rollout, ms": (300, home["open"]["median_ms"]),
+        "open home, ms": (300, preview["open"]["median_ms"]),
+        "key at home, ms": (10, preview["key"]["down"]["median_ms"]),
+        "following at home, bytes a second": (60_000, preview["following"]["bytes_a_second"]),
         "jump, ms": (50, arriving["jump"]["median_ms"]),
         "key, ms": (10, arriving["key"]["down"]["median_ms"]),
         "first hits of a search, ms": (100, first),

@@ -11,7 +11,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.annotating.stored import COMMON, FEW, LONG, PEER, RARE, SHORT, rare
+from bench.annotating.stored import (
+    COMMON,
+    FEW,
+    LONG,
+    PEER,
+    RARE,
+    SHORT,
+    other_names,
+    rare,
+    thought,
+)
 from bench.annotating.terminal import ENTER, Terminal
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +34,8 @@ KEYS = 25
 JUMPS = 9
 OPENINGS = 3
 APPENDS = 15
+HOME_TITLE = "Who needs me?"
+"""What the frame of home says."""
 
 
 class Arriving:
@@ -210,6 +222,7 @@ def measure(home: Path, steps: int, small: int, seconds: float) -> dict[str, Any
     figures: dict[str, Any] = {}
     with Arriving(home, LONG) as arriving:
         figures["from home"] = _from_home(home, steps, seconds)
+        figures["at home"] = _at_home(home, arriving, small, seconds)
         figures[f"{steps} steps"] = _long(home, arriving, seconds)
         figures["low bandwidth"] = _narrow(home, arriving, seconds)
     for rollout, count in ((PEER, small), (SHORT, FEW)):
@@ -229,6 +242,47 @@ def _from_home(home: Path, steps: int, seconds: float) -> dict[str, Any]:
             "open": opened(terminal, steps),
             "memory_mb": before,
             "memory_added_mb": round(terminal.memory_mb() - before, 1),
+        }
+
+
+def newest_thought(step: int) -> str:
+    """What the preview at home says of a rollout whose newest step this is."""
+    return thought(step)[:22]
+
+
+def _at_home(home: Path, arriving: Arriving, small: int, seconds: float) -> dict[str, Any]:
+    """Home with the preview beside the list; the long rollout stands first, the peers' second."""
+    with console(home) as terminal:
+        terminal.until(SHORT, since=terminal.began)
+        newest = arriving.newest
+        terminal.quiet(1.0)
+        still = idle(terminal, seconds)
+        before = terminal.cpu_ms()
+        terminal.written(seconds)
+        cost = terminal.cpu_ms() - before
+        names = [PEER, SHORT, *other_names()[::-1]]
+        down = [terminal.press("j", name) for name in names]
+        up = [terminal.press("k", name) for name in (*names[-2::-1], LONG)]
+        terminal.quiet(1.0)
+        previews = []
+        for _ in range(OPENINGS):
+            for key, step in (("j", small), ("k", newest)):
+                previews.append(terminal.press(key, newest_thought(step)))
+                terminal.quiet(1.0)
+        openings = []
+        for _ in range(OPENINGS):
+            terminal.press(ENTER, at(newest))
+            terminal.quiet(1.0)
+            openings.append(terminal.press("0", HOME_TITLE))
+            terminal.quiet(1.0)
+        return {
+            "idle_bytes_a_second": still,
+            "idle_processor_ms_a_second": round(cost / seconds, 1),
+            "open": spread(openings),
+            "key": {"down": spread(down), "up": spread(up)},
+            "preview": spread(previews),
+            "following": followed(terminal, arriving, seconds),
+            "memory_mb": terminal.memory_mb(),
         }
 
 

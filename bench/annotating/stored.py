@@ -37,10 +37,15 @@ def rare(steps: int) -> int:
     return steps // SELDOM
 
 
+def other_names() -> list[str]:
+    """The rollouts of a few steps, oldest first."""
+    return [f"other-task-{number:02}" for number in range(OTHERS)]
+
+
 def write(path: Path, steps: int, small: int, lines: int) -> HomeBuilder:
     """A home with twenty rollouts: one of `steps` steps, one of `small`, the others of a few."""
     builder = HomeBuilder(path)
-    few = {f"other-task-{number:02}": FEW for number in range(OTHERS)}
+    few = dict.fromkeys(other_names(), FEW)
     with builder.bulk():
         for name, count in {**few, SHORT: FEW, PEER: small, LONG: steps}.items():
             builder.start(name, task=name.rpartition("-")[0])
