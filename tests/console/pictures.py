@@ -37,6 +37,8 @@ async def shoot(folder: Path) -> None:
     app = HoustonConsole(loaded, "", folder / "state")
     async with app.run_test(size=SIZE) as pilot:
         await _rest(pilot)
+        app.home_screen.refresh_list(ROLLOUT)
+        await _rest(pilot)
         _keep(app, "home")
         await _press(pilot, "slash", *"7f3a", "enter", "enter")
         _keep(app, "rollout")

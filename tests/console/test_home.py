@@ -300,10 +300,13 @@ async def test_the_card_says_what_attention_a_rollout_has_cost(
     _three(builder)
     crowd.mark_seen(builder, "t-one", builder.seq, 60 * crowd.MINUTE)
     builder.say("t-one", "g", "one two three", author="ben")
+    for size, card in (((90, 40), "#home-card"), (WIDE, "#preview-text")):
+        async with sit(builder.home, size=size, at_home=True) as seat:
+            await seat.press("G")
+            cost = "attention: you 42 min; ben 3 words"
+            await seat.until(lambda seat=seat, card=card, cost=cost: cost in seat.text(card), card)
     async with sit(builder.home, at_home=True) as seat:
-        await seat.press("G")
-        await seat.until(lambda: "attention: you 42 min; ben 3 words" in seat.text("#home-card"))
-        await seat.press("enter")
+        await seat.press("G", "enter")
         await seat.until(lambda: "ben 3 words" in seat.text("#facts"), "beside the rollout too")
 
 
@@ -314,6 +317,8 @@ async def test_what_changes_behind_home_draws_nothing(
     _three(builder)
     async with sit(builder.home, at_home=True) as seat:
         assert isinstance(seat.app.screen, HomeScreen)
+        await seat.app.screen.preview.settle()
+        await seat.pilot.pause(0.3)
         drawn: list[object] = []
         display = seat.app._display
         monkeypatch.setattr(

@@ -1,13 +1,30 @@
 """What a line of the home screen says at every width, and the card below: no screen."""
 
-from houston_console.screens.home_list import (
+import pytest
+
+from houston_console.app.console_state import RolloutSpending
+from houston_console.screens.home_columns import (
+    DROP_ORDER,
     HomeEntry,
     HomeViewContext,
-    column_heads,
+    columns_that_fit,
     format_hours,
+    format_tokens,
+)
+from houston_console.screens.home_list import (
+    UNSEEN_GLYPH,
+    column_heads,
+    fold_line,
     home_summary,
-    rollout_card,
     rollout_lines,
+    settled_line,
+)
+from houston_console.screens.rollout_card import rollout_card
+from houston_console.screens.rollout_lists import (
+    DIRECTION_MARKS,
+    ListRow,
+    ScoreDirection,
+    score_direction,
 )
 from houston_console.widgets.styled_text import line_text, line_width
 from houston_shared.store.attention_ranking import (
@@ -65,8 +82,8 @@ def test_every_width_says_the_same_and_fits() -> None:
         assert len(drawn) == lines
         assert [line_width(line) for line in drawn] == [width] * lines, width
         text = " ".join(map(line_text, drawn))
-        for part in ("3 ●", "04aa", "score fell: 42 after 70.1", "118/400", "70.1", "42", "▆▄",
-                     "3h05/10h", "run_comm", "◉ada", "✉"):  # fmt: skip
+        for part in ("3 ●", "04aa", "score fell: 42 after 70.1", "118/400", "70.1", "42↓", "▆▄",
+                     "6h55", "run_comm", "◉ada", "✉"):  # fmt: skip
             assert part in text, (width, part)
         assert "◉me" not in text
         assert line_width(column_heads(view(width, lines))) == width
@@ -76,10 +93,94 @@ def test_columns_stand_under_their_heads() -> None:
     for width, lines in ((77, 2), (157, 2), (197, 1)):
         head = line_text(column_heads(view(width, lines)))
         row = line_text(rollout_lines(shown(), view(width, lines))[0])
-        for name, value in (("steps", "118/400"), ("best", "70.1"), ("last", "42")):
+        places = (("steps", "118/400"), ("best", "70.1"), ("last", "42"), ("left", "6h55"))
+        for name, value in places:
             end = row.rindex(value) + len(value)
             assert head.index(name) + len(name) == end, (width, name)
         assert head.index("rollout") == row.index("speed-up")
+
+
+def test_columns_go_in_a_fixed_order_as_a_list_becomes_narrow() -> None:
+    everything = columns_that_fit(200, True, True)
+    assert set(DROP_ORDER) <= set(everything)
+    gone: list[str] = []
+    for room in range(200, -1, -1):
+        left_out = [name for name in DROP_ORDER if name not in columns_that_fit(room, True, True)]
+        gone += [name for name in left_out if name not in gone]
+        assert left_out == gone, room  # none comes back where there is less room
+    assert gone == list(DROP_ORDER)
+    assert columns_that_fit(0, True, True) == ("best", "direction")
+    assert {"cost", "tokens"} & set(columns_that_fit(200, False, False)) == set()
+
+
+def test_cost_tokens_and_time_are_columns_where_there_is_room() -> None:
+    entry = shown()._replace(spent=RolloutSpending(3_140_000, 12.5))
+    wide = view(157)._replace(has_cost=True, has_tokens=True)
+    row = line_text(rollout_lines(entry, wide)[0])
+    for part in ("6h55", "3h05/10h", "12.50", "3.1M"):
+        assert part in row
+    narrow = view(66)._replace(has_cost=True, has_tokens=True)
+    assert "12.50" not in line_text(rollout_lines(entry, narrow)[0])
+
+
+TOKENS = {0: "0", 812: "812", 48_900: "48k", 3_140_000: "3.1M", 120_400_000: "120M", 2.4e9: "2.4G"}
+
+
+def test_counts_of_tokens_are_short() -> None:
+    for tokens, wanted in TOKENS.items():
+        assert format_tokens(int(tokens)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("scores", "direction"),
+    [
+        pytest.param([], "none", id="not evaluated"),
+        pytest.param([40.0], "single", id="one score goes nowhere"),
+        pytest.param([40.0, 60.0], "at best", id="better than ever"),
+        pytest.param([60.0, 40.0, 60.0], "at best", id="as good as ever"),
+        pytest.param([60.0, 20.0, 40.0], "rising", id="up, and below the best"),
+        pytest.param([60.0, 40.0], "falling", id="down"),
+        pytest.param([60.0, 40.0, 40.0], "level", id="neither, and below the best"),
+    ],
+)
+def test_the_newest_score_has_a_direction(scores: list[float], direction: ScoreDirection) -> None:
+    assert score_direction(scores) == direction
+
+
+def test_a_best_score_that_is_no_more_among_the_newest_counts() -> None:
+    assert score_direction([40.0, 50.0], best=50.0) == "at best"
+    assert score_direction([40.0, 50.0], best=70.0) == "rising"
+
+
+def test_every_direction_that_matters_looks_unlike_the_others() -> None:
+    moving = [DIRECTION_MARKS[name] for name in ("at best", "rising", "falling", "level")]
+    assert len({glyph for glyph, _ in moving}) == len({tone for _, tone in moving}) == 4
+
+
+def ended(name: str, best: float | None, seen: int) -> RolloutNeed:
+    row = rollout(f"t-{name}", task="t", state="finished", best_score=best, last_seq=9)
+    return RolloutNeed(RolloutOverview(row, seen_seq=seen), 0.0, ())
+
+
+def test_a_fold_tells_how_many_the_best_and_how_many_unseen() -> None:
+    needs = (ended("a", 61.5, 9), ended("b", 88.0, 3), ended("c", None, 0))
+    for is_open, glyph in ((False, "▸"), (True, "▾")):
+        for width in (53, 77, 157):
+            text = fold_line(ListRow("t", ended=needs, is_open=is_open), view(width))
+            assert line_width(text) == width
+            words = line_text(text).split()
+            assert words == [glyph, "t", "3", "ended", UNSEEN_GLYPH, "2", "unseen", "88"]
+    assert "unseen" not in line_text(fold_line(ListRow("t", ended=(needs[0],)), view(77)))
+
+
+def test_a_settled_rollout_takes_one_line_and_says_whether_anybody_saw_it() -> None:
+    for seen, mark in ((9, " "), (3, UNSEEN_GLYPH)):
+        entry = HomeEntry(7, ended("a", 61.5, seen), BudgetSettings())
+        for width, lines in ((53, 2), (157, 2), (197, 1)):
+            text = line_text(settled_line(entry, view(width, lines)))
+            assert text.startswith(f"{mark}  7 ✓ t-a")
+            assert "–" in text  # no time is left, and none is needed
+        assert "finished" in text
 
 
 HOURS = {0: "0m", 59: "0m", 3_540: "59m", 5_940: "99m", 6_000: "1h40", 10_800: "3h", 36_000: "10h"}

@@ -47,7 +47,7 @@ async def test_home_says_what_runs_and_what_failed(
     for size in (SMALL, (120, 35), (200, 60)):
         async with sit(builder.home, size=size, at_home=True) as seat:
             await seat.until(lambda s=seat: "2 jobs, train ✗1 3 h ago" in s.text(HomeList), "mark")
-            assert "background job failed: python tra" in seat.text(HomeList)
+            assert "background job failed: pyth" in seat.text(HomeList)
 
 
 async def test_the_strip_says_what_runs_and_what_it_prints(

@@ -498,11 +498,11 @@ async def write_screenshot(
     async with app.run_test(size=size) as pilot:
         await app.refresh_from_store()
         async with asyncio.timeout(FIRST_READ_TIMEOUT_SECONDS):
-            await pilot.pause()
-            await app.query_one(Transcript).settle()
-            await pilot.press(*keys)
-            await pilot.pause()
-            await app.query_one(Transcript).settle()
+            for pressed in ((), keys):
+                await pilot.press(*pressed)
+                await pilot.pause()
+                await app.query_one(Transcript).settle()
+                await app.home_screen.preview.settle()
             await pilot.pause()
         path.write_text(
             without_remote_fonts(app.export_screenshot(title="houston console")), encoding="utf-8"

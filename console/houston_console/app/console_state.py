@@ -19,6 +19,7 @@ from houston_console.commands.rollout_summary import apply_current_conditions
 from houston_shared.async_control_client import LiveFeed
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
+from houston_shared.records import PURIFIED_ENGINE
 from houston_shared.store import annotation_queries, journal_events, presence_queries
 from houston_shared.store import attention_ranking as homes
 from houston_shared.store.async_reader import AsyncReader
@@ -120,6 +121,44 @@ def read_people_at_home(person: Person, now: int) -> ReadPlan[tuple[str, ...]]:
     )
 
 
+class RolloutSpending(NamedTuple):
+    """What the samples of a rollout took."""
+
+    tokens: int = 0
+    """Of prompts and answers, as engines counted them."""
+    cost: float | None = None
+    """By the prices of its engines as they were then; None without one."""
+
+    def plus(self, other: "RolloutSpending") -> "RolloutSpending":
+        """Both together."""
+        costs = [each for each in (self.cost, other.cost) if each is not None]
+        return RolloutSpending(self.tokens + other.tokens, sum(costs) if costs else None)
+
+
+NOTHING_SPENT = RolloutSpending()
+MAX_SAMPLES_A_READ = 20_000
+"""Samples that one read of spending looks at: a home of years is read in pieces."""
+
+
+def read_spending(since: int) -> ReadPlan[tuple[dict[str, RolloutSpending], int]]:
+    """By rollout what its samples after the event `since` took, and the newest of them.
+
+    Of `MAX_SAMPLES_A_READ` at most; without the samples that purification takes from others.
+    """
+    newest = yield RunSql(
+        "SELECT max(seq) FROM (SELECT seq FROM samples WHERE seq > ? ORDER BY seq LIMIT ?)",
+        (since, MAX_SAMPLES_A_READ),
+    )
+    last = newest[0][0] or since
+    rows = yield RunSql(
+        "SELECT rollout, sum(coalesce(prompt_tokens, 0)"
+        " + coalesce(completion_tokens, sampled_ids, 0)), sum(cost) FROM samples"
+        " WHERE seq > ? AND seq <= ? AND engine <> ? GROUP BY rollout",
+        (since, last, PURIFIED_ENGINE),
+    )
+    return {rollout: RolloutSpending(tokens, cost) for rollout, tokens, cost in rows}, last
+
+
 class NeedsReader:
     """Keeps the board of one home."""
 
@@ -134,6 +173,9 @@ class NeedsReader:
         """reader: one on which nobody waits for a key. changed: told after every read."""
         self.budgets: dict[str, BudgetSettings] = {}
         """Of every rollout; they never change."""
+        self.spending: dict[str, RolloutSpending] = {}
+        """Of every rollout whose samples were read: a moment after the board."""
+        self._spending_seq = 0
         self._home = home
         self._reader = reader
         self._person = person
@@ -151,7 +193,10 @@ class NeedsReader:
             self._wake_event.clear()
             start_time = time.monotonic()
             try:
-                self._on_change(await self.read())
+                board = await self.read()
+                self._on_change(board)
+                if await self._read_spending():
+                    self._on_change(board)
             except HoustonError as problem:
                 self._on_failure(problem)
             took = time.monotonic() - start_time
@@ -172,6 +217,17 @@ class NeedsReader:
         people = await self._reader.run(read_people_at_home(self._person, now))
         known = await self._reader.run(presence_queries.list_known_names())
         return NeedsBoard(rank_rollouts(overviews, now), people, tuple(known))
+
+    async def _read_spending(self) -> bool:
+        """Read what came since; whether anything did."""
+        before = self._spending_seq
+        while True:
+            spent, last = await self._reader.run(read_spending(self._spending_seq))
+            if last == self._spending_seq:
+                return last != before
+            self._spending_seq = last
+            for rollout, more in spent.items():
+                self.spending[rollout] = self.spending.get(rollout, NOTHING_SPENT).plus(more)
 
     async def _read_budgets(self, overviews: Iterable[RolloutOverview]) -> None:
         rows = [

@@ -112,7 +112,7 @@ class DaemonLink:
         self.state: DaemonLinkState = "reconnecting"
         self.claimed = claimed
         self.home = home
-        self._outbox = outbox
+        self.outbox = outbox
         self._on_change = moved
         self._client: AsyncControlClient | None = None
         self._status_asked_at = 0.0
@@ -201,7 +201,7 @@ class DaemonLink:
     async def send_unsent(self) -> None:
         """Send everything that was not acknowledged, in the order it was written."""
         async with self._send_lock:
-            for message in self._outbox.unsent():
+            for message in self.outbox.unsent():
                 if not message.refused and not await self._send(message):
                     return
 
@@ -223,9 +223,9 @@ class DaemonLink:
             if problem.code == ExitCode.BUSY:
                 self._set_state("reconnecting", problem.cause)
                 return False
-            self._outbox.refuse(message, str(problem))
+            self.outbox.refuse(message, str(problem))
         else:
-            self._outbox.remove(message.id)
+            self.outbox.remove(message.id)
         self._on_change(self.state, "")
         return True
 

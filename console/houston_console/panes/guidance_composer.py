@@ -198,6 +198,12 @@ class Composer(PaneBoundary, TextArea):
         self.on_text_area_changed()
         self._load(self._outbox.draft(rollout))
 
+    def take_up_draft(self) -> None:
+        """Take up the draft as another composer of this person may have left it."""
+        stored = self._outbox.draft(self.draft.rollout)
+        if self.draft.rollout and self.text == self.draft.text and stored != self.draft:
+            self._load(stored)
+
     def set_heard(self, heard: bool) -> None:
         """Note whether the agent would hear what is sent."""
         if heard != self._is_heard:
@@ -221,7 +227,10 @@ class Composer(PaneBoundary, TextArea):
 
     def _load(self, draft: GuidanceDraft) -> None:
         self.draft = draft
-        self.load_text(draft.text)
+        if self.text == draft.text:  # as it mostly is, empty: nothing to be drawn anew
+            self.history.clear()
+        else:
+            self.load_text(draft.text)
         self.move_cursor(self.document.end)
 
     def on_text_area_changed(self) -> None:

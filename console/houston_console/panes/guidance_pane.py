@@ -188,8 +188,12 @@ class GuidancePane(Pane):
     class Compose(Message):
         """Somebody wants to write."""
 
-    def __init__(self, outbox: GuidanceOutbox, link: DaemonLink, **arguments: Any) -> None:
+    def __init__(
+        self, outbox: GuidanceOutbox, link: DaemonLink, key: str = "5", **arguments: Any
+    ) -> None:
+        """key: the one that goes to the composer; it stands in the title."""
         super().__init__(**arguments)
+        self._key = key
         self.composer = Composer(
             outbox, self._read_own_messages, self._read_completions, id="composer"
         )
@@ -373,7 +377,8 @@ class GuidancePane(Pane):
         edits, waiting = self.composer.draft.edits, self.queue.waiting_count
         name = self.composer.draft.rollout
         whom = f" to {name}" if name else ""
-        set_frame_title(self, f"5 Editing what waits for {name}" if edits else f"5 Say{whom}")
+        doing = f"Editing what waits for {name}" if edits else f"Say{whom}"
+        set_frame_title(self, f"{self._key} {doing}")
         manner = STRATEGY_HINT if is_mostly_commands(self.composer.text) else ""
         parts = [part for part in (manner, f"{waiting} waiting" if waiting else "") if part]
         pilot = (span(AUTOPILOT_TEXT, "warning"),) if self._autopilot else ()

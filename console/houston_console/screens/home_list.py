@@ -1,34 +1,40 @@
-"""The list of the home screen: rollouts in one or two lines each, and the card of one of them.
+"""The list of the home screen: rollouts in one or two lines each, and folds of what has ended.
 
-Renders columns by the width there is, with score sparklines, needs and people; the widget keeps
-the cursor where it is while the list changes. Filtering, marking and opening are in
-`screens.home_screen`.
+Renders names, needs, actions and people beside the columns of `screens.home_columns`; the widget
+keeps the cursor where it is while the list changes. Filtering, marking, unfolding and opening are
+in `screens.home_screen`.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.style import Style
+from textual import events
 from textual.message import Message
 
-from houston_console.commands.rollout_summary import format_score
+from houston_console.app.console_state import NOTHING_SPENT, RolloutSpending
+from houston_console.app.key_bindings import actions_by_key
 from houston_console.screens.base_screen import post_from
+from houston_console.screens.home_columns import (
+    HomeEntry,
+    HomeViewContext,
+    best_only_cells,
+    column_cells,
+    column_head_line,
+    columns_width,
+)
 from houston_console.screens.job_lines import job_summary
 from houston_console.screens.rollout_lists import (
     STATE_GLYPHS,
     ListOrder,
     ListRow,
-    format_age,
-    format_moment,
     handover_note,
+    is_settled,
+    is_unseen,
     name_within_task,
-    need_reasons,
     other_viewers,
     own_note,
-    people_text,
-    person_cost,
     person_name,
-    render_sparkline,
     rollout_state_text,
     urgency_mark,
 )
@@ -40,8 +46,6 @@ from houston_console.widgets.styled_text import (
     Tone,
     fit_name,
     fit_text,
-    gain_tone,
-    hanging_block,
     justify_line,
     line,
     line_width,
@@ -49,102 +53,120 @@ from houston_console.widgets.styled_text import (
 )
 from houston_shared.safe_text import SafeText
 from houston_shared.store.attention_ranking import RolloutNeed
-from houston_shared.store.presence_queries import AttentionCost
-from houston_shared.store.refinement_queries import RefinementTree
 from houston_shared.task import BudgetSettings
+from houston_shared.times_and_counts import pluralize
 
+FOLDED_GLYPH, UNFOLDED_GLYPH = "▸", "▾"
+UNSEEN_GLYPH = "•"
+"""Before a rollout that has ended, asks for nobody, and was looked at by nobody since."""
 ONE_LINE_MIN_COLUMNS = 180
 """Columns from which a rollout takes one line, where two for each do not fit."""
-REASON_INLINE_MIN_COLUMNS = 110
+REASON_INLINE_MIN_COLUMNS = 130
 """Columns from which the reason stands beside the name, in the first line of two."""
+MIN_REASON_CELLS = 24
+"""Cells that it then has at least."""
+MIN_STATE_CELLS = 10
+"""Cells from which the state of a settled rollout is said, beside its glyph."""
 NAME_CELLS = 24
-"""Cells of a name; less on a narrow screen."""
-NARROW_NAME_CELLS = 20
-SPARKLINE_CELLS = 12
+"""Cells of a name with the reason beside it; else it has what the columns leave."""
+MIN_NAME_CELLS, MAX_NAME_CELLS = 20, 34
+NAME_EDGE_CELLS = 9
+"""Cells around a name: mark, number, state, and the gap behind it."""
 PEOPLE_CELLS = 26
 """Cells of who looks, in one line."""
 
 
-class HomeEntry(NamedTuple):
-    """One rollout as a list shows it."""
-
-    number: int
-    """Its place, from 1."""
-    need: RolloutNeed
-    budget: BudgetSettings
-    marked: bool = False
-    """Whether it was chosen to be compared."""
-    under_task: bool = False
-    """Whether its task stands above it."""
+def is_inline(view: HomeViewContext) -> bool:
+    """Whether the reason stands beside the name."""
+    return view.lines == 1 or view.width >= REASON_INLINE_MIN_COLUMNS
 
 
-class HomeViewContext(NamedTuple):
-    """Who looks, when, and how wide the screen is."""
-
-    person: str
-    now_us: int
-    """UTC microseconds."""
-    width: int
-    lines: int = 2
-    """That one rollout takes."""
+def first_line_columns(view: HomeViewContext) -> tuple[str, ...]:
+    """Columns of the first line of a rollout: what its name and a reason beside it leave."""
+    name = NAME_CELLS if is_inline(view) else MIN_NAME_CELLS
+    return view.columns(_room_beside_reason(view) - name)
 
 
-def format_hours(seconds: float) -> str:
-    """Active time, short: `57m`, `3h05`, `30h`."""
-    minutes = int(seconds // 60)
-    if minutes < 100:
-        return f"{minutes}m"
-    return f"{minutes // 60}h{minutes % 60:02}" if minutes % 60 else f"{minutes // 60}h"
+def name_cells(view: HomeViewContext) -> int:
+    """Cells of a name: all that the columns leave, where no reason stands beside it."""
+    if is_inline(view):
+        return NAME_CELLS
+    room = _room_beside_reason(view) - columns_width(first_line_columns(view))
+    return max(MIN_NAME_CELLS, min(MAX_NAME_CELLS, room))
+
+
+def _room_beside_reason(view: HomeViewContext) -> int:
+    """Cells for the name and the columns."""
+    people = PEOPLE_CELLS if view.lines == 1 else 0
+    return view.width - NAME_EDGE_CELLS - people - (MIN_REASON_CELLS if is_inline(view) else 0)
 
 
 def column_heads(view: HomeViewContext) -> TextLine:
     """What stands above the list: names of the columns."""
-    name = NAME_CELLS if view.width >= REASON_INLINE_MIN_COLUMNS else NARROW_NAME_CELLS
-    words = "why it needs somebody" if view.width >= REASON_INLINE_MIN_COLUMNS else ""
-    left = f"       {'rollout':<{name + 2}}{words}".rstrip()
-    parts = [span(left, "faint")]
-    numbers = (
-        f"{'steps':>10}{'best':>6}{'last':>6}  {'scores':<{SPARKLINE_CELLS}}{'active':>7}{'/of':<7}"
-    )
+    words = "why it needs somebody" if is_inline(view) else ""
+    left = line(span(f"       {'rollout':<{name_cells(view) + 2}}{words}".rstrip(), "faint"))
+    right = column_head_line(first_line_columns(view))
     if view.lines == 1:
-        numbers += f"{'who is there':<{PEOPLE_CELLS}}"
-    return justify_line(tuple(parts), line(span(numbers, "faint")), view.width)
+        right = (*right, span(f"{'who is there':<{PEOPLE_CELLS}}", "faint"))
+    return justify_line(left, right, view.width)
 
 
 def task_line(task: str, needs_shown: Sequence[RolloutNeed], width: int) -> TextLine:
     """A task above its rollouts."""
     needy = sum(need.weight > 0 for need in needs_shown)
-    count = f"{len(needs_shown)} rollout{'s' * (len(needs_shown) != 1)}"
     tail = f", {needy} need{'s' * (needy == 1)} somebody" if needy else ""
-    return justify_line(
-        line(span(" "), span(task, "title")), line(span(f"{count}{tail} ", "faint")), width
+    count = f"{pluralize(len(needs_shown), 'rollout')}{tail} "
+    return justify_line(line(span(" "), span(task, "title")), line(span(count, "faint")), width)
+
+
+def fold_line(row: ListRow, view: HomeViewContext) -> TextLine:
+    """What has ended of a task: how many, how many nobody has looked at, and the best score."""
+    scores = [need.standing.rollout.best_score for need in row.ended]
+    best = max((score for score in scores if score is not None), default=None)
+    unseen = sum(map(is_unseen, row.ended))
+    glyph = UNFOLDED_GLYPH if row.is_open else FOLDED_GLYPH
+    left = line(
+        span("     "),
+        span(f"{glyph} ", "title" if row.is_open else "dim"),
+        span(row.task, "strong"),
+        span(f"  {len(row.ended)} ended", "dim"),
+        span(f"  {UNSEEN_GLYPH} {unseen} unseen" if unseen else "", "warning"),
     )
+    return justify_line(left, best_only_cells(first_line_columns(view), best), view.width)
+
+
+def settled_line(entry: HomeEntry, view: HomeViewContext) -> TextLine:
+    """One line for a rollout that has ended and asks for nobody."""
+    rollout = entry.need.standing.rollout
+    name = _name_cells(entry, name_cells(view))
+    right = column_cells(first_line_columns(view), entry)
+    if view.lines == 1:
+        right = (*right, *_pad_line(_people_cells(entry.need, view), PEOPLE_CELLS))
+    room = view.width - line_width(name) - line_width(right)
+    said = span(rollout_state_text(rollout) if room >= MIN_STATE_CELLS else "", "dim")
+    return justify_line((*name, said), right, view.width)
 
 
 def rollout_lines(entry: HomeEntry, view: HomeViewContext) -> list[TextLine]:
     """A rollout in as many lines as `HomeViewContext.lines` says."""
     jobs, action = job_summary(entry.need.standing, view.now_us), _activity_text(entry.need)
+    figures = column_cells(first_line_columns(view), entry)
+    name = _name_cells(entry, name_cells(view))
     if view.lines == 1:
-        right = (*_number_cells(entry), *_pad_line(_people_cells(entry.need, view), PEOPLE_CELLS))
-        room = view.width - line_width(right)
-        half = (room - line_width(_name_cells(entry, NAME_CELLS))) * 3 // 5
+        right = (*figures, *_pad_line(_people_cells(entry.need, view), PEOPLE_CELLS))
+        half = (view.width - line_width(right) - line_width(name)) * 3 // 5
         reason_span = span(f"{fit_text(_need_text(entry.need), half)}  ", _need_tone(entry.need))
-        return [
-            justify_line(
-                (*_name_cells(entry, NAME_CELLS), reason_span, *jobs, *action),
-                right,
-                view.width,
-            )
-        ]
+        left = (*name, reason_span, *jobs, *action)
+        return [justify_line(left, right, view.width)]
     people, pad = _people_cells(entry.need, view), span("       ")
     reason = span(_need_text(entry.need), _need_tone(entry.need))
-    if view.width >= REASON_INLINE_MIN_COLUMNS:
-        first, second = (*_name_cells(entry, NAME_CELLS), reason), (pad, *jobs, *action)
+    if is_inline(view):
+        first, second = (*name, reason), (pad, *jobs, *action)
     else:
         gap = span(" · " if reason.text and action else "")
-        first, second = _name_cells(entry, NARROW_NAME_CELLS), (pad, *jobs, reason, gap, *action)
+        first, second = name, (pad, *jobs, reason, gap, *action)
     return [
-        justify_line(first, _number_cells(entry), view.width),
+        justify_line(first, figures, view.width),
         justify_line(second, people, view.width),
     ]
 
@@ -154,6 +176,8 @@ def _name_cells(entry: HomeEntry, width: int) -> TextLine:
     glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
     name = name_within_task(rollout.id, rollout.task) if entry.under_task else rollout.id
     mark = span("×", "guidance") if entry.marked else urgency_mark(entry.need)
+    if is_settled(entry.need) and is_unseen(entry.need) and not entry.marked:
+        mark = span(UNSEEN_GLYPH, "warning")
     number = span(f"{entry.number:>3} ", "number")
     return line(
         mark, number, span(f"{glyph} ", tone), span(fit_name(name, width), "strong"), span("  ")
@@ -183,28 +207,6 @@ def _activity_text(need: RolloutNeed) -> TextLine:
     return line(span(f"{now}: ", "tool"), span(acted.text, "dim"))
 
 
-def _number_cells(entry: HomeEntry) -> TextLine:
-    rollout, budget = entry.need.standing.rollout, entry.budget
-    steps = f"{rollout.steps}/{budget.steps}"
-    active = format_hours(rollout.active_us / 1e6)
-    near = rollout.active_us / 1e6 > 0.9 * budget.active_seconds
-    scores = [score.score for score in entry.need.standing.scores]
-    return line(
-        span(f"{steps:>10}", "number" if rollout.steps <= 0.9 * budget.steps else "warning"),
-        span(
-            f"{format_score(rollout.best_score) if scores else '–':>6}",
-            "score" if scores else "faint",
-        ),
-        span(
-            f"{format_score(rollout.last_score) if scores else '–':>6}",
-            "text" if scores else "faint",
-        ),
-        span(f"  {render_sparkline(scores, SPARKLINE_CELLS):<{SPARKLINE_CELLS}}", "score"),
-        span(f"{active:>7}", "warning" if near else "text"),
-        span(f"/{format_hours(budget.active_seconds):<5} ", "faint"),
-    )
-
-
 def _people_cells(need: RolloutNeed, view: HomeViewContext) -> TextLine:
     overview, parts = need.standing, []
     for look in other_viewers(overview, view.person):
@@ -230,80 +232,6 @@ def _pad_line(parts: TextLine, width: int) -> TextLine:
     return (*spans, TextSpan(SafeText(" " * room)))
 
 
-MOST_REFINEMENTS = 6
-"""Refinements of a tree that are shown: the first ones."""
-
-
-def refinement_tree_lines(tree: RefinementTree, rollout: str, width: int) -> list[TextLine]:
-    """An attempt and its refinements, each with its score, gain and what it was told; the one at
-    the cursor stands out."""
-    score = "no score" if tree.score is None else f"score {tree.score:g}"
-    count = len(tree.tried)
-    head = f"{tree.attempt}, {score}, tried again {count} time{'s' * (count > 1)}"
-    lines = [line(span(" ↻ ", "key"), span(fit_text(head, max(0, width - 3)), "text"))]
-    shown = tree.tried[:MOST_REFINEMENTS]
-    for number, each in enumerate(shown, 1):
-        branch = "└" if number == count else "├"
-        result = "–" if each.score is None else f"{each.score:g}"
-        gain = each.state if each.gain is None else f"{each.gain:+.2f}"
-        parts = line(
-            span(f"   {branch} ", "faint"),
-            span(f"{each.rollout}  ", "strong" if each.rollout == rollout else "dim"),
-            span(f"{result:>4} ", "score"),
-            span(f"{gain:>6}  ", gain_tone(each.gain)),
-            span(f"{each.critic}: ", "key"),
-            span(each.text, "guidance_text"),
-        )
-        lines.append(_pad_line(parts, width))
-    if count > len(shown):
-        lines.append(line(span(f"   └ {count - len(shown)} more", "dim")))
-    return lines
-
-
-def rollout_card(
-    entry: HomeEntry,
-    spent: Sequence[AttentionCost],
-    view: HomeViewContext,
-    tree: RefinementTree | None = None,
-) -> list[TextLine]:
-    """Everything that is known of the rollout at the cursor from afar."""
-    overview, rollout = entry.need.standing, entry.need.standing.rollout
-    glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
-    where = f"{rollout.task} · {rollout.policy or rollout.engine}"
-    head = line(span(f" {glyph} ", tone), span(rollout.id, "strong"), span(f"  {where}  ", "dim"),
-                span(rollout_state_text(rollout), tone))  # fmt: skip
-    rows = [head]
-    if rollout.parent:
-        rows += _card_block(
-            "⑂", f"branch of {rollout.parent} at step {rollout.parent_step}", "dim", view
-        )
-    if tree is not None:
-        rows += refinement_tree_lines(tree, rollout.id, view.width)
-    for text in need_reasons(entry.need):
-        rows += _card_block("!", text, urgency_mark(entry.need).tone, view)
-    if (acted := overview.acted) is not None:
-        when = format_moment(acted.at, view.now_us)
-        text = f"step {acted.step}, {when} ({format_age(acted.at, view.now_us)}): {acted.text}"
-        rows += _card_block("▸", text, "dim", view)
-    if overview.new_steps:
-        many = f"{overview.new_steps} step{'s' * (overview.new_steps > 1)}"
-        rows += _card_block("+", f"{many} since you were here", "text", view)
-    for mark, text in people_text(overview, view.person, view.now_us):
-        rows += _card_block(mark, text, "guidance_text" if mark == "✉" else "text", view)
-    if spent:
-        rows += _card_block(
-            "◷",
-            "attention: " + "; ".join(person_cost(cost, view.person) for cost in spent),
-            "dim",
-            view,
-        )
-    return rows
-
-
-def _card_block(mark: str, text: str, tone: Tone, view: HomeViewContext) -> list[TextLine]:
-    return hanging_block(span(f" {mark} ", "key"), text, view.width, tone)
-
-
 def home_summary(
     needs: Sequence[RolloutNeed], at_home: Sequence[str], person: str, visible: bool = True
 ) -> TextLine:
@@ -325,29 +253,35 @@ def home_summary(
 
 
 class HomeList(LineView):
-    """Rollouts, each in one line or two, and the tasks above them where they are grouped."""
+    """Rollouts, each in one line or two, folds of ended ones, and the tasks they are grouped by."""
 
     class Moved(Message):
         """The cursor is on another rollout."""
 
     class Opened(Message):
-        """A click: open the rollout at the cursor."""
+        """A click: open the rollout at the cursor, or unfold what has ended."""
 
     def __init__(self, person: str, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.person = person
         self.rows: list[ListRow] = []
         self.budgets: dict[str, BudgetSettings] = {}
+        self.spending: dict[str, RolloutSpending] = {}
         self.marks: tuple[str, ...] = ()
         self.now_us = 0
         self.empty = LOADING_LINE
-        self.order = ListOrder()
+        self.order = ListOrder(folds=True)
+        self._moves_by_key = actions_by_key("lines")
         self._lines: list[tuple[int, int]] = []
         """(row, line of it) for every line."""
         self._lines_per_rollout = 2
         """Lines of a rollout, as `_lines` were measured: the size may be another one by now."""
         self._numbers: list[int] = []
         """Of each row its place among the rollouts, from 1."""
+        self._has_cost = self._has_tokens = False
+        """Whether any rollout has some."""
+        self._is_grouped = False
+        """Whether rollouts stand under their tasks."""
         self._visible_lines: list[TextLine] = []
         self._lines_of_rows: dict[int, list[TextLine]] = {}
         """Lines of rows, for as long as nothing changes."""
@@ -357,7 +291,14 @@ class HomeList(LineView):
     @property
     def view(self) -> HomeViewContext:
         """What the lines are made for."""
-        return HomeViewContext(self.person, self.now_us, self.line_cells, self._lines_per_rollout)
+        return HomeViewContext(
+            self.person,
+            self.now_us,
+            self.line_cells,
+            self._lines_per_rollout,
+            self._has_cost,
+            self._has_tokens,
+        )
 
     def line_count(self) -> int:
         """Of all rows."""
@@ -373,26 +314,31 @@ class HomeList(LineView):
 
     def _row_lines(self, at: int) -> list[TextLine]:
         row = self.rows[at]
-        if row.need is None:
-            needs = [
-                other_row.need
-                for other_row in self.rows
-                if other_row.task == row.task and other_row.need
-            ]
-            return [task_line(row.task, needs, self.line_cells)]
+        if row.is_task:
+            return [task_line(row.task, self._needs_of_task(row.task), self.line_cells)]
+        if row.ended:
+            return [fold_line(row, self.view)]
+        if row.is_settled:
+            return [settled_line(self._entry_at(at), self.view)]
         return rollout_lines(self._entry_at(at), self.view)
+
+    def _needs_of_task(self, task: str) -> list[RolloutNeed]:
+        rows = [row for row in self.rows if row.task == task]
+        needs = [row.need for row in rows if row.need]
+        return needs + [need for row in rows if not row.is_open for need in row.ended]
 
     def _entry_at(self, at: int) -> HomeEntry:
         row = self.rows[at]
         assert row.need is not None
         number, marked = self._numbers[at], row.id in self.marks
         budget = self.budgets.get(row.id) or BudgetSettings()
-        return HomeEntry(number, row.need, budget, marked, self.rows[0].need is None)
+        spent = self.spending.get(row.id, NOTHING_SPENT)
+        return HomeEntry(number, row.need, budget, marked, self._is_grouped, spent)
 
     def selectable(self, number: int) -> bool:
-        """First lines of rollouts."""
+        """First lines of rollouts, and folds."""
         at, offset = self._lines[number]
-        return not offset and self.rows[at].need is not None
+        return not offset and not self.rows[at].is_task
 
     def _cursor_style(self, number: int) -> Style | None:
         """Both lines of the rollout at the cursor."""
@@ -406,23 +352,38 @@ class HomeList(LineView):
 
     def _measure(self) -> None:
         self._lines_of_rows.clear()
+        self._is_grouped = any(row.is_task for row in self.rows)
         fits = 2 * len(self.rows) <= self.size.height
         self._lines_per_rollout = 1 if self.line_cells >= ONE_LINE_MIN_COLUMNS and not fits else 2
         self._lines = [
-            (at, offset)
-            for at, row in enumerate(self.rows)
-            for offset in range(self._lines_per_rollout if row.need else 1)
+            (at, offset) for at in range(len(self.rows)) for offset in range(self._lines_of(at))
         ]
         self._numbers, count = [], 0
         for row in self.rows:
             count += row.need is not None
             self._numbers.append(count)
 
+    def _lines_of(self, at: int) -> int:
+        """How many lines a row takes."""
+        row = self.rows[at]
+        return self._lines_per_rollout if row.need and not row.is_settled else 1
+
     # --- the rollout at the cursor -----------------------------------------------------------
+
+    @property
+    def fold_at_cursor(self) -> ListRow | None:
+        """The fold at the cursor."""
+        row = self._cursor_row
+        return row if row and row.ended else None
 
     @property
     def _row_at_cursor(self) -> int:
         return self._lines[self.cursor][0] if self.cursor < len(self._lines) else -1
+
+    @property
+    def _cursor_row(self) -> ListRow | None:
+        at = self._row_at_cursor
+        return self.rows[at] if at >= 0 else None
 
     @property
     def under_cursor(self) -> HomeEntry | None:
@@ -437,13 +398,30 @@ class HomeList(LineView):
         return under.need.standing.rollout.id if under else ""
 
     def line_of(self, rollout: str) -> int | None:
-        """Where a rollout begins."""
-        ids = (
+        """Where a rollout begins, or the fold that it is in."""
+        if not rollout:
+            return None
+        starts = [(number, self.rows[at]) for number, (at, offset) in enumerate(self._lines)
+                  if not offset]  # fmt: skip
+        listed = (number for number, row in starts if row.id == rollout)
+        folded = (
             number
-            for number, (at, offset) in enumerate(self._lines)
-            if not offset and self.rows[at].id == rollout
+            for number, row in starts
+            if any(need.standing.rollout.id == rollout for need in row.ended)
         )
-        return next(ids, None) if rollout else None
+        place = next(listed, None)
+        return next(folded, None) if place is None else place
+
+    def _line_of_fold(self, task: str) -> int | None:
+        folds = (n for n, (at, _) in enumerate(self._lines)
+                 if self.rows[at].ended and self.rows[at].task == task)  # fmt: skip
+        return next(folds, None)
+
+    def _line_of_row(self, row: ListRow | None) -> int | None:
+        """Where a row of before stands now."""
+        if row is None:
+            return None
+        return self._line_of_fold(row.task) if row.ended else self.line_of(row.id)
 
     def go_to_number(self, number: int) -> None:
         """Stand on the rollout at a place, counted from 1."""
@@ -458,20 +436,29 @@ class HomeList(LineView):
 
     def bring_into_view(self, target: int) -> None:
         """All lines of the rollout; from the first one also what is above it."""
-        super().bring_into_view(target + self._lines_per_rollout - 1)
+        super().bring_into_view(target + self._lines_of(self._lines[target][0]) - 1)
         super().bring_into_view(0 if target <= 1 else target)
+
+    def reveal_fold(self) -> None:
+        """Have what a fold lists below itself on the screen, and the fold still."""
+        at, before = self._row_at_cursor, self.cursor
+        if at >= 0 and self.rows[at].is_open:
+            self.bring_into_view(min(len(self._lines) - 1, before + len(self.rows[at].ended)))
+            self.bring_into_view(before)
 
     # --- what changed ------------------------------------------------------------------------
 
     def show_rows(self, rows: list[ListRow], now: int, at: str = "") -> None:
-        """Show these rows; the cursor stays on its rollout, and that on its line of the screen.
+        """Show these rows; the cursor stays on its own, and that on its line of the screen.
 
         at: the rollout to stand on, if not the one that is under the cursor.
         """
-        keep, line_before = at or self.chosen, self.cursor
+        row, line_before = self._cursor_row, self.cursor
         self.rows, self.now_us = rows, now
+        self._has_cost = any(spent.cost is not None for spent in self.spending.values())
+        self._has_tokens = any(spent.tokens for spent in self.spending.values())
         self._measure()
-        place = self.line_of(keep)
+        place = self.line_of(at) if at else self._line_of_row(row)
         if place is None:
             self.cursor = min(line_before, max(0, len(self._lines) - 1))
         elif place != line_before:
@@ -480,6 +467,8 @@ class HomeList(LineView):
                 self.jump(round(self.scroll_y) + place - line_before)
         if self._lines:
             self.set_cursor(self.cursor)
+        for line_number in {line_before, self.cursor} if self.cursor != line_before else ():
+            self.redraw_cursor_line(line_number)  # also where no line says something else
         self.redraw_if_changed()
 
     def redraw_if_changed(self) -> None:
@@ -494,11 +483,19 @@ class HomeList(LineView):
 
     def show(self) -> None:
         """Measured again: the width decides how many lines a rollout takes."""
-        chosen = self.chosen
+        row = self._cursor_row
         self._measure()
-        place = self.line_of(chosen)
+        place = self._line_of_row(row)
         self.cursor = min(self.cursor, max(0, len(self._lines) - 1)) if place is None else place
         super().show()
+
+    async def _on_key(self, event: events.Key) -> None:
+        """The cursor moves here, not by bindings: those reach the app behind a key that it takes
+        itself, which would then be for the rollout that the cursor was on."""
+        if action := self._moves_by_key.get(event.key):
+            event.stop()
+            event.prevent_default()
+            await self.run_action(action)
 
     def note_activity(self) -> None:
         """Hold the order for some seconds."""
@@ -510,7 +507,7 @@ class HomeList(LineView):
         at = round(self.scroll_y) + event.get_content_offset_capture(self).y
         if at >= len(self._lines):
             return
-        row, before = self._lines[at][0], self.chosen
+        row, before = self._lines[at][0], self._row_at_cursor
         self.set_cursor(self._lines.index((row, 0)))
-        if before and before == self.rows[row].id:
+        if before == row:
             post_from(self, self.Opened())

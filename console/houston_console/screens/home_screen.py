@@ -1,18 +1,19 @@
-"""The home screen: all rollouts of all tasks, the neediest first.
+"""The home screen: all rollouts of all tasks, the neediest first, and a preview of one of them.
 
-Lists what the console's state knows, filters it, and lets a person open a rollout, claim it,
-steer it, or mark two to compare. It reads only what attention a rollout has cost. Lines are made
-in `screens.home_list`.
+Lists what the console's state knows, filters and folds it, and lets a person open a rollout, speak
+to it, claim it, steer it, or mark two to compare. It reads only what attention a rollout has cost;
+lines are made in `screens.home_list`, the preview in `screens.rollout_preview`.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Vertical
-from textual.widgets import Input
+from textual.containers import Horizontal, Vertical
+from textual.widgets import Input, TextArea
 
 from houston_console.app.claim_actions import ClaimActions
 from houston_console.app.console_state import EMPTY_BOARD, ConsoleState, NeedsReader
@@ -21,29 +22,25 @@ from houston_console.app.key_bindings import Area, bindings_for, key_label
 from houston_console.app.rollout_actions import SteeringActions
 from houston_console.app.undo_offers import UndoOffers
 from houston_console.screens.base_screen import HoustonScreen
-from houston_console.screens.home_list import (
-    HomeEntry,
-    HomeList,
-    HomeViewContext,
-    column_heads,
-    home_summary,
-    rollout_card,
-)
+from houston_console.screens.home_columns import HomeEntry, HomeViewContext
+from houston_console.screens.home_list import HomeList, column_heads, home_summary
+from houston_console.screens.rollout_card import rollout_card
 from houston_console.screens.rollout_lists import filter_needs
+from houston_console.screens.rollout_preview import RolloutDetails, RolloutPreviewPane
 from houston_console.widgets.dialogs import BottomPrompt
 from houston_console.widgets.line_view import FixedLines, set_frame_subtitle, set_frame_title
 from houston_console.widgets.styled_text import TextLine, line, span
 from houston_shared.errors import HoustonError
 from houston_shared.store import presence_queries, refinement_queries
 from houston_shared.store.async_reader import AsyncReader
-from houston_shared.store.presence_queries import AttentionCost
-from houston_shared.store.refinement_queries import RefinementTree
 from houston_shared.times_and_counts import now_us
 
 DIGIT_TIMEOUT_SECONDS = 1.5
 """Digits typed within this time of each other are one number."""
 CARD_MIN_LINES = 34
 """Lines of the screen below which the card is not shown."""
+PREVIEW_MIN_COLUMNS, PREVIEW_MIN_LINES = 100, 20
+"""Size of the screen from which a preview stands beside the list, in the place of the card."""
 COMPARED_ROLLOUTS = 2
 
 
@@ -84,22 +81,27 @@ class HomeScreen(HoustonScreen):
         self.heads = FixedLines(focusable=False, id="home-heads")
         self.card = FixedLines(focusable=False, id="home-card")
         self.filter = FilterPrompt(id="home-filter")
+        self.preview = RolloutPreviewPane(link, AsyncReader(link.home), id="home-preview")
         self.by_task = False
+        self._unfolded: frozenset[str] = frozenset()
+        """Tasks whose ended rollouts are listed one by one."""
         self._reader, self._needs, self._link = reader, needs, link
         self._open_rollout, self._open_comparison = choose, compare
         self._claiming = ClaimActions(link, undoing, self)
         self._steering = SteeringActions(link, undoing, self)
-        self._details: tuple[str, list[AttentionCost], RefinementTree | None] = ("", [], None)
+        self._details: tuple[str, RolloutDetails] = ("", RolloutDetails())
         """Of the rollout at the cursor, once they were read."""
         self._typed_number, self._last_key = ("", 0.0), ""
 
     def compose_body(self) -> ComposeResult:
-        """Heads, the list, a line to filter by, and the card."""
-        with Vertical(id="home"):
-            yield self.heads
-            yield self.list
-            yield self.filter
-            yield self.card
+        """Heads, the list, a line to filter by, and the card; beside them the preview."""
+        with Horizontal(id="home-columns"):
+            with Vertical(id="home"):
+                yield self.heads
+                yield self.list
+                yield self.filter
+                yield self.card
+            yield self.preview
 
     def on_mount(self) -> None:
         """Begin in the list."""
@@ -123,8 +125,10 @@ class HomeScreen(HoustonScreen):
         listed, was_read = self.list, self.state.board is not EMPTY_BOARD
         needs = filter_needs(self.state.board.needs, self.filter.value)
         keep = "" if anew else listed.chosen
-        rows = listed.order.arrange(needs, self.by_task, keep, hold and not anew)
-        listed.budgets = self._needs.budgets
+        listed.order.arrange(needs, self.by_task, keep, hold and not anew)
+        found = {need.standing.rollout.task for need in needs} if self.filter.value else ()
+        rows = listed.order.fold(found or self._unfolded)
+        listed.budgets, listed.spending = self._needs.budgets, self._needs.spending
         words = " no rollout holds these words" if self.filter.value and was_read else ""
         listed.empty = line(span(words or self.state.empty_list_text(was_read), "dim"))
         listed.show_rows(rows, now_us(), at)
@@ -144,15 +148,30 @@ class HomeScreen(HoustonScreen):
         if self.filter.value:
             parts = line(span(f"/{self.filter.value}  esc shows all   "), *parts)
         set_frame_subtitle(box, parts)
-        under = self.list.under_cursor
-        self.card.show_lines(partial(self._card_lines, under))
+        if self.has_class("-columns"):
+            self._show_preview()
+        else:
+            self.card.show_lines(partial(self._card_lines, self.list.under_cursor))
+
+    def _show_preview(self) -> None:
+        """The column beside the list follows the cursor."""
+        under, fold = self.list.under_cursor, self.list.fold_at_cursor
+        if under is not None:
+            view = HomeViewContext(self.state.person, now_us(), 0)
+            self.preview.show_entry(under, self._details_of(under), view)
+        elif fold is not None:
+            self.preview.show_fold(fold.task, fold.ended)
+        else:
+            self.preview.show_nothing()
+
+    def _details_of(self, entry: HomeEntry) -> RolloutDetails:
+        rollout, details = self._details
+        return details if rollout == entry.need.standing.rollout.id else RolloutDetails()
 
     def _card_lines(self, under: HomeEntry | None, width: int) -> list[TextLine]:
         if under is None:
             return []
-        of, spent, tree = self._details
-        if of != under.need.standing.rollout.id:
-            spent, tree = [], None
+        spent, tree = self._details_of(under)
         return rollout_card(under, spent, HomeViewContext(self.state.person, now_us(), width), tree)
 
     def on_home_list_moved(self) -> None:
@@ -170,14 +189,30 @@ class HomeScreen(HoustonScreen):
         except HoustonError as problem:
             self.show_error(problem)
         else:
-            self._details = (rollout, by[rollout], tree)
+            self._details = (rollout, RolloutDetails(by[rollout], tree))
             if self.children:  # the console may have been left meanwhile
                 self._update_summary()
 
     def on_resize(self, event: events.Resize) -> None:
-        """A low screen has no room for the card."""
-        self.set_class(event.size.height < CARD_MIN_LINES, "-low")
+        """A low screen has no room for the card, a narrow one none for the preview."""
+        width, height = event.size
+        self.set_class(height < CARD_MIN_LINES, "-low")
+        columns = width >= PREVIEW_MIN_COLUMNS and height >= PREVIEW_MIN_LINES
+        self.set_class(columns, "-columns")
+        if not columns:
+            self.preview.stop()
+            self._leave_composer()
         self.call_after_refresh(self._update_heads)
+        self.call_after_refresh(self._update_summary)
+
+    def on_screen_suspend(self) -> None:
+        """Nobody sees the preview."""
+        self.preview.stop()
+
+    def on_screen_resume(self) -> None:
+        """It is seen again."""
+        super().on_screen_resume()
+        self._update_summary()
 
     def _update_heads(self) -> None:
         self.heads.show_lines(lambda width: [column_heads(self.list.view)])
@@ -207,7 +242,7 @@ class HomeScreen(HoustonScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """While somebody types a filter, keys are letters."""
-        return not isinstance(self.focused, Input)
+        return not isinstance(self.focused, (Input, TextArea))
 
     def action_filter(self) -> None:
         """Type words; only rollouts that hold them all stay."""
@@ -219,7 +254,9 @@ class HomeScreen(HoustonScreen):
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """While a filter is written, letters are no keys."""
         self.show_undo_offers()
-        self.hints.show_area("words" if event.widget is self.filter else "home")
+        composing = event.widget is self.preview.guidance.composer
+        area: Area = "words" if event.widget is self.filter else "home"
+        self.hints.show_area("composer" if composing else area)
 
     def on_input_changed(self) -> None:
         """Filter with every letter."""
@@ -237,6 +274,17 @@ class HomeScreen(HoustonScreen):
         self.by_task = not self.by_task
         self.refresh_list(self.list.chosen, anew=True)
 
+    def action_fold_ended(self) -> None:
+        """List the ended rollouts of every task, or fold them."""
+        tasks = {row.task for row in self.list.rows if row.ended}
+        self._unfold(frozenset() if tasks <= self._unfolded else frozenset(tasks))
+
+    def _unfold(self, tasks: frozenset[str]) -> None:
+        self._unfolded = tasks
+        self.refresh_list()
+        self.list.reveal_fold()
+        self.on_home_list_moved()
+
     def action_number(self) -> None:
         """Go to a rollout by its number; digits that follow at once belong to it."""
         digit, (typed, at), now = self._last_key, self._typed_number, time.monotonic()
@@ -252,9 +300,44 @@ class HomeScreen(HoustonScreen):
     # --- one rollout, or two -----------------------------------------------------------------
 
     async def action_open(self) -> None:
-        """Open the rollout at the cursor; keys behind this one wait for it."""
-        if self.list.chosen:
+        """Open the rollout at the cursor, or a fold; keys behind this one wait for it."""
+        await self._wait_for_list()
+        if fold := self.list.fold_at_cursor:
+            self._unfold(self._unfolded ^ {fold.task})
+        elif self.list.chosen:
             await self._open_rollout(self.list.chosen)
+
+    async def action_write(self) -> None:
+        """Go to the composer of the rollout at the cursor; without columns, to that of its screen.
+
+        Keys behind this one wait for it.
+        """
+        await self._wait_for_list()
+        if not self.list.chosen:
+            self.show_message("No rollout is at the cursor.", "warning")
+        elif self.has_class("-columns"):
+            self._show_preview()
+            self.set_focus(self.preview.turn_composer())
+        else:
+            await self._open_rollout(self.list.chosen)
+            await self.app.screen.run_action("area('composer')")
+
+    def on_composer_leave(self) -> None:
+        """Back to the list; the draft stays."""
+        self._leave_composer()
+
+    def _leave_composer(self) -> None:
+        if self.preview.guidance.composer.has_focus:
+            self.set_focus(self.list)
+
+    async def _wait_for_list(self) -> None:
+        """Until the list has done what the keys before this one asked of it.
+
+        This key is taken by the app; those wait for their turn in the list.
+        """
+        done = asyncio.Event()
+        if self.list.call_later(done.set):
+            await done.wait()
 
     async def on_home_list_opened(self) -> None:
         """Open the rollout that was clicked."""

@@ -1,13 +1,14 @@
 """How rollouts are listed: their order and their words.
 
 Order is by need, held steady while somebody reads: for some seconds after a key nothing moves,
-and the rollout at the cursor keeps its place for a minute. The words cover state, reasons, people
-who look or hold a claim, and costs. Pure: it reads nothing and knows no widget.
+and the rollout at the cursor keeps its place for a minute. What has ended and asks for nobody may
+be folded by task. The words cover state, reasons, the score's direction, people who look or hold a
+claim, and costs. Pure: it reads nothing and knows no widget.
 """
 
 import time
-from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import Literal, NamedTuple, TypeVar
 
 from houston_console.commands.rollout_summary import format_score
 from houston_console.widgets.styled_text import (
@@ -158,15 +159,71 @@ def keep_order(items: Sequence[T], before: Sequence[T], key: Callable[[T], Hasha
 
 
 class ListRow(NamedTuple):
-    """One entry of a list: a rollout, or (without one) the task over the rollouts that follow."""
+    """One entry of a list: a rollout, a fold of ended ones, or else the task over what follows."""
 
     task: str
     need: RolloutNeed | None = None
+    ended: tuple[RolloutNeed, ...] = ()
+    """The rollouts of a fold; empty for all other rows."""
+    is_open: bool = False
+    """Whether the rollouts of a fold are listed below it."""
+    is_settled: bool = False
+    """Whether a rollout has ended and asks for nobody: it takes one line."""
 
     @property
     def id(self) -> str:
-        """The id of the rollout; empty for a task."""
+        """The id of the rollout; empty for a task and a fold."""
         return self.need.standing.rollout.id if self.need else ""
+
+    @property
+    def is_task(self) -> bool:
+        """Whether it is the name of a task over its rollouts."""
+        return self.need is None and not self.ended
+
+
+def is_settled(need: RolloutNeed) -> bool:
+    """Whether a rollout has ended and asks for nobody."""
+    return need.standing.rollout.state in ENDED_STATES and not need.weight
+
+
+def is_unseen(need: RolloutNeed) -> bool:
+    """Whether nobody has had the newest event of a rollout before their eyes."""
+    return need.standing.seen_seq < need.standing.rollout.last_seq
+
+
+def fold_settled(
+    rows: Sequence[ListRow], settled: Collection[str], unfolded: Collection[str]
+) -> list[ListRow]:
+    """`rows` with the rollouts `settled` behind all others, each task's as one fold.
+
+    Under its task where tasks are listed, else by the task's name. A single rollout of a task needs
+    no fold. unfolded: tasks whose settled rollouts follow their fold one by one.
+    """
+    by_task: dict[str, list[RolloutNeed]] = {}
+    for row in rows:
+        if row.need and row.id in settled:
+            by_task.setdefault(row.task, []).append(row.need)
+    listed: list[ListRow] = []
+    under_task = ""
+    for row in rows:
+        if row.is_task:
+            listed += _settled_rows(under_task, by_task.pop(under_task, []), unfolded)
+            under_task = row.task
+        if row.id not in settled:
+            listed.append(row)
+    for task in sorted(by_task):
+        listed += _settled_rows(task, by_task[task], unfolded)
+    return listed
+
+
+def _settled_rows(
+    task: str, needs: Sequence[RolloutNeed], unfolded: Collection[str]
+) -> list[ListRow]:
+    rows = [ListRow(task, need, is_settled=True) for need in needs]
+    if len(needs) < 2:
+        return rows
+    fold = ListRow(task, ended=tuple(needs), is_open=task in unfolded)
+    return [fold, *rows] if fold.is_open else [fold]
 
 
 def arrange_rows(
@@ -212,11 +269,15 @@ def _pin_row(rows: list[ListRow], before: Sequence[ListRow], keep: str) -> list[
 class ListOrder:
     """How one list of rollouts stands, from one read to the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, folds: bool = False) -> None:
+        """folds: whether what has ended and asks for nobody stands behind all others."""
+        self._folds = folds
         self.attention = ListAttention()
         self.rows: list[ListRow] = []
         self.is_held = False
         """Whether it would be another if nobody moved through the list."""
+        self.settled: frozenset[str] = frozenset()
+        """Rollouts that stand behind the others, because they have ended and ask for nobody."""
         self._sorted_ids: set[str] = set()
         """Rollouts that were there when it was by need last."""
 
@@ -229,12 +290,31 @@ class ListOrder:
         """
         keep = cursor if self.attention.is_reading else ""
         rows = wanted_rows = arrange_rows(needs, by_task, self.rows, keep)
+        settled = wanted_settled = self._find_settled(needs, keep)
         if hold and self.attention.is_moving and self.rows:
             rows = arrange_rows(needs, by_task, self.rows, hold=True)
-        self.rows, self.is_held = rows, rows != wanted_rows
+            settled = self._hold_settled(rows, wanted_settled)
+        self.rows, self.settled = rows, settled
+        self.is_held = rows != wanted_rows or settled != wanted_settled
         if not self.is_held:
             self._sorted_ids = {row.id for row in rows}
         return rows
+
+    def fold(self, unfolded: Collection[str]) -> list[ListRow]:
+        """The rows, what has ended and asks for nobody as folds behind the others."""
+        return fold_settled(self.rows, self.settled, unfolded)
+
+    def _find_settled(self, needs: Sequence[RolloutNeed], keep: str) -> frozenset[str]:
+        """As things stand; the rollout `keep` stays where it is."""
+        if not self._folds:
+            return frozenset()
+        settled = {need.standing.rollout.id for need in needs if is_settled(need)} - {keep}
+        return frozenset(settled | ({keep} & self.settled))
+
+    def _hold_settled(self, rows: Sequence[ListRow], now: frozenset[str]) -> frozenset[str]:
+        """Those that stood behind before, and of the new ones those that have ended."""
+        before, ids = {row.id for row in self.rows}, {row.id for row in rows}
+        return frozenset((self.settled & ids) | (now - before))
 
     @property
     def is_due(self) -> bool:
@@ -295,7 +375,11 @@ def selector_line(row: ListRow, width: int, chosen: str, first: bool = False) ->
     if rollout.errors:
         marks.append(span(f"✗{rollout.errors} ", "error"))
     if rollout.best_score is not None:
-        marks.append(span(f"{format_score(rollout.best_score):>5} ", "score"))
+        scores = [point.score for point in row.need.standing.scores]
+        direction = score_direction(scores, rollout.best_score)
+        mark, tone = DIRECTION_MARKS[direction]
+        best = "text" if direction == "none" else tone  # it was not read yet how it moves
+        marks.append(span(f"{format_score(rollout.best_score):>5}{mark}", best))
     marks.append(span(f"{rollout.steps:>4} ", "number"))
     return justify_line(left, tuple(marks), width)
 
@@ -336,6 +420,32 @@ def ending_text(rollout: RolloutRow) -> tuple[str, Tone]:
         return "", "text"
     glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
     return f"{glyph} {rollout_state_text(rollout)}", tone
+
+
+ScoreDirection = Literal["none", "single", "at best", "rising", "falling", "level"]
+"""How the newest score stands to the best and to the one before it."""
+DIRECTION_MARKS: dict[ScoreDirection, tuple[str, Tone]] = {
+    "none": (" ", "faint"),
+    "single": (" ", "text"),
+    "at best": ("=", "score"),
+    "rising": ("↑", "tool"),
+    "falling": ("↓", "error"),
+    "level": ("→", "warning"),
+}
+"""Glyph and tone: at its best; below it and going up, down, or neither."""
+
+
+def score_direction(scores: Sequence[float], best: float | None = None) -> ScoreDirection:
+    """Where the newest of some scores, the oldest first, stands.
+
+    best: of all scores of the rollout, where these are only its newest.
+    """
+    if len(scores) < 2:
+        return "single" if scores else "none"
+    newest, before = scores[-1], scores[-2]
+    if newest >= max(*scores, newest if best is None else best):
+        return "at best"
+    return "rising" if newest > before else "falling" if newest < before else "level"
 
 
 SPARKLINE_BLOCKS = "▁▂▃▄▅▆▇█"

@@ -137,6 +137,12 @@ class WatchScreen(HoustonScreen):
         """Focus the trajectory."""
         self._focus_area("trajectory")
 
+    def on_screen_resume(self) -> None:
+        """Home has a composer, too: what was written and sent there is taken up."""
+        super().on_screen_resume()
+        self.guidance.composer.take_up_draft()
+        self.run_latest(self._refresh_queue, "queue")
+
     # --- what changed ------------------------------------------------------------------------
 
     async def refresh_from_state(self, changed: bool) -> None:

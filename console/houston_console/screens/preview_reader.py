@@ -1,0 +1,142 @@
+"""What the preview of a rollout reads: as much as a screen shows, however long the rollout is.
+
+Scores, where on its active time errors and guidance lie (counted by the database into a fixed
+number of places), the last steps as folded rows, and the end of the terminal that printed last.
+Nothing is drawn here.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from houston_console.panes.terminal_log_reader import parse_tail_lines, read_log_bytes
+from houston_console.transcript.trajectory_reader import FoldedStepRow, read_step_rows
+from houston_console.widgets.styled_text import TextLine
+from houston_shared import terminal_log_files
+from houston_shared.store import journal_events, rollout_queries, step_queries
+from houston_shared.store.journal_events import ReadPlan, RunSql
+from houston_shared.store.rollout_queries import ScorePoint
+
+MARK_PLACES = 240
+"""Places on the active time of a rollout into which errors and guidance are counted."""
+MOST_CHART_SCORES = 1_000
+"""Scores that the curve is made of at most: the newest."""
+PREVIEW_STEPS = 30
+"""Last steps that are read."""
+TAIL_BYTES = 8 * 1024
+"""Bytes of a terminal's log that are read, from its end."""
+TAIL_LINES = 40
+"""Lines of them that are kept."""
+LOCAL_HOST = "local"
+
+
+class TerminalTail(NamedTuple):
+    """The end of what a rollout's terminals printed."""
+
+    name: str = ""
+    """Of the terminal; empty where none printed anything."""
+    lines: tuple[TextLine, ...] = ()
+    reason: str = ""
+    """Why its lines cannot be seen here."""
+
+
+class _HostFolder(msgspec.Struct, frozen=True):
+    host_root: str = ""
+
+
+class RolloutPreview(NamedTuple):
+    """What was read of one rollout."""
+
+    rollout: str
+    seq: int
+    """Its newest event then."""
+    active_us: int
+    """Active time on which scores and marks lie, microseconds."""
+    scores: Sequence[ScorePoint]
+    error_places: frozenset[int]
+    """Places of `MARK_PLACES` with a step that has errors."""
+    guidance_places: frozenset[int]
+    """Places with a step that heard guidance."""
+    steps: Sequence[FoldedStepRow]
+    """The last ones, oldest first."""
+    host_root: str
+    """Where this machine keeps its terminals; empty where that is not known."""
+    other_terminal: str = ""
+    """`host:name` of the terminal that printed last, where that is on another machine."""
+
+
+_MARKS_SQL = """
+SELECT active_us * ?4 / ?5, max(errors > 0), max(guided > 0) FROM steps
+WHERE rollout = ?1 AND step BETWEEN ?2 AND ?3 AND current = 1 AND (errors > 0 OR guided > 0)
+GROUP BY 1
+"""
+
+
+def read_preview(rollout: str) -> ReadPlan[RolloutPreview]:
+    """All of it but the terminal's lines. Raises HoustonError where there is no such rollout."""
+    row = yield from rollout_queries.find_rollout(rollout)
+    scores = yield from rollout_queries.score_history((rollout,), MOST_CHART_SCORES)
+    last = yield from step_queries.find_last_step(rollout)
+    end = max(1, row.active_us, *(point.active_us for point in scores[rollout]))
+    errors: set[int] = set()
+    guidance: set[int] = set()
+    for part in (yield from rollout_queries.step_ranges(rollout)):
+        for place, has_error, has_guidance in (yield RunSql(_MARKS_SQL, (*part, MARK_PLACES, end))):
+            at = min(MARK_PLACES - 1, int(place))
+            errors |= {at} if has_error else set()
+            guidance |= {at} if has_guidance else set()
+    spec = yield from journal_events.read_record_at(row.spec_seq, _HostFolder, _HostFolder())
+    steps = yield from read_step_rows(rollout, max(1, last - PREVIEW_STEPS + 1), last)
+    return RolloutPreview(
+        rollout=rollout,
+        seq=row.last_seq,
+        active_us=end,
+        scores=scores[rollout],
+        error_places=frozenset(errors),
+        guidance_places=frozenset(guidance),
+        steps=steps,
+        host_root=spec.host_root,
+        other_terminal=(yield from _read_other_terminal(rollout)),
+    )
+
+
+def _read_other_terminal(rollout: str) -> ReadPlan[str]:
+    """The terminal that a step recorded last, where it is on another machine."""
+    rows = yield RunSql(
+        "SELECT host, name FROM terminals WHERE rollout = ? ORDER BY last_seq DESC LIMIT 1",
+        (rollout,),
+    )
+    return next((f"{host}:{name}" for host, name in rows if host != LOCAL_HOST), "")
+
+
+def read_terminal_tail(preview: RolloutPreview) -> TerminalTail:
+    """The last lines of the terminal that printed last. Files: to be called from a thread."""
+    if preview.other_terminal:
+        return TerminalTail(
+            preview.other_terminal, (), "Its log is on that machine: enter, 3, then F fetches it."
+        )
+    if not preview.host_root:
+        return TerminalTail()
+    try:
+        return _read_local_tail(Path(preview.host_root), preview.rollout)
+    except OSError as problem:
+        return TerminalTail("terminal", (), f"Its log cannot be read ({problem.strerror}).")
+
+
+def _read_local_tail(host_root: Path, rollout: str) -> TerminalTail:
+    terminals = terminal_log_files.terminals_folder(host_root, rollout)
+    ends: list[tuple[float, str, int]] = []
+    for name in terminal_log_files.terminals_with_log(terminals):
+        offset, path = terminal_log_files.list_segments(terminals / name)[-1]
+        facts = path.stat()
+        ends.append((facts.st_mtime, name, offset + facts.st_size))
+    if not ends:
+        return TerminalTail()
+    _, name, end = max(ends)
+    start = max(0, end - TAIL_BYTES)
+    data = read_log_bytes(terminals / name, start, end)
+    if start:  # from the first whole line on: the cut may lie within a sequence
+        data = data[data.find(b"\n") + 1 :]
+    return TerminalTail(name, tuple(parse_tail_lines(data)[-TAIL_LINES:]))

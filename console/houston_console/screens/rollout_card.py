@@ -1,0 +1,113 @@
+"""The card of a rollout: everything that is known of it from afar, without opening it.
+
+State and reason, why it needs somebody, what it did last, what is new, who is there, what attention
+it has cost, and the tree of an attempt and its refinements. It reads nothing.
+"""
+
+from collections.abc import Sequence
+
+from houston_console.screens.home_columns import HomeEntry, HomeViewContext
+from houston_console.screens.rollout_lists import (
+    STATE_GLYPHS,
+    format_age,
+    format_moment,
+    need_reasons,
+    people_text,
+    person_cost,
+    rollout_state_text,
+    urgency_mark,
+)
+from houston_console.widgets.styled_text import (
+    TextLine,
+    Tone,
+    fit_text,
+    gain_tone,
+    hanging_block,
+    justify_line,
+    line,
+    span,
+)
+from houston_shared.store.presence_queries import AttentionCost
+from houston_shared.store.refinement_queries import RefinementTree
+
+MOST_REFINEMENTS = 6
+"""Refinements of a tree that are shown: the first ones."""
+
+
+def refinement_tree_lines(tree: RefinementTree, rollout: str, width: int) -> list[TextLine]:
+    """An attempt and its refinements, each with its score, gain and what it was told; the one at
+    the cursor stands out."""
+    score = "no score" if tree.score is None else f"score {tree.score:g}"
+    count = len(tree.tried)
+    head = f"{tree.attempt}, {score}, tried again {count} time{'s' * (count > 1)}"
+    lines = [line(span(" ↻ ", "key"), span(fit_text(head, max(0, width - 3)), "text"))]
+    shown = tree.tried[:MOST_REFINEMENTS]
+    for number, each in enumerate(shown, 1):
+        branch = "└" if number == count else "├"
+        result = "–" if each.score is None else f"{each.score:g}"
+        gain = each.state if each.gain is None else f"{each.gain:+.2f}"
+        parts = line(
+            span(f"   {branch} ", "faint"),
+            span(f"{each.rollout}  ", "strong" if each.rollout == rollout else "dim"),
+            span(f"{result:>4} ", "score"),
+            span(f"{gain:>6}  ", gain_tone(each.gain)),
+            span(f"{each.critic}: ", "key"),
+            span(each.text, "guidance_text"),
+        )
+        lines.append(justify_line(parts, (), width))
+    if count > len(shown):
+        lines.append(line(span(f"   └ {count - len(shown)} more", "dim")))
+    return lines
+
+
+def rollout_card(
+    entry: HomeEntry,
+    spent: Sequence[AttentionCost],
+    view: HomeViewContext,
+    tree: RefinementTree | None = None,
+    is_brief: bool = False,
+) -> list[TextLine]:
+    """Everything that is known of the rollout at the cursor from afar.
+
+    is_brief: all reasons in one block, and not what it did last: its last steps stand below.
+    """
+    overview, rollout = entry.need.standing, entry.need.standing.rollout
+    glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
+    where = f"{rollout.task} · {rollout.policy or rollout.engine}"
+    head = line(
+        span(f" {glyph} ", tone),
+        span(rollout.id, "strong"),
+        span(f"  {rollout_state_text(rollout)}", tone),
+        span(f"  {where}", "dim"),
+    )
+    rows = [justify_line(head, (), view.width)]
+    if rollout.parent:
+        rows += _card_block(
+            "⑂", f"branch of {rollout.parent} at step {rollout.parent_step}", "dim", view
+        )
+    if tree is not None:
+        rows += refinement_tree_lines(tree, rollout.id, view.width)
+    reasons = need_reasons(entry.need)
+    for text in ["; ".join(reasons)] if is_brief and reasons else reasons:
+        rows += _card_block("!", text, urgency_mark(entry.need).tone, view)
+    if (acted := overview.acted) is not None and not is_brief:
+        when = format_moment(acted.at, view.now_us)
+        text = f"step {acted.step}, {when} ({format_age(acted.at, view.now_us)}): {acted.text}"
+        rows += _card_block("▸", text, "dim", view)
+    if overview.new_steps:
+        many = f"{overview.new_steps} step{'s' * (overview.new_steps > 1)}"
+        rows += _card_block("+", f"{many} since you were here", "text", view)
+    for mark, text in people_text(overview, view.person, view.now_us):
+        rows += _card_block(mark, text, "guidance_text" if mark == "✉" else "text", view)
+    if spent:
+        rows += _card_block(
+            "◷",
+            "attention: " + "; ".join(person_cost(cost, view.person) for cost in spent),
+            "dim",
+            view,
+        )
+    return rows
+
+
+def _card_block(mark: str, text: str, tone: Tone, view: HomeViewContext) -> list[TextLine]:
+    return hanging_block(span(f" {mark} ", "key"), text, view.width, tone)
