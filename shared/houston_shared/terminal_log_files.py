@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+PANE_COLUMNS, PANE_ROWS = 160, 50
+"""Cells of every terminal of a rollout, whoever looks at it: what its log was written for."""
 _SEGMENT_PREFIX = "log."
 _OFFSET_DIGITS = 16
 _READ_BLOCK_BYTES = 1 << 20

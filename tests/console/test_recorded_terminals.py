@@ -28,7 +28,7 @@ from houston_shared.store.journal_search import _lines_of_segment
 from houston_shared.store.search_matching import SearchMatcher, SearchQuery
 from tests.console.conftest import SMALL, Sit
 from tests.console.homes import HomeBuilder
-from tests.console.record_terminals import ON_ONE_LINE, RECORDED
+from tests.console.record_terminals import ON_ONE_LINE, RECORDED, STILL_OPEN
 
 SESSIONS: dict[str, tuple[bytes, dict[str, Any]]] = {
     told["name"]: (path.with_suffix(".log").read_bytes(), told)
@@ -55,6 +55,9 @@ WITHOUT_FEED = ("no line feed", "again")
 def test_a_real_terminal_is_drawn_as_tmux_shows_it(name: str) -> None:
     data, session = SESSIONS[name]
     drawn = [line_text(line).rstrip() for line in parse_tail_lines(data)]
+    if name == STILL_OPEN:  # behind what stood there before
+        assert drawn[0] == "/workspace $ echo before"
+        drawn = drawn[-len(session["tmux"]) :]
     assert _as_tmux_joins(drawn, name) == session["tmux"]
     assert count_lines(data) == len(parse_all_lines(data))
 

@@ -1,9 +1,8 @@
 """What a terminal of a rollout printed, as lines with tones, however long its log is.
 
-Interprets carriage return, backspace, tab, erase in line and colours; drops every other control
-sequence. An index of pages lets any part of a log be read when it is looked at; tmux is asked for
-programs that paint the whole screen; logs on other machines are fetched by `houston rollout
-printed`. No key is ever sent to a terminal.
+An index of pages lets any part of a log be read when it is looked at, as its terminal showed it
+(`terminal_emulator`), and knows which commands were run. tmux is asked where there is no log; logs
+on other machines are fetched by `houston rollout printed`. No key is ever sent to a terminal.
 """
 
 import asyncio
@@ -17,54 +16,27 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from houston_console.widgets.styled_text import TextLine, TextSpan, Tone
+from houston_console.panes.terminal_cells import PackedScreen
+from houston_console.panes.terminal_emulator import PROMPT_MARK, TerminalEmulator
+from houston_console.widgets.styled_text import TextLine
 from houston_shared import terminal_log_files
 from houston_shared.errors import HoustonError
-from houston_shared.safe_text import safe
+from houston_shared.terminal_log_files import PANE_ROWS
 
-_TEXT_PIECES = re.compile(
-    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC: titles, links, the daemon's marks
-    r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"  # DCS, SOS, PM, APC
-    r"|\x1b\[[0-?]*[ -/]*[@-~]?"  # CSI
-    r"|\x1b[ -/]*[0-~]?"
-    r"|[\x00-\x1f\x7f]"
-    r"|[^\x00-\x1f\x7f]+"
-)
-_PROMPT_MARK = "\x1b]7771;p;"
-"""A prompt begins on a line of its own (written by the shell of every terminal)."""
+_PROMPT_MARK_BYTES = PROMPT_MARK.encode()
 _UP_TO_PROMPT = re.compile(rb"(?:\x1b\]7771;[^\x07\x1b]*\x07)*?\x1b\]7771;p;[^\x07\x1b]*\x07")
 """Marks up to the prompt of a command; before it may stand the end of the one before."""
-PROMPT_MARK_BYTES = _PROMPT_MARK.encode()
-"""The same in bytes."""
+_MARK = re.compile(rb"\x1b\]7771;([per]);([^\x07\x1b]{0,90})\x07")
+"""What the shell of every terminal writes: a prompt, the end of a command, a new shell."""
+_LONGEST_MARK = 110
+"""Bytes of one, with room."""
 _STRING_SEQUENCES = re.compile(rb"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[PX^_][^\x1b]*(?:\x1b\\)?")
-"""The sequences of `_TEXT_PIECES` that may hold line feeds: none of these is a line's end."""
-_SGR_TONES: dict[str, Tone] = {
-    "31": "error",
-    "91": "error",
-    "32": "success",
-    "92": "success",
-    "33": "warning",
-    "93": "warning",
-    "34": "tool",
-    "94": "tool",
-    "36": "tool",
-    "96": "tool",
-    "35": "key",
-    "95": "key",
-    "90": "faint",
-}
-_EXTENDED_COLOUR = re.compile(
-    r"(?<!\d)38[;:](?:5[;:](\d{1,3})|2[;:]+(\d{1,3})[;:](\d{1,3})[;:](\d{1,3}))"
-    r"|(?<!\d)48[;:](?:5[;:]\d{1,3}|2[;:]+\d{1,3}[;:]\d{1,3}[;:]\d{1,3})"
+"""The sequences that may hold line feeds: none of these is a line's end."""
+_PAINTS = re.compile(
+    rb"\x1b(?:[78DEMc]|\[[0-9;]*[ABEFHJLMSTdfrsu]|\[4[hl]"
+    rb"|\[\?(?:[0-9]+;)*(?:6|7|47|1047|1049)(?:;[0-9;]*)?[hl])"
 )
-"""A colour out of 256, or by its red, green and blue; a ground is not shown."""
-_TAB_STOP = 8
-_MAX_COLUMNS = 1_000
-"""Columns kept of one line."""
-_MAX_CURSOR_MOVE = 300
-"""Columns that a sequence may move to: a row of spaces for every few bytes costs seconds."""
-
-TerminalCell = tuple[str, Tone]
+"""What moves the cursor off its line, or may make others do so: those lines must be drawn."""
 
 
 def parse_tail_lines(data: bytes) -> list[TextLine]:
@@ -77,165 +49,111 @@ def parse_tail_lines(data: bytes) -> list[TextLine]:
 
 def parse_all_lines(data: bytes) -> list[TextLine]:
     """`data` as lines; what follows the last line feed counts when there is something."""
-    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
-    screen = _TerminalRows()
-    for piece in _TEXT_PIECES.findall(text):
-        screen.feed(piece)
-    if not screen.rows[-1]:
-        screen.rows.pop()
-    return [_row_to_line(row) for row in screen.rows]
+    return [parts for parts, _ in _draw(data).lines()]
+
+
+def _draw(data: bytes, before: PackedScreen | None = None, commands: int = 0) -> TerminalEmulator:
+    screen = TerminalEmulator(before, commands)
+    screen.feed(data)
+    return screen
 
 
 def count_lines(data: bytes) -> int:
-    """As many lines as `parse_all_lines` makes of `data`, told far quicker."""
+    """As many lines as `parse_all_lines` makes of `data`, mostly told far quicker."""
+    if _PAINTS.search(data):
+        return _draw(data).line_count()
     above, unended = _count_ended_lines(data)
     return above + unended
 
 
-def line_at_byte(data: bytes, byte: int) -> int:
+def line_at_byte(data: bytes, byte: int, before: PackedScreen | None = None) -> int:
     """The number, from 0, of the line that `data[byte:]` goes on, or begins with a prompt."""
     prompt = _UP_TO_PROMPT.match(data, byte)
-    return _count_ended_lines(data[: prompt.end() if prompt else byte])[0]
+    above = data[: prompt.end() if prompt else byte]
+    if before is not None or _PAINTS.search(above):
+        return _draw(above, before).cursor_line()
+    return _count_ended_lines(above)[0]
 
 
 def _count_ended_lines(data: bytes) -> tuple[int, bool]:
-    """Lines that have ended, and whether the one behind them holds anything.
+    """Lines that have ended, and whether the one behind them holds anything; nothing paints.
 
     Only the text between the last line feed and a prompt, or the end, is drawn: a prompt ends a
     line that holds something, and marks and titles before it are nothing.
     """
-    ended, row = 0, _TerminalRows()
-    for number, part in enumerate(_split_at_prompts(data.replace(b"\r\n", b"\n"))):
-        if number and row.rows[-1]:
-            ended, row = ended + 1, _TerminalRows()
+    ended, screen = 0, TerminalEmulator()
+    for number, part in enumerate(_split_at_prompts(data)):
+        if number and not screen.is_at_fresh_line:
+            ended += 1
         text = _STRING_SEQUENCES.sub(b"\0", part)
-        feeds = text.count(b"\n")
-        if feeds:
-            ended, row = ended + feeds, _TerminalRows()
-        for piece in _TEXT_PIECES.findall(text[text.rfind(b"\n") + 1 :].decode("utf-8", "replace")):
-            row.feed(piece)
-    return ended, bool(row.rows[-1])
+        ended += len(_LINE_FEEDS.findall(text))
+        screen = _draw(text[max(map(text.rfind, _FEEDS)) + 1 :])
+    return ended, screen.line_count() > 0
+
+
+_FEEDS = (b"\n", b"\v", b"\f")
+_LINE_FEEDS = re.compile(rb"[\n\v\f]")
 
 
 def _split_at_prompts(data: bytes) -> Iterator[bytes]:
     start = 0
-    for string in _STRING_SEQUENCES.finditer(data) if PROMPT_MARK_BYTES in data else ():
-        if string.group().startswith(PROMPT_MARK_BYTES):
+    for string in _STRING_SEQUENCES.finditer(data) if _PROMPT_MARK_BYTES in data else ():
+        if string.group().startswith(_PROMPT_MARK_BYTES):
             yield data[start : string.start()]
             start = string.end()
     yield data[start:]
 
 
-class _TerminalRows:
-    """Rows written so far and the cursor in the last of them."""
+class CommandRun(NamedTuple):
+    """A command that the shell of a terminal ran, as its marks tell it."""
 
-    def __init__(self) -> None:
-        self.rows: list[list[TerminalCell]] = [[]]
-        self.column = 0
-        self.tone: Tone = "text"
-        self._colour: Tone = "text"
-        self._weight: Tone = "text"
+    prompt: int
+    """The byte of the log at which its prompt begins, behind its mark."""
+    end: int = 0
+    """The byte behind its end; 0 while it runs."""
+    exit_code: int | None = None
+    """None while it runs, and where its shell ended before it."""
+    started_at: float = 0.0
+    """Seconds since 1970; 0 where the log does not say."""
+    ended_at: float = 0.0
 
-    def feed(self, piece: str) -> None:
-        """Text, one control character, or one control sequence."""
-        if piece == "\n":
-            self.rows.append([])
-            self.column = 0
-        elif piece == "\r":
-            self.column = 0
-        elif piece == "\b":
-            self.column = max(0, self.column - 1)
-        elif piece == "\t":
-            self._write(" " * (_TAB_STOP - self.column % _TAB_STOP))
-        elif piece.startswith(_PROMPT_MARK) and self.rows[-1]:
-            self.feed("\n")
-        elif piece.startswith("\x1b["):
-            self._control(piece)
-        elif piece >= " " and not piece.startswith("\x7f"):
-            self._write(piece)
-
-    def _write(self, text: str) -> None:
-        row = self.rows[-1]
-        row.extend([(" ", "text")] * (self.column - len(row)))
-        end = min(self.column + len(text), _MAX_COLUMNS)
-        row[self.column : end] = [(c, self.tone) for c in text[: end - self.column]]
-        self.column = end
-
-    def _control(self, piece: str) -> None:
-        parameters, final = piece[2:-1], piece[-1]
-        if final == "m":
-            self._set_tone(parameters)
-        elif final == "K" and parameters in ("", "0"):
-            del self.rows[-1][self.column :]
-        elif final == "K":
-            self.rows[-1][:] = [] if parameters == "2" else [(" ", "text")] * self.column
-        elif final == "G":
-            self.column = (
-                min(_MAX_CURSOR_MOVE, max(0, int(parameters[:9] or 1) - 1))
-                if parameters.isdigit() or not parameters
-                else 0
-            )
-
-    def _set_tone(self, parameters: str) -> None:
-        """Select graphic rendition: colours and weight; a colour says more than a weight."""
-        for many in _EXTENDED_COLOUR.finditer(parameters):
-            if many.group().startswith("38"):
-                self._colour = _nearest_tone(*many.groups())
-        for code in _EXTENDED_COLOUR.sub("", parameters).split(";"):
-            if code in ("", "0"):
-                if code or not parameters:
-                    self._colour = self._weight = "text"
-            elif code in ("1", "2", "22"):
-                self._weight = {"1": "strong", "2": "dim"}.get(code, "text")  # type: ignore[assignment]
-            elif code == "39":
-                self._colour = "text"
-            else:
-                self._colour = _SGR_TONES.get(code, self._colour)
-        self.tone = self._weight if self._colour == "text" else self._colour
+    @property
+    def seconds(self) -> float | None:
+        """How long it took, once it has ended; None where nobody knows."""
+        if not (self.end and self.started_at and self.ended_at):
+            return None
+        return max(0.0, self.ended_at - self.started_at)
 
 
-def _nearest_tone(index: str | None, red: str | None, green: str | None, blue: str | None) -> Tone:
-    """The tone for a colour out of 256, or of red, green and blue (xterm's cube and greys)."""
-    if index is not None:
-        number = min(255, int(index))
-        if number < 16:
-            base = number + 30 if number < 8 else number + 82
-            return _SGR_TONES.get(str(base), "text")
-        if number >= 232:
-            return "faint" if number < 244 else "dim" if number < 250 else "text"
-        number -= 16
-        parts = [number // 36 * 51, number // 6 % 6 * 51, number % 6 * 51]
-    else:
-        parts = [min(255, int(part or 0)) for part in (red, green, blue)]
-    least, most = min(parts), max(parts)
-    if most - least < 40:
-        return "faint" if most < 130 else "dim" if most < 200 else "text"
-    bright = [part > (least + most) / 2 for part in parts]
-    names: dict[tuple[bool, ...], Tone] = {
-        (True, False, False): "error",
-        (False, True, False): "success",
-        (True, True, False): "warning",
-        (True, False, True): "key",
-    }
-    return names.get(tuple(bright), "tool")
+def _follow_marks(commands: list[CommandRun], data: bytes, start: int, after: int) -> None:
+    """Add what marks that end behind `after` tell of commands; `data` is at `start` of the log."""
+    for mark in _MARK.finditer(data):
+        end = start + mark.end()
+        if end <= after:
+            continue
+        kind, words = mark[1], mark[2].decode("ascii", "replace").split(";")
+        if kind == b"p":
+            commands.append(CommandRun(end, started_at=_mark_time(words[0])))
+        elif commands and kind == b"e" and len(words) > 1:
+            code = int(words[1]) if re.fullmatch("[0-9]{1,4}", words[1], re.ASCII) else None
+            at = _mark_time(words[2]) if len(words) > 2 else 0.0
+            commands[-1] = commands[-1]._replace(end=end, exit_code=code, ended_at=at)
+        elif commands and kind == b"r" and not commands[-1].end:
+            commands[-1] = commands[-1]._replace(end=end)
 
 
-def _row_to_line(row: list[TerminalCell]) -> TextLine:
-    spans: list[TextSpan] = []
-    start = 0
-    for index in range(1, len(row) + 1):
-        if index == len(row) or row[index][1] != row[start][1]:
-            text = "".join(character for character, _ in row[start:index])
-            spans.append(TextSpan(safe(text), row[start][1]))
-            start = index
-    return tuple(spans)
+def _mark_time(text: str) -> float:
+    """Seconds since 1970 as bash writes them, in any language; 0 for anything else."""
+    return (
+        float(text.replace(",", "."))
+        if re.fullmatch("[0-9]{9,12}(?:[.,][0-9]{1,6})?", text, re.ASCII)
+        else 0.0
+    )
 
 
 PAGE_BYTES = 32 * 1024
-"""Bytes of a page, to the end of its last line."""
-MAX_PAGE_BYTES = 8 * PAGE_BYTES
-"""Bytes after which a page ends also within a line."""
-SCAN_BLOCK_BYTES = 4 * MAX_PAGE_BYTES
+"""Bytes of a page, to the end of its last line where that is near."""
+SCAN_BLOCK_BYTES = 1024 * 1024
 """Bytes that are looked through at once."""
 MAX_CACHED_PAGES = 24
 """Pages that are kept as lines: a few screens."""
@@ -249,13 +167,25 @@ class LogPage(NamedTuple):
     first: int
     """Number of its first line."""
     lines: int
+    """Lines at its end, of which the next page may draw the last ones otherwise."""
+    command: int = 0
+    """Number of the first command whose prompt is in it or after it."""
+    before: PackedScreen | None = None
+    """The screen that it goes on with; None where that is of no matter."""
+    ends_simply: bool = True
+    """Whether what follows can be drawn without this page's screen, if it does not paint."""
+
+    def __hash__(self) -> int:
+        """By its place: what is drawn is looked up by page, and a screen is long to hash."""
+        return hash((self.start, self.end, self.first))
 
 
 class LogIndex(NamedTuple):
-    """The pages of a log as long as it was."""
+    """The pages of a log as long as it was, and the commands it tells of."""
 
     folder: Path
     pages: tuple[LogPage, ...] = ()
+    commands: tuple[CommandRun, ...] = ()
 
     @property
     def start(self) -> int:
@@ -274,10 +204,18 @@ class LogIndex(NamedTuple):
 
     def line(self, number: int) -> TextLine:
         """One line; empty where its page cannot be read any more."""
+        return self._drawn_line(number)[0]
+
+    def command(self, number: int) -> CommandRun | None:
+        """The command whose prompt is on a line; None where that is no prompt."""
+        at = self._drawn_line(number)[1]
+        return self.commands[at] if 0 <= at < len(self.commands) else None
+
+    def _drawn_line(self, number: int) -> tuple[TextLine, int]:
         at = bisect_right(self.pages, number, key=lambda page: page.first) - 1
         page = self.pages[at]
-        lines = _read_page_lines(self.folder, page.start, page.end)
-        return lines[number - page.first] if number - page.first < len(lines) else ()
+        lines = _read_page_lines(self.folder, page)
+        return lines[number - page.first] if number - page.first < len(lines) else ((), -1)
 
     def line_of(self, byte: int) -> int:
         """The line that a byte of the log is in."""
@@ -287,18 +225,26 @@ class LogIndex(NamedTuple):
         page = self.pages[at]
         if byte >= page.end:
             return self.lines
-        return page.first + line_at_byte(
-            read_log_bytes(self.folder, page.start, page.end), byte - page.start
-        )
+        data = read_log_bytes(self.folder, page.start, page.end)
+        return page.first + line_at_byte(data, byte - page.start, page.before)
 
     def up_to(self, byte: int) -> "LogIndex":
         """The log as it was when it ended at `byte`."""
         pages = [page for page in self.pages if page.start < byte]
         if pages and pages[-1].end > byte:
-            last = pages.pop()
+            last = pages.pop()._replace(end=byte)
             data = read_log_bytes(self.folder, last.start, byte)
-            pages.append(LogPage(last.start, byte, last.first, count_lines(data)))
-        return self._replace(pages=tuple(pages))
+            pages.append(last._replace(lines=_count_page_lines(data, last.before)))
+        commands = [
+            run if run.end <= byte else CommandRun(run.prompt, started_at=run.started_at)
+            for run in self.commands
+            if run.prompt <= byte
+        ]
+        return self._replace(pages=tuple(pages), commands=tuple(commands))
+
+
+def _count_page_lines(data: bytes, before: PackedScreen | None) -> int:
+    return count_lines(data) if before is None else _draw(data, before).line_count()
 
 
 def update_log_index(index: LogIndex) -> LogIndex:
@@ -313,25 +259,54 @@ def update_log_index(index: LogIndex) -> LogIndex:
     if pages and _is_page_growing(index.folder, pages[-1]):
         pages.pop()
     at = pages[-1].end if pages else start
+    commands = [run for run in index.commands if run.prompt <= at] if pages else []
     while at < end:
         data = read_log_bytes(index.folder, at, min(end, at + SCAN_BLOCK_BYTES))
         if not data:
             break
         for a, b in _page_bounds(data, at + len(data) >= end):
-            first = pages[-1].first + pages[-1].lines if pages else 0
-            pages.append(LogPage(at + a, at + b, first, count_lines(data[a:b])))
+            previous = pages[-1] if pages else None
+            page = _next_page(index.folder, previous, data[a:b], at + a, len(commands))
+            pages.append(page)
+            near = max(start, page.start - _LONGEST_MARK)
+            _follow_marks(commands, read_log_bytes(index.folder, near, page.end), near, page.start)
         at = pages[-1].end
-    return index._replace(pages=tuple(pages))
+    return index._replace(pages=tuple(pages), commands=tuple(commands))
+
+
+def _next_page(
+    folder: Path, previous: LogPage | None, data: bytes, start: int, command: int
+) -> LogPage:
+    """The page of `data`, drawn with the screen of the page before where that matters.
+
+    It does where this page paints, where that one did not end simply, and where this one does not
+    fill a screen: the page after it would not know what is on it.
+    """
+    end, paints = start + len(data), _PAINTS.search(data) is not None
+    if not paints and (previous is None or previous.ends_simply):
+        above, unended = _count_ended_lines(data)
+        first = previous.first + previous.lines if previous else 0
+        if previous is None or above >= PANE_ROWS:
+            simply = data.endswith(b"\n")
+            return LogPage(start, end, first, above + unended, command, None, simply)
+    before, first = None, 0
+    if previous is not None:
+        screen = _draw_page(folder, previous)
+        before, first = screen.packed(), previous.first + screen.closed_lines()
+    drawn = _draw(data, before, command)
+    return LogPage(start, end, first, drawn.line_count(), command, before, drawn.ends_simply)
+
+
+def _draw_page(folder: Path, page: LogPage) -> TerminalEmulator:
+    return _draw(read_log_bytes(folder, page.start, page.end), page.before, page.command)
 
 
 def _is_page_growing(folder: Path, last: LogPage) -> bool:
     """Whether what is printed next is of the last page too."""
-    if last.end - last.start < PAGE_BYTES:
+    size = last.end - last.start
+    if size < PAGE_BYTES:
         return True
-    return (
-        last.end - last.start < MAX_PAGE_BYTES
-        and read_log_bytes(folder, last.end - 1, last.end) != b"\n"
-    )
+    return size < 2 * PAGE_BYTES and read_log_bytes(folder, last.end - 1, last.end) != b"\n"
 
 
 def _log_bounds(folder: Path) -> tuple[int, int]:
@@ -351,11 +326,11 @@ def _page_bounds(data: bytes, last: bool) -> list[tuple[int, int]]:
     ranges: list[tuple[int, int]] = []
     at = 0
     while at < len(data):
-        feed = data.find(b"\n", at + PAGE_BYTES, at + MAX_PAGE_BYTES)
+        feed = data.find(b"\n", at + PAGE_BYTES, at + 2 * PAGE_BYTES)
         if feed >= 0:
             end = feed + 1
-        elif len(data) - at >= MAX_PAGE_BYTES:
-            end = at + MAX_PAGE_BYTES
+        elif len(data) - at >= 2 * PAGE_BYTES:
+            end = at + 2 * PAGE_BYTES
         elif last:
             end = len(data)
         else:
@@ -371,17 +346,12 @@ def read_log_bytes(folder: Path, start: int, end: int) -> bytes:
 
 
 @lru_cache(maxsize=MAX_CACHED_PAGES)
-def _read_page_lines(folder: Path, start: int, end: int) -> tuple[TextLine, ...]:
+def _read_page_lines(folder: Path, page: LogPage) -> tuple[tuple[TextLine, int], ...]:
+    """Lines, each with the number of the command whose prompt it is."""
     try:
-        return tuple(parse_all_lines(read_log_bytes(folder, start, end)))
+        return tuple(_draw_page(folder, page).lines())
     except OSError:
         return ()
-
-
-_SCREEN_SEARCH_BYTES = 64 * 1024
-"""Bytes at the end of a log in which a program may have begun to paint its screen."""
-_ENTER_ALTERNATE_SCREEN = (b"\x1b[?1049h", b"\x1b[?47h", b"\x1b[?1047h")
-_LEAVE_ALTERNATE_SCREEN = (b"\x1b[?1049l", b"\x1b[?47l", b"\x1b[?1047l")
 
 
 class TerminalSnapshot(NamedTuple):
@@ -417,8 +387,8 @@ def terminals_with_log(host_root: str, rollout: str) -> list[str]:
         return []
 
 
-async def read_terminal(folder: Path, before: TerminalSnapshot, live: bool) -> TerminalSnapshot:
-    """A terminal as it stands now. live: a program that paints its screen is shown by tmux."""
+async def read_terminal(folder: Path, before: TerminalSnapshot) -> TerminalSnapshot:
+    """A terminal as it stands now: its log, and what tmux shows where there is none."""
     previous = (
         before.log_index
         if before.log_index and before.log_index.folder == folder
@@ -426,32 +396,15 @@ async def read_terminal(folder: Path, before: TerminalSnapshot, live: bool) -> T
     )
     try:
         index = await asyncio.to_thread(update_log_index, previous)
-        paints = live and await asyncio.to_thread(_uses_alternate_screen, index)
     except OSError as problem:
         cause_text = f"Its log cannot be read ({problem.strerror})"
         screen, reason = await _capture_tmux_pane(folder)
         if not reason:
             return TerminalSnapshot(None, screen, "tmux")
         return TerminalSnapshot(reason=f"{cause_text}, and {reason}.")
-    if paints:
-        screen, reason = await _capture_tmux_pane(folder)
-        if not reason:
-            snapshot = TerminalSnapshot(index, screen, "tmux")
-            return before if snapshot == before else snapshot
     if index is before.log_index and before.origin == "log":
         return before
     return TerminalSnapshot(index, (), "log")
-
-
-def _uses_alternate_screen(index: LogIndex) -> bool:
-    """Whether a program has the whole screen to itself (xterm's alternate screen)."""
-    end = read_log_bytes(
-        index.folder, max(index.start, index.end - _SCREEN_SEARCH_BYTES), index.end
-    )
-    entered_at = max(end.rfind(sequence) for sequence in _ENTER_ALTERNATE_SCREEN)
-    return entered_at >= 0 and entered_at > max(
-        end.rfind(sequence) for sequence in _LEAVE_ALTERNATE_SCREEN
-    )
 
 
 async def _capture_tmux_pane(folder: Path) -> tuple[tuple[TextLine, ...], str]:

@@ -1,12 +1,12 @@
-"""The terminals pane: one terminal of the rollout as it grows, or as a step left it.
+"""The terminals pane: the terminals of the rollout as they grow, or as a step left one.
 
-Read-only; looked at only while on the screen, at most five times a second. Also says how a person
-attaches to the tmux session read-only. Logs are read by `panes.terminal_log_reader`.
+One terminal has the keys; the others are tiles beside it where there is room (`terminal_tiles`),
+and tabs on the frame, which say how each stands. Read-only; looked at only while on the screen, at
+most five times a second. Logs are read by `panes.terminal_log_reader`.
 """
 
 import asyncio
 import os
-import pwd
 import shlex
 import subprocess
 import time
@@ -17,11 +17,18 @@ from textual.app import ComposeResult, SuspendNotSupported
 
 from houston_console.app.key_bindings import bindings_for
 from houston_console.panes import terminal_log_reader
+from houston_console.panes.terminal_attach import attach_command
 from houston_console.panes.terminal_log_reader import (
     EMPTY_SNAPSHOT,
     FetchedLogs,
     LogIndex,
     TerminalSnapshot,
+)
+from houston_console.panes.terminal_tiles import (
+    TerminalTiles,
+    TileContent,
+    command_outcome,
+    tab_titles,
 )
 from houston_console.screens.base_screen import GoToStep, Pane, post_from
 from houston_console.transcript.trajectory_reader import RolloutSource
@@ -35,7 +42,6 @@ from houston_console.widgets.styled_text import (
     span,
     text_block,
 )
-from houston_shared import terminal_log_files
 from houston_shared.errors import HoustonError
 from houston_shared.records import RolloutSpec
 from houston_shared.safe_text import SafeText
@@ -93,80 +99,6 @@ def read_step_output(
     return None
 
 
-LEAVE_HINT = "read-only: ctrl+q leaves"
-
-
-class AttachCommand(NamedTuple):
-    """A command that attaches; or why this user cannot, and what would do."""
-
-    command: tuple[str, ...]
-    reason: str = ""
-    suggestion: str = ""
-
-
-def attach_command(spec: RolloutSpec, host: str, name: str) -> AttachCommand:
-    """The command that attaches to a terminal of a rollout."""
-    if host != "local":
-        return _ssh_attach_command(spec, host, name)
-    terminals = terminal_log_files.terminals_folder(Path(spec.host_root), spec.rollout)
-    note = terminal_log_files.socket_note(terminals)
-    try:
-        socket = note.read_text().strip()
-        owner = Path(socket).stat().st_uid
-    except PermissionError:
-        command = _shell_command(f'"$(cat {shlex.quote(str(note))})"', name)
-        return AttachCommand(
-            (), "This user may not see where its session is.", f"its owner: {command}"
-        )
-    except OSError:
-        return AttachCommand(
-            (), "It has no tmux session here: it was not opened, or has been closed."
-        )
-    if owner not in (os.geteuid(), 0) and os.geteuid():
-        command = _shell_command(shlex.quote(socket), name)
-        user = _login_name(owner)
-        return AttachCommand((), f"The session is {user}'s.", f"sudo -u {user} {command}")
-    return AttachCommand(("tmux", "-S", socket, *_tmux_words(name)))
-
-
-def _tmux_words(name: str) -> tuple[str, ...]:
-    return (
-        *("bind-key", "-n", "C-q", "detach-client", ";"),
-        *("attach-session", "-r", "-t", f"={name}", ";"),
-        *("display-message", "-d", "2500", LEAVE_HINT),
-    )
-
-
-def _shell_command(socket: str, name: str) -> str:
-    """A command as people type it; socket: as the shell reads it."""
-    return f"tmux -S {socket} {shlex.join(_tmux_words(name))}"
-
-
-def _ssh_attach_command(spec: RolloutSpec, host: str, name: str) -> AttachCommand:
-    """Over SSH, by the rights of whoever sits here."""
-    settings = spec.hosts.get(host)
-    if settings is None:
-        return AttachCommand((), f"The rollout does not say where the host {host} is.")
-    root = settings.get("host_root") or f"~/.local/state/houston/{spec.host_key}"
-    terminals = terminal_log_files.terminals_folder(Path(root), spec.rollout)
-    note = str(terminal_log_files.socket_note(terminals))
-    quoted = f"~/{shlex.quote(note[2:])}" if note.startswith("~/") else shlex.quote(note)
-    options = [
-        *(("-p", str(settings["port"])) if settings.get("port") else ()),
-        *(("-i", settings["identity_file"]) if settings.get("identity_file") else ()),
-        *(("-F", settings["ssh_config"]) if settings.get("ssh_config") else ()),
-    ]
-    far = _shell_command(f'"$(cat {quoted})"', name)
-    return AttachCommand(("ssh", "-t", *options, "--", settings.get("ssh", ""), far))
-
-
-def _login_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
 STEP_EDGE = TextSpan(SafeText("▎"), "tool")
 """Stands before what the step printed that is looked at."""
 MAX_COPIED_LINES = 5_000
@@ -192,12 +124,16 @@ class TerminalView(LineView):
         return self._index.lines if self._index is not None else len(self._screen_lines)
 
     def line_at(self, number: int) -> TextLine:
-        """One of them; longer than the width is cut with `…`."""
-        parts = self._index.line(number) if self._index is not None else self._screen_lines[number]
+        """One of them, cut with `…` where it is too long; a prompt says how its command ended."""
+        if self._index is None:
+            parts, outcome = self._screen_lines[number], command_outcome(None)
+        else:
+            parts = self._index.line(number)
+            outcome = command_outcome(self._index.command(number))
         if not self._marked_lines:
-            return justify_line(parts, (), self.line_cells)
+            return justify_line(parts, outcome, self.line_cells)
         edge = STEP_EDGE if number in self._marked_lines else span(" ")
-        return (edge, *justify_line(parts, (), self.line_cells - 1))
+        return (edge, *justify_line(parts, outcome, self.line_cells - 1))
 
     async def text_to_copy(self) -> tuple[str, str]:
         """What the step printed, else what can be seen."""
@@ -208,9 +144,9 @@ class TerminalView(LineView):
         text = "\n".join("".join(part.text for part in row) for row in rows)
         return "what the step printed" if self._marked_lines else "what the terminal shows", text
 
-    def show_live(self, snapshot: TerminalSnapshot) -> None:
-        """As it stands; at its end where it was there before."""
-        was_at_end = round(self.scroll_y) >= round(self.max_scroll_y)
+    def show_live(self, snapshot: TerminalSnapshot, at_end: bool = False) -> None:
+        """As it stands; at its end where it was there before, or where that is wanted."""
+        was_at_end = at_end or round(self.scroll_y) >= round(self.max_scroll_y)
         stays = self._stays_at_line and snapshot.origin == "log" and not was_at_end
         at_end = not stays and (bool(self._marked_lines) or was_at_end)
         if not stays:
@@ -244,8 +180,12 @@ class TerminalView(LineView):
 TERMINAL_POLL_SECONDS = 0.2
 LOW_BANDWIDTH_POLL_SECONDS = 1.0
 """The same where little is to be written to the screen."""
-TITLE_NAME_CELLS = 40
-"""Cells of the title that names take before they are left out."""
+TILE_POLL_SECONDS = 1.0
+"""How often the terminals that do not have the keys are looked at."""
+TILES_BESIDE_COLUMNS = 150
+"""Columns of the pane from which on tiles lie beside the terminal with the keys, not below it."""
+LEAST_TERMINAL_ROWS, TILE_ROWS = 8, 6
+"""Rows that the terminal with the keys keeps; rows of a tile at most, with its head."""
 
 
 @runtime_checkable
@@ -264,13 +204,16 @@ class TerminalsPane(Pane):
         """home: for logs that are fetched from other machines."""
         super().__init__(**arguments)
         self.text = TerminalView(id="terminal-text")
+        self.tiles = TerminalTiles(self.choose_terminal, id="terminal-tiles")
         self.source: RolloutSource | None = None
         self.names: list[tuple[str, str]] = []
         self.chosen = 0
         self._home = home
         self._spec: RolloutSpec | None = None
-        self._snapshot = EMPTY_SNAPSHOT
+        self._snapshots: dict[tuple[str, str], TerminalSnapshot] = {}
+        """What was read last of each terminal, by host and name."""
         self._is_polling = False
+        self._tiles_read_at = 0.0
         self._step = 0
         """The step at the trajectory's cursor."""
         self._replayed: StepOutput | None = None
@@ -280,8 +223,9 @@ class TerminalsPane(Pane):
         self._fetched, self._fetching = FetchedLogs(), False
 
     def compose(self) -> ComposeResult:
-        """Compose the text."""
+        """Compose the terminal with the keys, and the others."""
         yield self.text
+        yield self.tiles
 
     def on_mount(self) -> None:
         """Look regularly; `poll` does nothing while nobody can see it."""
@@ -298,8 +242,9 @@ class TerminalsPane(Pane):
     def switch_rollout(self, source: RolloutSource) -> None:
         """Show another rollout; nothing of it was read yet."""
         self.source, self._spec = source, None
-        self.names, self.chosen, self._snapshot, self._replayed = [], 0, EMPTY_SNAPSHOT, None
+        self.names, self.chosen, self._snapshots, self._replayed = [], 0, {}, None
         self.text.show_live(EMPTY_SNAPSHOT)
+        self._arrange()
         self._update_titles()
 
     async def refresh_names(self) -> None:
@@ -319,16 +264,24 @@ class TerminalsPane(Pane):
             chosen = self.names[self.chosen] if self.names else None
             self.names = names
             self.chosen = names.index(chosen) if chosen in names else 0
-            self._snapshot = self._snapshot if chosen in names else EMPTY_SNAPSHOT
+            self._snapshots = {
+                name: kept for name, kept in self._snapshots.items() if name in names
+            }
+            self._tiles_read_at = 0.0
+            self._arrange()
             await self.poll()
             self._update_titles()
 
     # --- as it grows -------------------------------------------------------------------------
 
     @property
-    def _folder(self) -> Path | None:
-        """Where the chosen terminal has its log on this machine."""
-        host, name = self.names[self.chosen]
+    def _snapshot(self) -> TerminalSnapshot:
+        """What was read last of the terminal with the keys."""
+        return self._snapshots.get(self.names[self.chosen], EMPTY_SNAPSHOT)
+
+    def _folder_of(self, terminal: tuple[str, str]) -> Path | None:
+        """Where a terminal has its log on this machine."""
+        host, name = terminal
         if self.source is None or self._spec is None:
             return None
         if host != LOCAL_HOST:
@@ -339,47 +292,92 @@ class TerminalsPane(Pane):
         )
 
     async def poll(self) -> None:
-        """Read what is new of the chosen terminal, when somebody can see it."""
+        """Read what is new of the terminals, when somebody can see them."""
         visible = self.size.width > 0 and self.app.screen is self.screen
         if self._is_polling or not visible or not self.names or self._spec is None:
             return
         self._is_polling = True
         try:
-            await self._read_chosen(self.names[self.chosen], self._folder)
+            has_news = await self._read_chosen(self.names[self.chosen])
+            if time.monotonic() - self._tiles_read_at >= TILE_POLL_SECONDS:
+                await self._read_others(self.source)
+                self._tiles_read_at, has_news = time.monotonic(), True
+            if has_news and self.names:
+                self._update_titles()
         finally:
             self._is_polling = False
 
-    async def _read_chosen(self, chosen: tuple[str, str], folder: Path | None) -> None:
-        if folder is None:
-            snapshot = TerminalSnapshot(reason=_missing_log_text(*chosen))
-        else:
-            snapshot = await terminal_log_reader.read_terminal(
-                folder, self._snapshot, live=self._replayed is None
-            )
-        if not self.names or self.names[self.chosen] != chosen or snapshot is self._snapshot:
-            return
-        if snapshot == self._snapshot and not snapshot.log_index:
-            return
-        self._snapshot = snapshot
+    async def _read_chosen(self, chosen: tuple[str, str]) -> bool:
+        """Whether there was anything new of it."""
+        snapshot = await self._read(chosen)
+        before = self._snapshots.get(chosen, EMPTY_SNAPSHOT)
+        if not self.names or self.names[self.chosen] != chosen or snapshot is before:
+            return False
+        if snapshot == before and not snapshot.log_index:
+            return False
+        self._snapshots[chosen] = snapshot
         if self._replayed is None:
             self.text.show_live(snapshot)
             if self._wanted_byte >= 0 and snapshot.log_index is not None:
                 self.text.go_to_byte(self._wanted_byte)
                 self._wanted_byte = -1
+        return True
+
+    async def _read(self, terminal: tuple[str, str]) -> TerminalSnapshot:
+        folder = self._folder_of(terminal)
+        if folder is None:
+            return TerminalSnapshot(reason=_missing_log_text(*terminal))
+        before = self._snapshots.get(terminal, EMPTY_SNAPSHOT)
+        return await terminal_log_reader.read_terminal(folder, before)
+
+    async def _read_others(self, source: RolloutSource | None) -> None:
+        for terminal in [name for at, name in enumerate(self.names) if at != self.chosen]:
+            snapshot = await self._read(terminal)
+            if source is not self.source:
+                return
+            self._snapshots[terminal] = snapshot
+
+    # --- tiles and tabs ----------------------------------------------------------------------
+
+    def on_resize(self) -> None:
+        """There may be room for more of them, or less."""
+        self._arrange()
         self._update_titles()
 
-    def _update_titles(self) -> None:
+    def _arrange(self) -> None:
+        """Give the other terminals what the one with the keys leaves."""
+        columns, rows, others = self.size.width, self.size.height, len(self.names) - 1
+        beside = columns >= TILES_BESIDE_COLUMNS
+        room = rows if beside else min(rows - LEAST_TERMINAL_ROWS, others * TILE_ROWS)
+        self.tiles.display = others > 0 and room >= TILE_ROWS
+        self.set_class(beside and self.tiles.display, "-beside")
+        self.tiles.styles.height = room
+
+    @property
+    def _labels(self) -> list[str]:
         several = len({host for host, _ in self.names}) > 1
-        titles = [
-            f"‹{_terminal_label(terminal, several)}›"
-            if index == self.chosen
-            else _terminal_label(terminal, several)
-            for index, terminal in enumerate(self.names)
+        return [f"{host}:{name}" if several else name for host, name in self.names]
+
+    def choose_terminal(self, at: int) -> None:
+        """Give the keys to another terminal, as by a click on its tile."""
+        self.run_worker(self.action_terminal(at - self.chosen), group="choose", exclusive=True)
+
+    def _show_tiles(self) -> None:
+        labels = self._labels
+        contents = [
+            TileContent(at, labels[at], self._snapshots.get(name, EMPTY_SNAPSHOT))
+            for at, name in enumerate(self.names)
+            if at != self.chosen
         ]
-        while len(titles) > 2 and sum(map(len, titles)) > TITLE_NAME_CELLS:
-            titles.pop(0 if self.chosen > len(self.names) // 2 else -1)
+        self.tiles.show_terminals(contents)
+
+    def _update_titles(self) -> None:
+        snapshots = [self._snapshots.get(name, EMPTY_SNAPSHOT) for name in self.names]
+        room = max(0, self.size.width - len("3 Terminals") - 6)
+        titles = tab_titles(list(zip(self._labels, snapshots, strict=True)), self.chosen, room)
         set_frame_title(self, "  ".join(["3 Terminals", *titles]))
         set_frame_subtitle(self, line(self._status_text() if self.names else ""))
+        self._show_tiles()
         if self._replayed is None:
             self._update_empty_line()
 
@@ -407,23 +405,23 @@ class TerminalsPane(Pane):
         """Switch to another terminal."""
         if self.names:
             self.chosen = (self.chosen + by) % len(self.names)
-            self._snapshot = EMPTY_SNAPSHOT
-            self.text.show_live(EMPTY_SNAPSHOT)
+            self._show_from_start(self.names[self.chosen])
             await self.poll()
             if self._replayed is not None:
                 await self._replay_step(self._step)
             self._update_titles()
 
-    async def show_line(self, name: str, byte: int) -> None:
-        """A line of one terminal of this machine, with what was printed before and after it."""
-        if (LOCAL_HOST, name) not in self.names:
+    def _show_from_start(self, terminal: tuple[str, str]) -> None:
+        """Show what is known of a terminal; what is new is read next."""
+        self.text.show_live(self._snapshots.get(terminal, EMPTY_SNAPSHOT), at_end=True)
+
+    async def show_line(self, name: str, byte: int, host: str = LOCAL_HOST) -> None:
+        """A line of one terminal, with what was printed before and after it; byte −1: its end."""
+        if (host, name) not in self.names:
             self.show_notice(f"The log of {name} is gone.")
             return
-        self.chosen, self._replayed, self._snapshot = (
-            self.names.index((LOCAL_HOST, name)),
-            None,
-            EMPTY_SNAPSHOT,
-        )
+        self.chosen, self._replayed = self.names.index((host, name)), None
+        self._snapshots.pop((host, name), None)
         self.text.show_live(EMPTY_SNAPSHOT)
         self._wanted_byte = byte
         await self.poll()
@@ -470,7 +468,7 @@ class TerminalsPane(Pane):
 
     async def _show(self, output: StepOutput, host: str, name: str) -> None:
         """What a terminal showed when a step was over, its own part marked."""
-        folder = self._folder
+        folder = self._folder_of((host, name))
         if output.rollout != (self.source.rollout if self.source else "") and self._spec:
             folder = terminal_log_reader.terminal_log_folder(
                 self._spec.host_root, output.rollout, name
@@ -479,7 +477,7 @@ class TerminalsPane(Pane):
             self.show_notice(_missing_log_text(host, name))
             return
         try:
-            snapshot = await terminal_log_reader.read_terminal(folder, self._snapshot, live=False)
+            snapshot = await terminal_log_reader.read_terminal(folder, self._snapshot)
             if snapshot.log_index is None:
                 self.show_notice(snapshot.reason or "Its log is gone.")
                 return
@@ -548,11 +546,6 @@ class TerminalsPane(Pane):
             await self.poll()
         finally:
             self._fetching = False
-
-
-def _terminal_label(terminal: tuple[str, str], several: bool) -> str:
-    host, name = terminal
-    return f"{host}:{name}" if several else name
 
 
 def _missing_log_text(host: str, name: str) -> str:

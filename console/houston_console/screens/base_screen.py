@@ -102,7 +102,8 @@ class GoToTerminalLine(Message):
     step: int
     terminal: str
     byte: int
-    """step: 0 for none. byte: where in the terminal's log the line begins."""
+    host: str = "local"
+    """step: 0 for none. byte: where in the terminal's log the line begins; −1 for its end."""
 
 
 @dataclass

@@ -433,7 +433,9 @@ class WatchScreen(HoustonScreen):
         if message.step:
             await self.trajectory.transcript.go_to(message.step)
         self._focus_area("terminals")
-        self.call_after_refresh(self.terminals.show_line, message.terminal, message.byte)
+        self.call_after_refresh(
+            self.terminals.show_line, message.terminal, message.byte, message.host
+        )
 
     async def action_hit(self, by: int) -> None:
         """The next place that a search has found, or the one before."""

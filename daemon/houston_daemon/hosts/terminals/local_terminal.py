@@ -282,7 +282,7 @@ class LocalTerminal:
         _, marked, rest = data.partition(shell_marks.end_mark(nonces))
         code, closed, _ = rest.partition(b"\x07")
         if marked and closed:
-            self.state.exit_code, has_news = _command_exit_code(code), True
+            self.state.exit_code, has_news = _command_exit_code(code.partition(b";")[0]), True
             self.state.running, self.state.command_ended = False, self.log.last_output()
         if has_news:  # once, after both: a full disk must not hide the end behind the start
             self._save()

@@ -1,10 +1,10 @@
 """The marks that a terminal's shell writes into its output, and the lines that make it write them.
 
 A mark is an operating system command (OSC) that terminals ignore: `ESC ] 7771 ; kind ; nonce BEL`.
-Kinds: `r` the shell is ready, `p` a prompt begins on a fresh line, `s` a command starts, `e` it has
-ended (with its exit code). Every command has nonces of its own, which reach the shell through a
-pipe that it alone reads, so that no variable, file, trace or DEBUG trap of the command can show
-them.
+Kinds: `r` the shell is ready, `p` a prompt begins on a fresh line (with the time, in place of a
+nonce), `s` a command starts, `e` it has ended (with its exit code and the time). Every command has
+nonces of its own, which reach the shell through a pipe that it alone reads, so that no variable,
+file, trace or DEBUG trap of the command can show them.
 """
 
 import re
@@ -20,6 +20,8 @@ _PROMPT = re.compile(rb"\x1b\]7771;p;[^\x07\x1b]{0,80}\x07")
 _HALF = re.compile(rb"\x1b(?:\](?:7(?:7(?:7(?:1[^\x07\x1b]{0,90})?)?)?)?)?\Z")
 _LAST = re.compile(rb"(?:\x1b\]7771;[^\x07\x1b]{0,90}\x07)+\Z")
 _SHOWN = 200
+_TIME, _NOW = "%.17s", '"${EPOCHREALTIME-}"'
+"""Seconds since 1970 with microseconds; empty before bash 5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ def start_mark(nonces: MarkNonces) -> bytes:
 
 
 def end_mark(nonces: MarkNonces) -> bytes:
-    """The mark of an end up to its exit code, which BEL closes."""
+    """The mark of an end up to its exit code; `;`, the time, which may be empty, and BEL follow."""
     return f"\x1b]{_NUMBER};e;{nonces.end};".encode()
 
 
@@ -67,10 +69,10 @@ def command_lines(nonces: MarkNonces, command: str, path: str, tty: str) -> byte
     """
     shown_command = _printable_command(command)
     # `%.0s` takes an argument that prints nothing: the last one stays in the shell's `$_`.
-    prompt = f"\\033]{_NUMBER};p;\\007%s $ %s\\n\\033]{_NUMBER};s;%s\\007%.0s"
+    prompt = f"\\033]{_NUMBER};p;{_TIME}\\007%s $ %s\\n\\033]{_NUMBER};s;%s\\007%.0s"
     return (
-        f"\\builtin printf '{prompt}' \"${{PWD-}}\" {shlex.quote(shown_command)} {nonces.start} -"
-        " >/dev/tty; "
+        f"\\builtin printf '{prompt}' {_NOW} \"${{PWD-}}\" {shlex.quote(shown_command)}"
+        f" {nonces.start} - >/dev/tty; "
         "[[ ${__houston_flags-} != *v* ]] || \\builtin set -v; "
         "[[ ${__houston_flags-} != *x* ]] || \\builtin set -x; "
         f"\\builtin . {shlex.quote(path)} <{shlex.quote(tty)}\n"
@@ -85,10 +87,9 @@ def end_line(nonces: MarkNonces) -> bytes:
     A command may have set the variable for good: four characters of it keep the mark short enough
     to be found in any two reads of the log.
     """
-    mark = f"\\033]{_NUMBER};e;%s;%s\\007"
-    return (
-        f"\\builtin printf '{mark}' {nonces.end} \"${{__houston_code:0:4}}\" >/dev/tty\n".encode()
-    )
+    mark = f"\\033]{_NUMBER};e;%s;%s;{_TIME}\\007"
+    words = f'{nonces.end} "${{__houston_code:0:4}}" {_NOW}'
+    return f"\\builtin printf '{mark}' {words} >/dev/tty\n".encode()
 
 
 def _printable_command(command: str) -> str:

@@ -16,10 +16,9 @@ from houston_daemon.hosts.host_files import private_folder
 from houston_daemon.hosts.process_table import MARK_VARIABLE
 from houston_shared import atomic_file
 from houston_shared.errors import HoustonError
-from houston_shared.terminal_log_files import socket_note
+from houston_shared.terminal_log_files import PANE_COLUMNS, PANE_ROWS, socket_note
 
 _LONGEST_SOCKET = 99
-COLUMNS, ROWS = 160, 50
 _PIECE = re.compile(r"\0|[^\0]{1,2000}")
 """What one command of tmux types."""
 
@@ -77,7 +76,7 @@ class TmuxServer:
             ("remain-on-exit", "on"),
             ("default-terminal", "screen-256color"),
             ("default-shell", "/bin/sh"),
-            ("default-size", f"{COLUMNS}x{ROWS}"),
+            ("default-size", f"{PANE_COLUMNS}x{PANE_ROWS}"),
             ("history-limit", "5000"),
             ("status", "off"),
             ("allow-rename", "off"),
@@ -87,7 +86,7 @@ class TmuxServer:
             ("prefix", "None"),
         ):
             setup += [";", "set-option", "-g", option, value]
-        size = ("-x", str(COLUMNS), "-y", str(ROWS))
+        size = ("-x", str(PANE_COLUMNS), "-y", str(PANE_ROWS))
         target = f"={name}:"
         code, answer = await self.call(
             *setup,
