@@ -260,13 +260,16 @@ def update_log_index(index: LogIndex) -> LogIndex:
         pages.pop()
     at = pages[-1].end if pages else start
     commands = [run for run in index.commands if run.prompt <= at] if pages else []
+    screen: TerminalEmulator | None = None
     while at < end:
         data = read_log_bytes(index.folder, at, min(end, at + SCAN_BLOCK_BYTES))
         if not data:
             break
         for a, b in _page_bounds(data, at + len(data) >= end):
             previous = pages[-1] if pages else None
-            page = _next_page(index.folder, previous, data[a:b], at + a, len(commands))
+            page, screen = _next_page(
+                index.folder, previous, screen, data[a:b], at + a, len(commands)
+            )
             pages.append(page)
             near = max(start, page.start - _LONGEST_MARK)
             _follow_marks(commands, read_log_bytes(index.folder, near, page.end), near, page.start)
@@ -275,11 +278,16 @@ def update_log_index(index: LogIndex) -> LogIndex:
 
 
 def _next_page(
-    folder: Path, previous: LogPage | None, data: bytes, start: int, command: int
-) -> LogPage:
-    """The page of `data`, drawn with the screen of the page before where that matters.
+    folder: Path,
+    previous: LogPage | None,
+    screen: TerminalEmulator | None,
+    data: bytes,
+    start: int,
+    command: int,
+) -> tuple[LogPage, TerminalEmulator | None]:
+    """The page of `data`, and its screen where it was drawn; screen: of the page before.
 
-    It does where this page paints, where that one did not end simply, and where this one does not
+    It is drawn where it paints, where the page before did not end simply, and where it does not
     fill a screen: the page after it would not know what is on it.
     """
     end, paints = start + len(data), _PAINTS.search(data) is not None
@@ -288,13 +296,14 @@ def _next_page(
         first = previous.first + previous.lines if previous else 0
         if previous is None or above >= PANE_ROWS:
             simply = data.endswith(b"\n")
-            return LogPage(start, end, first, above + unended, command, None, simply)
+            return LogPage(start, end, first, above + unended, command, None, simply), None
     before, first = None, 0
     if previous is not None:
-        screen = _draw_page(folder, previous)
+        screen = screen or _draw_page(folder, previous)
         before, first = screen.packed(), previous.first + screen.closed_lines()
     drawn = _draw(data, before, command)
-    return LogPage(start, end, first, drawn.line_count(), command, before, drawn.ends_simply)
+    page = LogPage(start, end, first, drawn.line_count(), command, before, drawn.ends_simply)
+    return page, drawn
 
 
 def _draw_page(folder: Path, page: LogPage) -> TerminalEmulator:
