@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from houston_console.commands import command_options, daemon_requests, person_names
 from houston_shared import command_arguments, command_output
@@ -21,6 +21,9 @@ from houston_shared.config import ColorChoice, LoadedConfiguration
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.store import rollout_queries, store_reader
 from houston_shared.store.store_reader import Reader
+
+if TYPE_CHECKING:
+    from houston_console.app.terminal_query import TerminalAnswer
 
 DEFAULT_SCREENSHOT_SIZE = "160x50"
 MAX_FPS = "240"
@@ -45,7 +48,7 @@ def add_console_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--colors",
         choices=[name for name in get_args(ColorChoice) if isinstance(name, str)],
-        help="how many the terminal has, else [console] colors, which is read from TERM at first",
+        help="how many the terminal has, else [console] colors, which asks the terminal at first",
     )
     parser.add_argument(
         "--size",
@@ -78,11 +81,23 @@ def run_console(parsed: argparse.Namespace, loaded: LoadedConfiguration) -> int:
             ExitCode.USAGE,
         )
     _confirm_claimed_name(parsed, loaded)
+    answer = _ask_terminal(colors)
     from houston_console.app.console_app import HoustonConsole
+    from houston_console.app.terminal_driver import SafeDriver
+    from houston_console.widgets.ascii_marks import takes_utf8
     from houston_console.widgets.color_themes import choose_color_depth
 
-    depth = choose_color_depth(colors, os.environ)
-    app = HoustonConsole(loaded, rollout, low=parsed.low_bandwidth, name=name, depth=depth)
+    depth = choose_color_depth(colors, os.environ, answer.colors)
+    ascii_only = not (takes_utf8(os.environ) if answer.utf8 is None else answer.utf8)
+    SafeDriver.typed_ahead = answer.typed
+    app = HoustonConsole(
+        loaded,
+        rollout,
+        low=parsed.low_bandwidth,
+        name=name,
+        depth=depth,
+        ascii_only=ascii_only,
+    )
     tune_garbage_collector()
     app.run()
     for offer in app.undo_offers.offers:
@@ -101,6 +116,18 @@ def _confirm_claimed_name(parsed: argparse.Namespace, loaded: LoadedConfiguratio
             person_names.confirm_name(
                 reader, parsed.claimed, "Nothing was opened.", "houston console --as NAME"
             )
+
+
+def _ask_terminal(colors: ColorChoice) -> "TerminalAnswer":
+    """Ask the terminal where neither the person nor the environment says how it is."""
+    from houston_console.app.terminal_query import NO_ANSWER, ask_terminal
+    from houston_console.widgets.ascii_marks import takes_utf8
+    from houston_console.widgets.color_themes import detect_color_depth
+
+    said = not os.environ.get("TMUX") and detect_color_depth(os.environ) in ("truecolor", "none")
+    if (colors != "auto" or said) and takes_utf8(os.environ):
+        return NO_ANSWER
+    return ask_terminal(sys.stdin.fileno(), os.environ)
 
 
 def _write_picture(

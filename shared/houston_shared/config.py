@@ -116,8 +116,9 @@ class ConsoleSettings(Settings, frozen=True):
     terminal's own sixteen), or a theme of Textual such as `nord`; a wrong name is answered with
     all of them."""
     colors: ColorChoice = "auto"
-    """How many colours the terminal has: `truecolor`, `256`, `16` or `none`. `auto` reads
-    `NO_COLOR`, `COLORTERM` and `TERM`; ssh does not take `COLORTERM` along."""
+    """How many colours the terminal has: `truecolor`, `256`, `16` or `none`. `auto` asks the
+    terminal, or tmux, since ssh does not take `COLORTERM` along; where there is no answer, `TERM`
+    says it. `NO_COLOR` outranks both."""
     name: str = ""
     """Name to speak under where annotators share a login; kept, and marked unverified."""
     bell: bool = True

@@ -131,6 +131,7 @@ async def picture(path: Path, out: Path, size: tuple[int, int], keys: list[str])
     keys = keys[many:]
     with crowd.build(path) if many else build(path) as builder:
         theme = os.environ.get("THEME", ConsoleSettings().theme)
+        builder.home.configuration.write_text(f'[console]\ntheme = "{theme}"\n')
         loaded = LoadedConfiguration(
             Configuration(console=ConsoleSettings(theme=theme)), builder.home, "defaults"
         )

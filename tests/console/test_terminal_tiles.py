@@ -79,6 +79,14 @@ def test_commands_are_known_on_whatever_page_they_end(
     assert [run.end > 0 for run in then.commands] == [True, False]
 
 
+def test_how_a_command_ended_that_was_followed_by_another_is_not_made_up(tmp_path: Path) -> None:
+    data = command("killed", b"", None, 60) + command("next", b"", 0, 30)
+    index = snapshot(tmp_path, data).log_index
+    assert index is not None
+    outcomes = [line_text(command_outcome(run)) for run in index.commands]
+    assert outcomes == [" ?", " ✓ 1.0 s"]
+
+
 FORGED = {
     "a code that is none": (b"\x1b]7771;e;x;no;1\x07", None),
     "a time that is none": (b"\x1b]7771;e;x;2;99999999999999999\x07", 2),
@@ -138,7 +146,7 @@ OUTCOMES = {
     " ✓ 2.0 s": CommandRun(0, 1, 0, 1e9, 1e9 + 2),
     " ✗1 2 min": CommandRun(0, 1, 1, 1e9, 1e9 + 120),
     " …": CommandRun(0),
-    " its shell ended": CommandRun(0, end=1),
+    " ?": CommandRun(0, end=1),
 }
 
 

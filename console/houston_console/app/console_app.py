@@ -46,12 +46,8 @@ from houston_console.screens.policies_screen import PoliciesScreen
 from houston_console.screens.watch_screen import WatchScreen
 from houston_console.transcript.transcript_view import Transcript
 from houston_console.widgets import dialogs
-from houston_console.widgets.color_themes import (
-    ANSI_THEME,
-    DEFAULT_THEME,
-    QuantizedColors,
-    themes_for_depth,
-)
+from houston_console.widgets.ascii_marks import terminal_filters
+from houston_console.widgets.color_themes import ANSI_THEME, DEFAULT_THEME, themes_for_depth
 from houston_console.widgets.dialogs import CommandPalette, PaletteCommand
 from houston_console.widgets.key_help import HelpDialog, KeyMenu
 from houston_console.widgets.line_view import LineView
@@ -83,15 +79,16 @@ class HoustonConsole(ErrorBoundary, App[None]):
         low: bool = False,
         name: str = "",
         depth: ColorDepth = "truecolor",
+        ascii_only: bool = False,
     ) -> None:
         """rollout: the one to open, `id` or `id@step`. folder: where drafts are kept (for tests).
 
-        low: little is to be written to the terminal: changes are drawn once in a while, in the
-        terminal's own colours. name: as who somebody sits here, where several share a login; empty
-        for the login's own. depth: how many colours the terminal has.
+        low: little is to be written to the terminal: changes are drawn once in a while, in its own
+        colours. name: as who somebody sits here, where several share a login; empty for its own.
+        depth: how many colours the terminal has. ascii_only: whether it takes nothing else.
         """
         super().__init__(driver_class=SafeDriver)
-        self._quantized_colors = QuantizedColors(depth)
+        self._terminal_filters = terminal_filters(depth, ascii_only)
         self.depth: ColorDepth = depth
         self.no_color = depth == "none"
         self.error_console = crash_console()
@@ -187,12 +184,12 @@ class HoustonConsole(ErrorBoundary, App[None]):
         self.theme = ANSI_THEME.name if self.low and chosen == DEFAULT_THEME else chosen
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """What every line passes before it is drawn: the colours that the terminal has.
+        """What every line passes before it is drawn: colours and characters of the terminal.
 
         Textual's own shades of grey for NO_COLOR are left out: a terminal shows them as colours.
         """
         filters = [item for item in super().get_line_filters() if not isinstance(item, Monochrome)]
-        return filters if self.depth == "truecolor" else [*filters, self._quantized_colors]
+        return [*filters, *self._terminal_filters]
 
     async def on_unmount(self) -> None:
         """What is on its way arrives; then let go of files and sockets."""

@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TextIO, runtime_checkable
 
 from rich.cells import split_graphemes
 from rich.console import Console
+from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 
 _EMOJI_CHARACTERS = (
@@ -266,6 +267,8 @@ class SafeDriver(LinuxDriver):
     end for ever, and wait for ever to write once its queue is full.
     """
 
+    typed_ahead = ""
+    """What somebody typed before the driver read the terminal: it is read first."""
     _hung_up = False
     """Whether there is no terminal any more."""
 
@@ -277,6 +280,13 @@ class SafeDriver(LinuxDriver):
         """As Textual's; from now on the terminal is watched, too."""
         super().start_application_mode()  # type: ignore[no-untyped-call]
         threading.Thread(target=self._watch, name="terminal-watch", daemon=True).start()
+
+    def run_input_thread(self) -> None:
+        """As Textual's, behind what was typed ahead."""
+        typed, SafeDriver.typed_ahead = SafeDriver.typed_ahead, ""
+        for message in XTermParser().feed(typed) if typed else ():
+            self.process_message(message)
+        super().run_input_thread()
 
     def _watch(self) -> None:
         watched = select.poll()

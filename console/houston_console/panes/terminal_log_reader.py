@@ -112,7 +112,7 @@ class CommandRun(NamedTuple):
     end: int = 0
     """The byte behind its end; 0 while it runs."""
     exit_code: int | None = None
-    """None while it runs, and where its shell ended before it."""
+    """None while it runs, and where its end was not told: its shell was killed, say."""
     started_at: float = 0.0
     """Seconds since 1970; 0 where the log does not say."""
     ended_at: float = 0.0
@@ -132,14 +132,14 @@ def _follow_marks(commands: list[CommandRun], data: bytes, start: int, after: in
         if end <= after:
             continue
         kind, words = mark[1], mark[2].decode("ascii", "replace").split(";")
+        if kind != b"e" and commands and not commands[-1].end:  # nobody knows how it ended
+            commands[-1] = commands[-1]._replace(end=start + mark.start())
         if kind == b"p":
             commands.append(CommandRun(end, started_at=_mark_time(words[0])))
         elif commands and kind == b"e" and len(words) > 1:
             code = int(words[1]) if re.fullmatch("[0-9]{1,4}", words[1], re.ASCII) else None
             at = _mark_time(words[2]) if len(words) > 2 else 0.0
             commands[-1] = commands[-1]._replace(end=end, exit_code=code, ended_at=at)
-        elif commands and kind == b"r" and not commands[-1].end:
-            commands[-1] = commands[-1]._replace(end=end)
 
 
 def _mark_time(text: str) -> float:

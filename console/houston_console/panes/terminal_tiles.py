@@ -81,7 +81,7 @@ def command_outcome(run: CommandRun | None) -> TextLine:
         return (span(f" … {duration_since(run.started_at)}".rstrip(), "tool"),)
     took = "" if run.seconds is None else f" {duration_text(round(run.seconds, 1))}"
     if run.exit_code is None:
-        return (span(f" its shell ended{took}", "dim"),)
+        return (span(" ?", "dim"),)
     if run.exit_code:
         return (span(f" ✗{run.exit_code}", "error"), span(took, "dim"))
     return (span(" ✓", "success"), span(took, "dim"))

@@ -1,9 +1,9 @@
 """Houston's colour themes at each colour depth of a terminal: 16 million, 256 or 16 colours.
 
-Detects the depth from the environment (TERM, COLORTERM, NO_COLOR) and brings every drawn colour
-to the nearest one the terminal has (CIE 1976). Themes with fewer colours are chosen by hand,
-because rounding makes added look like removed. Contrast (WCAG 2) is measured by a test. What each
-tone means is in `widgets.styled_text`.
+Finds the depth by what the terminal told (`app.terminal_query`), else by the environment (TERM,
+COLORTERM, NO_COLOR), and brings every drawn colour to the nearest one the terminal has (CIE 1976).
+Themes with fewer colours are chosen by hand, because rounding makes added look like removed.
+Contrast (WCAG 2) is measured by a test. What each tone means is in `widgets.styled_text`.
 """
 
 import math
@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from rich.color import Color, ColorType
 from rich.segment import Segment
@@ -38,18 +38,30 @@ _VGA_COLOURS = (
 """As the Linux console and VGA show them: to find which of them is near to a colour."""
 
 
-def choose_color_depth(choice: ColorChoice, environment: Mapping[str, str]) -> ColorDepth:
-    """What somebody wants; what the environment says where they leave it open."""
+ToldDepth = Literal["truecolor", "256", ""]
+"""What a terminal that was asked told of its colours; empty: nothing."""
+
+
+def choose_color_depth(
+    choice: ColorChoice, environment: Mapping[str, str], told: ToldDepth = ""
+) -> ColorDepth:
+    """What somebody wants; where they leave it open, what the terminal told and its environment."""
     if choice == "auto":
-        return detect_color_depth(environment)
+        return detect_color_depth(environment, told)
     return "256" if choice == 256 else "16" if choice == 16 else choice
 
 
-def detect_color_depth(environment: Mapping[str, str]) -> ColorDepth:
-    """What these variables say of the terminal; a NO_COLOR that is not empty outranks the rest."""
+def detect_color_depth(environment: Mapping[str, str], told: ToldDepth = "") -> ColorDepth:
+    """How many colours the terminal has: by what it told, else by these variables.
+
+    A NO_COLOR that is not empty outranks the rest. COLORTERM in a tmux is that of the terminal
+    which tmux was started in; what tmux tells is of the one that is looked at.
+    """
     term = environment.get("TERM", "").strip().lower()
     if environment.get("NO_COLOR") or _MONOCHROME_TERM.match(term):
         return "none"
+    if told:
+        return told
     if environment.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
         return "truecolor"
     if term in TRUECOLOR_TERMS or term.endswith(("-direct", "-truecolor")):
@@ -128,7 +140,27 @@ class HoustonTheme(Theme):
     """By tone, or by a style of `Palette`: what rich's `Style.parse` reads."""
 
 
-DARK_THEME = Theme(
+def _parse_styles(table: str) -> dict[str, str]:
+    """`name: style` a line; a number in a style is a colour of xterm's 256."""
+    pairs = (line.split(":") for line in table.split("\n") if line.strip())
+    return {
+        name.strip(): " ".join(f"color({w})" if w.isdigit() else w for w in style.split())
+        for names, style in pairs
+        for name in names.split(",")
+    }
+
+
+def _selection_variables(text: str, ground: str, selection: str) -> dict[str, str]:
+    """CSS variables of a cursor in text, and of what is selected."""
+    return {
+        "input-cursor-background": text,
+        "input-cursor-foreground": ground,
+        **{f"{widget}-selection-foreground": text for widget in ("input", "screen")},
+        **{f"{widget}-selection-background": selection for widget in ("input", "screen")},
+    }
+
+
+DARK_THEME = HoustonTheme(
     name="houston-dark",
     primary="#7aa6da",
     secondary="#8d99a8",
@@ -142,6 +174,7 @@ DARK_THEME = Theme(
     panel="#1f262e",
     dark=True,
     variables={
+        **_selection_variables("#d3d8de", "#12161b", "#24476e"),
         "border": "#2f3842",
         "scrollbar": "#2b333d",
         "scrollbar-hover": "#3a4550",
@@ -151,12 +184,22 @@ DARK_THEME = Theme(
         "scrollbar-background-active": "#161b21",
         "scrollbar-corner-color": "#161b21",
     },
+    styles=_parse_styles(
+        """
+        dim: #b0b8c2
+        faint, number, code_comment: #98a2ad
+        key: #a3aebb
+        hunk, fork: #8aa9cf
+        cursor: on #1c3050
+        cursor_away: on #232b34
+        """
+    ),
 )
-LIGHT_THEME = Theme(
+LIGHT_THEME = HoustonTheme(
     name="houston-light",
     primary="#2f5f98",
     secondary="#5f6b78",
-    accent="#9a5b00",
+    accent="#8a5200",
     success="#2e7038",
     warning="#8f5a0a",
     error="#b3352f",
@@ -165,9 +208,24 @@ LIGHT_THEME = Theme(
     surface="#fbfbfb",
     panel="#e6e9ec",
     dark=False,
-    variables={"border": "#c3c9d0"},
+    variables={
+        **_selection_variables("#22282f", "#f4f5f6", "#bcd6f5"),
+        "border": "#c3c9d0",
+    },
+    styles=_parse_styles(
+        """
+        dim: #464f59
+        faint, number, code_comment: #59626d
+        key: #525d69
+        hunk, fork: #2f5f98
+        code_number: #525d69
+        code_string: #774800
+        cursor: on #d9e6f7
+        cursor_away: on #e9ecef
+        """
+    ),
 )
-COLOR_BLIND_THEME = Theme(
+COLOR_BLIND_THEME = HoustonTheme(
     name="houston-colour-blind",
     primary="#56b4e9",
     secondary="#9aa4ae",
@@ -181,6 +239,16 @@ COLOR_BLIND_THEME = Theme(
     panel="#1e252d",
     dark=True,
     variables=DARK_THEME.variables,
+    styles=_parse_styles(
+        """
+        dim: #b7bec6
+        faint, number, code_comment: #9ba5af
+        key: #a6b0ba
+        hunk, fork: #6bb4e4
+        cursor: on #17324f
+        cursor_away: on #232b34
+        """
+    ),
 )
 """Colours of Okabe and Ito, that people tell apart who see no red or no green: what went well is
 bluish green, what failed is vermilion; lightened until they can be read on the ground."""
@@ -201,25 +269,10 @@ def _theme_256(
         "scrollbar-active": main["secondary"],
         **{f"scrollbar-background{state}": main["surface"] for state in ("", "-hover", "-active")},
         "scrollbar-corner-color": main["surface"],
-        "input-cursor-background": text,
-        "input-cursor-foreground": background,
-        "input-selection-foreground": text,
-        "input-selection-background": named["selection"],
-        "screen-selection-foreground": text,
-        "screen-selection-background": named["selection"],
+        **_selection_variables(text, background, named["selection"]),
     }
     rest: dict[str, Any] = {"variables": variables, "styles": _parse_styles(styles), "dark": dark}
     return HoustonTheme(name=name, **main, **rest)
-
-
-def _parse_styles(table: str) -> dict[str, str]:
-    """`name: style` a line; a number in a style is a colour of xterm's 256."""
-    pairs = (line.split(":") for line in table.split("\n") if line.strip())
-    return {
-        name.strip(): " ".join(f"color({w})" if w.isdigit() else w for w in style.split())
-        for names, style in pairs
-        for name in names.split(",")
-    }
 
 
 _TEXTUAL_ANSI_THEME = BUILTIN_THEMES["ansi-dark"]
