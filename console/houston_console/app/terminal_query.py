@@ -107,17 +107,19 @@ def _read_answers(fd: int, seconds: float) -> bytes:
 
 def _ask_tmux(environment: Mapping[str, str]) -> TerminalAnswer:
     """What tmux knows of the terminal that somebody looks at it with."""
-    command = ("tmux", "display-message", "-p", "#{client_utf8} #{client_termfeatures}")
+    told_of = "#{client_utf8} #{client_termname} #{client_termfeatures}"
+    command = ("tmux", "display-message", "-p", told_of)
     try:
         told = subprocess.run(
             command, capture_output=True, text=True, timeout=TMUX_SECONDS, env=dict(environment)
         )
     except (OSError, subprocess.TimeoutExpired):  # no tmux here, although somebody's is named
         return NO_ANSWER
-    utf8, _, features = told.stdout.strip().partition(" ")
+    utf8, _, rest = told.stdout.strip().partition(" ")
     if told.returncode or utf8 not in ("0", "1"):
         return NO_ANSWER
+    term, _, features = rest.partition(" ")
     named = features.split(",")
     colors: Literal["truecolor", "256", ""]
-    colors = "truecolor" if "RGB" in named else "256" if "256" in named else ""
+    colors = "truecolor" if "RGB" in named else "256" if "256" in named or "256" in term else ""
     return TerminalAnswer(colors, utf8 == "1")
