@@ -205,6 +205,7 @@ image:
 pictures: $(BIN)/.dev
 	$(BIN)/python -m tests.console.pictures
 	$(BIN)/python -m tests.console.animation
+	$(BIN)/python -m tests.console.palette_pictures
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist

@@ -41,6 +41,7 @@ _CHUNK = (
     b"\x1b]7771;p;\x07/workspace $ python3 count.py && head -3 answer.json\r\n"
     b"reading corpus.txt \x1b[32mok\x1b[0m 84,213 words\r\n"
     b'[\r\n  ["the", 5120],\r\n  ["and", 3044],\r\n'
+    b"\x1b]7771;e;n;0\x07"
 )
 """What every step prints."""
 _THOUGHTS = (
