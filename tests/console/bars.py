@@ -10,7 +10,7 @@ if kind == "rich":
     for _ in track(range(40), description="training", refresh_per_second=50):
         time.sleep(0.01)
 else:
-    from tqdm import tqdm
+    from tqdm import tqdm  # type: ignore[import-untyped]
 
     label = "a label that is longer than the rest " * 4 if kind == "wide" else "epoch"
     for epoch in tqdm(range(3), desc=label, mininterval=0, ncols=200 if kind == "wide" else 80):

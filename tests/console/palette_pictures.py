@@ -49,7 +49,7 @@ _XTERM = [
 class PicturedConsole(HoustonConsole):
     """A console whose sixteen colours are those of xterm: in a picture they must be some."""
 
-    CSS_PATH = Path(console_app.__file__).with_name("console.tcss")
+    CSS_PATH = str(Path(console_app.__file__).with_name("console.tcss"))
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """As the console's, then for the picture."""

@@ -4,11 +4,13 @@ Answers were recorded from the terminals that are named. tmux is asked for real;
 too, where they are installed (the development install brings neither).
 """
 
+import fcntl
 import os
 import pty
 import select
 import shlex
 import shutil
+import struct
 import subprocess
 import sys
 import termios
@@ -148,7 +150,9 @@ def _ask_in(command: list[str], into: Path, **variables: str) -> str:
     master, slave = pty.openpty()
     process = subprocess.Popen(
         [*command, asking],
-        **{"stdin": slave, "stdout": slave, "stderr": slave},
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
         env={**inherited, "TERM": "xterm-256color", **variables},
         start_new_session=True,
     )
@@ -280,3 +284,51 @@ LOCALES: dict[str, tuple[dict[str, str], bool]] = {
 def test_which_locales_take_utf8(name: str) -> None:
     environment, expected = LOCALES[name]
     assert takes_utf8(environment) == expected
+
+
+def _run(folder: Path, home: Path, words: str) -> tuple[subprocess.Popen[bytes], int]:
+    """The console with other streams, and its terminal."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
+    command = f"{shlex.quote(sys.executable)} -m houston_shared.command console r-7f3a {words}"
+    own = {"HOUSTON_HOME": str(home), "XDG_STATE_HOME": str(folder), "TERM": "xterm"}
+    process = subprocess.Popen(
+        ["sh", "-c", command],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env={**os.environ, **own},
+        start_new_session=True,
+    )
+    os.close(slave)
+    return process, master
+
+
+STREAMS = {
+    "errors into a file": ("--colors 256 2>{folder}/errors", b"run_command", True),
+    "input from a pipe": ("--colors 256 </dev/null", b"needs a terminal", False),
+    "output into a pipe": ("--colors 256 | cat", b"needs a terminal", False),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_streams_that_are_no_terminal(name: str, tmp_path: Path) -> None:
+    words, text, opens = STREAMS[name]
+    with build(tmp_path) as builder:
+        home, state = builder.home.path, tmp_path / "state"
+        process, master = _run(state, home, words.format(folder=tmp_path))
+        output, end = b"", time.monotonic() + SECONDS
+        try:
+            while text not in output:
+                assert time.monotonic() < end, output[-2000:]
+                if select.select([master], [], [], 0.1)[0]:
+                    output += os.read(master, 1 << 16)
+            assert (b"\x1b[?1049h" in output) == opens
+            if opens:
+                os.write(master, b"q")
+                assert process.wait(timeout=SECONDS) == 0
+                assert (tmp_path / "errors").read_bytes() == b""
+        finally:
+            process.kill()
+            process.wait()
+            os.close(master)

@@ -30,6 +30,7 @@ TASKS = ROOT / "daemon" / "houston_daemon" / "demo" / "tasks"
 DRAWING = {
     "console/houston_console/widgets/styled_text.py": ("Segment",),
     "console/houston_console/widgets/color_themes.py": ("Segment",),
+    "console/houston_console/widgets/ascii_marks.py": ("Segment",),
     "console/houston_console/widgets/line_view.py": ("Content",),
     "console/houston_console/panes/guidance_composer.py": ("Text",),
     "console/houston_console/app/terminal_driver.py": ("Console",),

@@ -259,8 +259,6 @@ class TerminalEmulator:
         self._row(self._screen.y).command = self.commands
         self.commands += 1
 
-    # --- text ----------------------------------------------------------------------------------
-
     def _row(self, y: int) -> ScreenRow:
         rows, at = self._screen.rows, self._screen.top + y
         while len(rows) <= at:
@@ -468,8 +466,6 @@ class TerminalEmulator:
         if blanks > 0:
             row.put(x, [" "] * blanks, "text")
 
-    # --- control sequences ---------------------------------------------------------------------
-
     def _csi(self, parameters: str, final: str) -> None:
         if final == "m":
             if not parameters.startswith((">", "?", "<")):
@@ -492,15 +488,15 @@ class TerminalEmulator:
         self._screen.y = min(first + y, last)  # the column may be the one behind the last
         self._row(self._screen.y)
 
-    def _up(self, count: int) -> None:
+    def _up(self, count: int, x: int | None = None) -> None:
         screen = self._screen
         least = self._region[0] if screen.y >= self._region[0] else 0
-        self._move(screen.x, max(least, screen.y - max(1, count)))
+        self._move(screen.x if x is None else x, max(least, screen.y - max(1, count)))
 
-    def _down(self, count: int) -> None:
+    def _down(self, count: int, x: int | None = None) -> None:
         screen = self._screen
         most = self._region[1] if screen.y <= self._region[1] else PANE_ROWS - 1
-        self._move(screen.x, min(most, screen.y + max(1, count)))
+        self._move(screen.x if x is None else x, min(most, screen.y + max(1, count)))
 
     def _go_to(self, row: int, column: int) -> None:
         self._move(max(1, column) - 1, 0)
@@ -577,8 +573,8 @@ _MOVES: dict[str, Callable[[TerminalEmulator, int, int], None]] = {
     "B": lambda t, n, _: t._down(n),
     "C": lambda t, n, _: t._move(t._screen.x + max(1, n), t._screen.y),
     "D": lambda t, n, _: t._move(t._screen.x - max(1, n), t._screen.y),
-    "E": lambda t, n, _: (setattr(t._screen, "x", 0), t._down(n))[1],
-    "F": lambda t, n, _: (setattr(t._screen, "x", 0), t._up(n))[1],
+    "E": lambda t, n, _: t._down(n, x=0),
+    "F": lambda t, n, _: t._up(n, x=0),
     "G": lambda t, n, _: t._move(max(1, n) - 1, t._screen.y),
     "`": lambda t, n, _: t._move(max(1, n) - 1, t._screen.y),
     "H": lambda t, row, column: t._go_to(row, column),

@@ -15,6 +15,7 @@ from houston_console.widgets.styled_text import (
     TextLine,
     Tone,
     justify_line,
+    line,
     line_width,
     span,
 )
@@ -176,7 +177,7 @@ def _last_lines(snapshot: TerminalSnapshot, count: int) -> list[TextLine]:
     """At most `count` lines at the end; or why there are none."""
     index = snapshot.log_index
     if index is None:
-        shown = list(snapshot.screen_lines)[-count:] if count > 0 else []
-        return shown or [(span(snapshot.reason or "no output", "dim"),)][:count]
+        shown = list(snapshot.screen_lines) or [line(span(snapshot.reason or "no output", "dim"))]
+        return shown[-count:] if count > 0 else []
     numbers = range(max(0, index.lines - max(0, count)), index.lines)
     return [index.line(number) for number in numbers]
