@@ -166,6 +166,10 @@ class TerminalTiles(LineView):
         rule = self.line_cells - line_width(name) - line_width(right)
         return justify_line((*name, span("─" * max(0, rule), "faint")), right, self.line_cells)
 
+    def on_resize(self) -> None:
+        """There is room for more lines, or for fewer."""
+        self.show_terminals(self._contents)
+
     def on_click(self, event: Any) -> None:
         """The terminal that was clicked gets the keys."""
         number = round(self.scroll_y) + event.get_content_offset_capture(self).y

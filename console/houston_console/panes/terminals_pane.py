@@ -277,7 +277,8 @@ class TerminalsPane(Pane):
     @property
     def _snapshot(self) -> TerminalSnapshot:
         """What was read last of the terminal with the keys."""
-        return self._snapshots.get(self.names[self.chosen], EMPTY_SNAPSHOT)
+        known = self._snapshots.get(self.names[self.chosen]) if self.names else None
+        return known or EMPTY_SNAPSHOT
 
     def _folder_of(self, terminal: tuple[str, str]) -> Path | None:
         """Where a terminal has its log on this machine."""
@@ -405,15 +406,11 @@ class TerminalsPane(Pane):
         """Switch to another terminal."""
         if self.names:
             self.chosen = (self.chosen + by) % len(self.names)
-            self._show_from_start(self.names[self.chosen])
+            self.text.show_live(self._snapshot, at_end=True)
             await self.poll()
             if self._replayed is not None:
                 await self._replay_step(self._step)
             self._update_titles()
-
-    def _show_from_start(self, terminal: tuple[str, str]) -> None:
-        """Show what is known of a terminal; what is new is read next."""
-        self.text.show_live(self._snapshots.get(terminal, EMPTY_SNAPSHOT), at_end=True)
 
     async def show_line(self, name: str, byte: int, host: str = LOCAL_HOST) -> None:
         """A line of one terminal, with what was printed before and after it; byte −1: its end."""
