@@ -33,26 +33,30 @@ __all__ = ["still"]
 KEPT = Path(__file__).parent / "palettes"
 DEPTHS: tuple[ColorDepth, ...] = ("truecolor", "256", "16")
 PALETTES: list[tuple[str, ColorDepth]] = [*product(OURS, DEPTHS), (OURS[0], "none")]
-SHOWN = ("#diffs", "#terminal-text", "#terminal-tiles")
+SHOWN = {"#diffs": ("4", "enter"), "#terminal-text": ("3", "left")}
+"""Lists, and the keys that fill them: the changes of a step, and the terminal that failed."""
+LINES = 12
+"""Lines of each, from its end."""
 SIZE = (160, 50)
 _SGR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def _ansi(app: HoustonConsole, name: str) -> str:
-    """The lines of one widget as they are written to a terminal."""
+    """The last lines of one widget as they are written to a terminal, whatever its height."""
     widget = app.screen.query_one(name, LineView)
-    lines = []
-    for y in range(widget.size.height):
-        strip = widget.render_line(y)
+    lines, count = [], widget.line_count()
+    for number in range(max(0, count - LINES), count):
+        parts = widget.line_at(number)
+        strip = widget.palette.strip(parts, widget.line_cells, widget.rich_style)
         for line_filter in app.get_line_filters():
             strip = strip.apply_filter(line_filter, Color(0, 0, 0))
-        parts = [
+        pieces = [
             f"\x1b[{codes}m{segment.text}\x1b[0m" if codes else segment.text
             for segment in strip
             for codes in [Strip.render_ansi(segment.style, ColorSystem.TRUECOLOR)]
             if segment.style
         ]
-        lines.append("".join(parts).rstrip())
+        lines.append("".join(pieces).rstrip())
     return "\n".join(lines)
 
 
@@ -69,9 +73,12 @@ async def test_a_palette_looks_as_it_did(
         app = HoustonConsole(loaded, ROLLOUT, tmp_path / "state", depth=depth)
         async with app.run_test(size=SIZE) as pilot:
             await app.refresh_from_store()
-            await pilot.press("4", "enter", "3", "right")
-            await drawn(app, pilot, "")
-            picture = "\n\n".join(_ansi(app, name) for name in SHOWN) + "\n"
+            pictures = []
+            for name, keys in SHOWN.items():
+                await pilot.press(*keys)
+                await drawn(app, pilot, "")
+                pictures.append(_ansi(app, name))
+            picture = "\n\n".join(pictures) + "\n"
     assert "counts.pop" in picture
     assert "out of memory" in picture
     if UPDATE:

@@ -10,6 +10,7 @@ import pty
 import select
 import shlex
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -171,7 +172,8 @@ def _ask_in(command: list[str], into: Path, **variables: str) -> str:
             assert time.monotonic() < end, "it ended without an answer"
         return into.read_text()
     finally:
-        process.kill()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         os.close(master)
 
@@ -329,6 +331,7 @@ def test_streams_that_are_no_terminal(name: str, tmp_path: Path) -> None:
                 assert process.wait(timeout=SECONDS) == 0
                 assert (tmp_path / "errors").read_bytes() == b""
         finally:
-            process.kill()
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)  # the shell, and the console in it
             process.wait()
             os.close(master)
