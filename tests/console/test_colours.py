@@ -236,7 +236,8 @@ class Terminal:
     def colours(self) -> set[str]:
         """Every colour that was set: `38;5;114`, `92`, `48;2;1;2;3`."""
         shown: set[str] = set()
-        for codes in re.findall(rb"\x1b\[([0-9;]*)m", self.output):
+        drawn = self.output.partition(b"\x1b[?1049h")[2]  # behind what the terminal was asked
+        for codes in re.findall(rb"\x1b\[([0-9;]*)m", drawn):
             shown |= set(re.findall(r"[34]8;(?:5;\d+|2;\d+;\d+;\d+)", codes.decode()))
             rest = re.sub(r"[34]8;(?:5;\d+|2;\d+;\d+;\d+)", "", codes.decode())
             shown |= {code for code in rest.split(";") if re.fullmatch("[349][0-7]|10[0-7]", code)}

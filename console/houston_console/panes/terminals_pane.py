@@ -212,6 +212,8 @@ class TerminalsPane(Pane):
         self._spec: RolloutSpec | None = None
         self._snapshots: dict[tuple[str, str], TerminalSnapshot] = {}
         """What was read last of each terminal, by host and name."""
+        self._shown = EMPTY_SNAPSHOT
+        """What is shown of the one with the keys while it is followed."""
         self._is_polling = False
         self._tiles_read_at = 0.0
         self._step = 0
@@ -243,7 +245,7 @@ class TerminalsPane(Pane):
         """Show another rollout; nothing of it was read yet."""
         self.source, self._spec = source, None
         self.names, self.chosen, self._snapshots, self._replayed = [], 0, {}, None
-        self.text.show_live(EMPTY_SNAPSHOT)
+        self._show_live(EMPTY_SNAPSHOT)
         self._arrange()
         self._update_titles()
 
@@ -311,18 +313,22 @@ class TerminalsPane(Pane):
     async def _read_chosen(self, chosen: tuple[str, str]) -> bool:
         """Whether there was anything new of it."""
         snapshot = await self._read(chosen)
-        before = self._snapshots.get(chosen, EMPTY_SNAPSHOT)
-        if not self.names or self.names[self.chosen] != chosen or snapshot is before:
+        if not self.names or self.names[self.chosen] != chosen:
             return False
-        if snapshot == before and not snapshot.log_index:
+        before, self._snapshots[chosen] = self._snapshot, snapshot
+        if self._replayed is not None:
+            return snapshot is not before
+        if snapshot is self._shown or (snapshot == self._shown and not snapshot.log_index):
             return False
-        self._snapshots[chosen] = snapshot
-        if self._replayed is None:
-            self.text.show_live(snapshot)
-            if self._wanted_byte >= 0 and snapshot.log_index is not None:
-                self.text.go_to_byte(self._wanted_byte)
-                self._wanted_byte = -1
+        self._show_live(snapshot)
+        if self._wanted_byte >= 0 and snapshot.log_index is not None:
+            self.text.go_to_byte(self._wanted_byte)
+            self._wanted_byte = -1
         return True
+
+    def _show_live(self, snapshot: TerminalSnapshot, at_end: bool = False) -> None:
+        self._shown = snapshot
+        self.text.show_live(snapshot, at_end)
 
     async def _read(self, terminal: tuple[str, str]) -> TerminalSnapshot:
         folder = self._folder_of(terminal)
@@ -406,7 +412,7 @@ class TerminalsPane(Pane):
         """Switch to another terminal."""
         if self.names:
             self.chosen = (self.chosen + by) % len(self.names)
-            self.text.show_live(self._snapshot, at_end=True)
+            self._show_live(self._snapshot, at_end=True)
             await self.poll()
             if self._replayed is not None:
                 await self._replay_step(self._step)
@@ -419,7 +425,7 @@ class TerminalsPane(Pane):
             return
         self.chosen, self._replayed = self.names.index((host, name)), None
         self._snapshots.pop((host, name), None)
-        self.text.show_live(EMPTY_SNAPSHOT)
+        self._show_live(EMPTY_SNAPSHOT)
         self._wanted_byte = byte
         await self.poll()
 
@@ -437,7 +443,7 @@ class TerminalsPane(Pane):
             await self._replay_step(self._step)
         else:
             self._replayed = None
-            self.text.show_live(self._snapshot)
+            self._show_live(self._snapshot)
             self._update_titles()
 
     async def action_printed(self, by: int) -> None:
