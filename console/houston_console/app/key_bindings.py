@@ -132,6 +132,8 @@ KEYS = (
     Key("trajectory", "j,down", "down", "j ↓", "next step; through an unfolded one line by line"),
     Key("trajectory", "k,up", "up", "k ↑", "step before"),
     Key("trajectory", "enter", "fold", "enter", "unfold or fold a step", "unfold"),
+    Key("trajectory", "right", "open", "→", "unfold equal failures (×), else the step"),
+    Key("trajectory", "left,h", "close", "← h", "fold the step; again: its equal failures (×)"),
     Key("trajectory", "z", "fold_all", "z", "unfold or fold all"),
     Key("find", "v", "eye", "v", "the eye: exactly what the model was given", "eye"),
     Key("hits", "n", "hit(1)", "n", "next hit"),

@@ -9,12 +9,15 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
+from rich.cells import cell_len
 
+from houston_console.commands import step_outcomes
 from houston_console.commands.rollout_summary import format_score
 from houston_console.panes import diff_rendering
 from houston_console.transcript.trajectory_reader import (
     NO_ANNOTATIONS,
     FoldedStepRow,
+    FoldMarks,
     StepAnnotations,
 )
 from houston_console.widgets.styled_text import (
@@ -149,26 +152,138 @@ def mark_line(mark: StepMark, width: int) -> TextLine:
 
 ERROR_GLYPH, GUIDANCE_GLYPH, SCORE_GLYPH, FORK_GLYPH, FLAG_GLYPH = "✗", "✎", "★", "↳", "!"
 PURIFIED_GLYPH = "↻"
-FOLDED_GLYPH, UNFOLDED_GLYPH, RUNNING_GLYPH = "▸", "▾", "◌"
+FOLDED_GLYPH, UNFOLDED_GLYPH, RUNNING_GLYPH, RUN_GLYPH = "▸", "▾", "◌", "≡"
+"""Before a step that is folded, unfolded or open, and before several on one line."""
+RESULT_CELLS = 12
+"""Cells that a result has in the narrowest line."""
 CHOSEN_BAR = "▌ "
 _TEXT_INDENT = TextSpan(SafeText("   "))
 _DIFF_INDENT = TextSpan(SafeText("  "))
 
 
+THOUGHT_CELLS = 12
+"""Cells from which on a part of the thought is shown."""
+DURATION_WIDTH, NAME_WIDTH, TIME_WIDTH, SECONDS_WIDTH = 48, 60, 72, 104
+"""Widths from which on a line says how long a step took, that its action is `run_command` (below:
+`$`), when it began, and that to the second."""
+SHELL_ACTIONS = ("run_command",)
+RISES_GLYPH, FALLS_GLYPH, SAME_GLYPH = "▲", "▼", "="
+
+
 def folded_line(row: FoldedStepRow, width: int, unfolded: bool = False) -> TextLine:
-    """One line: number, flags, tools, the thought's first words; files and score on the right."""
+    """One line: number, time, marks, action, its command or file, thought; result, changed lines,
+    score and duration on the right.
+
+    As the width narrows these go, in this order: the thought, the time's seconds, the time, the
+    name of a shell command's action, the duration; then the command is cut. Number, marks, result,
+    lines and score stay.
+    """
     marker = RUNNING_GLYPH if row.is_open else UNFOLDED_GLYPH if unfolded else FOLDED_GLYPH
-    tools = row.tools.replace(",", ", ") or ("…" if row.is_open else "no action")
-    room = min(20, max(11, width // 6))
     left = line(
         span(f"{marker} ", "title" if unfolded else "faint"),
-        span(f"{row.step:>5} ", "number"),
+        span(f"{row.step:>5} {_clock(row.started_at, width)}", "number"),
         *_flag_columns(row),
-        TextSpan(fit_text(tools, room), "error" if row.errors else "tool"),
-        "  ",
-        span(" ".join(safe(row.thought).split()), "strong" if unfolded else "text"),
+        *_action_spans(row, width),
     )
-    return justify_line(left, _right_columns(row), width)
+    return _with_thought(left, row.thought, _right_columns(row, width), width, unfolded)
+
+
+def fold_line(row: FoldedStepRow, last: int, marks: FoldMarks | None, width: int) -> TextLine:
+    """A run of equal failures from `row` to step `last` on one line, which says how many they are.
+
+    marks: None while they are being read; a verdict that not all have is counted in words.
+    """
+    count = last - row.step + 1
+    verdict, words = _fold_verdict(marks, count)
+    same = row._replace(
+        has_bookmark=int(bool(marks and marks.bookmarks)),
+        has_note=bool(marks and marks.notes),
+        verdict=verdict,
+        reward=None,
+    )
+    room = len(f"{row.step:>5} {_clock(row.started_at, width)}")
+    left = line(
+        span(f"{RUN_GLYPH} ", "title"),
+        span(f"{step_outcomes.format_fold(row.step, last):<{room - 1}} ", "number"),
+        *_flag_columns(same),
+        *_action_spans(row, width),
+    )
+    counted = span(f"  ×{count:,}", "error")
+    right = (*words, *_result_span(row, width), counted, span(" "))
+    return _with_thought(left, row.thought, right, width, False)
+
+
+def _fold_verdict(marks: FoldMarks | None, count: int) -> tuple[str, TextLine]:
+    """The verdict that all steps of a run have, else how many have which."""
+    if marks is None or not marks.verdicts:
+        return "", ()
+    verdicts = dict(marks.verdicts)
+    if len(verdicts) == 1 and sum(verdicts.values()) == count:
+        return next(iter(verdicts)), ()
+    spans: list[TextSpan] = []
+    for keep, name in ((False, "mask"), (True, "keep")):
+        judged = sum(n for verdict, n in verdicts.items() if verdict.endswith("1") == keep)
+        if judged:
+            glyph, tone = VERDICT_GLYPHS[name]
+            spans.append(span(f"  {glyph} {judged:,} of {count:,}", tone))
+    return "", tuple(spans)
+
+
+def brief_line(row: FoldedStepRow, width: int) -> TextLine:
+    """The shortest line of a step, for places beside the transcript: number, what went wrong or
+    who was heard, action, its command or file; result and score on the right."""
+    left = line(
+        span(f"{row.step:>5} ", "number"),
+        _worst_mark(row),
+        span(GUIDANCE_GLYPH if row.guidance_count else " ", "guidance"),
+        span(" "),
+        *_action_spans(row, 0),
+    )
+    return justify_line(left, _right_columns(row, 0), width)
+
+
+def _with_thought(
+    left: TextLine, thought: str, right: TextLine, width: int, unfolded: bool
+) -> TextLine:
+    """A line with as much of the thought as there is room for behind what was done."""
+    words = " ".join(safe(thought).split())
+    used = line_width(left)
+    if width >= NAME_WIDTH and used < width * 2 // 5:  # thoughts stand below each other
+        left = (*left, span(" " * (width * 2 // 5 - used)))
+        used = width * 2 // 5
+    if words and width - line_width(right) - used - 2 >= THOUGHT_CELLS:
+        left = (*left, span("  "), span(words, "strong" if unfolded else "dim"))
+    return justify_line(left, right, width)
+
+
+def _clock(at_us: int, width: int) -> str:
+    """When a step began, as far as there is room; with a space behind it."""
+    if width < TIME_WIDTH or not at_us:
+        return ""
+    return local_time(at_us)[11 : 19 if width >= SECONDS_WIDTH else 16] + " "
+
+
+def _action_spans(row: FoldedStepRow, width: int) -> list[TextSpan]:
+    """The action, and what it was on: of several calls the first that failed, else the first."""
+    main = step_outcomes.main_outcome(row.outcomes)
+    tone: Tone = "error" if row.errors else "tool"
+    if main is None:
+        words = row.tools.replace(",", ", ") or ("…" if row.is_open else "no action")
+        return [span(words, tone), span(f" {row.malformed}" if row.malformed else "", "dim")]
+    shell = main.action in SHELL_ACTIONS and width < NAME_WIDTH
+    more = f" +{len(row.outcomes) - 1}" if len(row.outcomes) > 1 else ""
+    return [span("$" if shell else main.action, tone), span(f" {main.target}"), span(more, "dim")]
+
+
+def _result_span(row: FoldedStepRow, width: int) -> list[TextSpan]:
+    """What came of it, in a third of the line at most."""
+    main = step_outcomes.main_outcome(row.outcomes)
+    words = main.result if main else ""
+    if not words:
+        return []
+    room = max(RESULT_CELLS, width // 3)
+    text = fit_text(words, room) if cell_len(words) > room else words
+    return [span(f"  {text}", "error" if main and main.failed else "dim")]
 
 
 def with_chosen_bar(parts: TextLine) -> TextLine:
@@ -176,18 +291,20 @@ def with_chosen_bar(parts: TextLine) -> TextLine:
     return (span(CHOSEN_BAR, "title"), *parts[1:])
 
 
+def _worst_mark(row: FoldedStepRow) -> TextSpan:
+    """Whether a call failed, an attention mark stands, or the step was purified."""
+    signals = [signal for signal in row.attention.split(",") if signal and signal != "error"]
+    if row.errors:
+        return span(ERROR_GLYPH, "error")
+    if signals:
+        return span(FLAG_GLYPH, "warning")
+    return span(PURIFIED_GLYPH if row.attempt > 1 and not row.is_open else " ", "success")
+
+
 def _flag_columns(row: FoldedStepRow) -> list[TextSpan]:
     """A column for each flag, so that the eye runs down it."""
-    signals = [signal for signal in row.attention.split(",") if signal and signal != "error"]
-    worst = (
-        span(ERROR_GLYPH, "error")
-        if row.errors
-        else span(FLAG_GLYPH, "warning")
-        if signals
-        else span(PURIFIED_GLYPH if row.attempt > 1 and not row.is_open else " ", "success")
-    )
     return [
-        worst,
+        _worst_mark(row),
         span(GUIDANCE_GLYPH if row.guidance_count else " ", "guidance"),
         span(SCORE_GLYPH if row.score is not None else " ", "score"),
         span(FORK_GLYPH if row.begins_context else " ", "fork"),
@@ -197,17 +314,34 @@ def _flag_columns(row: FoldedStepRow) -> list[TextSpan]:
     ]
 
 
-def _right_columns(row: FoldedStepRow) -> TextLine:
-    parts: list[TextSpan] = []
+def _right_columns(row: FoldedStepRow, width: int) -> TextLine:
+    parts = _result_span(row, width)
+    if row.files > 1:
+        parts.append(span(f"  {row.files} files", "dim"))
     if row.files:
-        parts += [span("  ±", "dim"), span(f"{row.files}", "dim")]
-        parts += [span(f" +{row.added}", "added")] if row.added else []
-        parts += [span(f" −{row.removed}", "removed")] if row.removed else []
+        change = [(f"+{row.added}", "added")] if row.added else []
+        change += [(f"−{row.removed}", "removed")] if row.removed else []
+        parts += [span(f"{' ' if at else '  '}{text}", tone) for at, (text, tone) in
+                  enumerate(change or [("±", "dim")])]  # fmt: skip
     if row.score is not None:
-        parts.append(span(f"  {format_score(row.score)}", "score"))
+        parts += [span(f"  {format_score(row.score)}", "score"), _direction(row)]
     if row.reward is not None:
         parts.append(span(f"  {row.reward:.2f}", "warning" if row.is_weak else "dim"))
+    if width >= DURATION_WIDTH and (duration := step_outcomes.format_duration(row.seconds)):
+        parts.append(span(f"  {duration}", "dim"))
     return (*parts, span(" ")) if parts else ()
+
+
+def _direction(row: FoldedStepRow) -> TextSpan:
+    """Whether a score is above the one before it, below, or the same; nothing at the first."""
+    before, score = row.score_before, row.score
+    if before is None or score is None:
+        return span("")
+    if score == before:
+        return span(f" {SAME_GLYPH}", "dim")
+    return (
+        span(f" {RISES_GLYPH}", "success") if score > before else span(f" {FALLS_GLYPH}", "error")
+    )
 
 
 def loading_line(step: int, width: int) -> TextLine:

@@ -10,7 +10,7 @@ from typing import Any
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical
 
 from houston_console.app.daemon_link import DaemonLink
 from houston_console.app.key_bindings import bindings_for
@@ -25,6 +25,7 @@ from houston_console.screens.base_screen import (
 )
 from houston_console.screens.rollout_lists import LAST_KNOWN_TEXT, ending_text, name_within_task
 from houston_console.transcript import trajectory_reader
+from houston_console.transcript.rollout_gutter import RolloutGutter
 from houston_console.transcript.step_rendering import StepMark, list_marks, mark_line
 from houston_console.transcript.trajectory_reader import RolloutSource, StepTarget
 from houston_console.transcript.transcript_search import TranscriptSearch
@@ -42,6 +43,10 @@ from houston_shared.times_and_counts import now_us
 from houston_shared.wire import BookmarkStep
 
 NO_MARKS_TEXT = " Nobody has left a bookmark (m) or a note (;) here."
+
+
+KINDS_OF_EQUALS = ("error", "tool", "attention")
+"""Kinds of steps for which the line of equal failures is the place to be: all of them are it."""
 
 
 class MarkList(ItemList[StepMark]):
@@ -201,8 +206,9 @@ class TrajectoryPane(Pane):
     def compose(self) -> ComposeResult:
         """The transcript, and a line to type in that is hidden until it is asked for."""
         with self.search:
-            with self.bookmarks, self.verdicts:
+            with self.bookmarks, self.verdicts, Horizontal():
                 yield self.transcript
+                yield self.transcript.overview
             yield self.search.prompt
         yield self.prompt
 
@@ -285,6 +291,8 @@ class TrajectoryPane(Pane):
             post_from(self, GoToStep(place.value, rollout_id))
         elif place.kind == "step":
             await self.transcript.go_to(place.value)
+        elif place.kind == "percent":
+            await self.transcript.go_to(round(self.transcript.steps * place.value / 100))
         elif self.source is not None:
             step = await self.source.at_time(place.kind, place.value)
             if step is None:
@@ -294,11 +302,16 @@ class TrajectoryPane(Pane):
 
     # --- jumps and the eye -------------------------------------------------------------------
 
+    async def on_rollout_gutter_chosen(self, message: RolloutGutter.Chosen) -> None:
+        """Go to the part of the rollout that was clicked."""
+        await self.transcript.go_to(message.step, any_equal=True)
+
     async def action_nearest(self, kind: str, forward: bool) -> None:
-        """The nearest step of a kind in `STEP_KINDS`."""
+        """The nearest step of a kind in `STEP_KINDS`, before or behind the line at the cursor."""
         if self.source is None:
             return
-        step = await self.source.nearest(self.transcript.cursor, kind, forward)
+        first, last = self.transcript.folds.extent(self.transcript.cursor)
+        step = await self.source.nearest(last if forward else first, kind, forward)
         if step is None:
             side = "after" if forward else "before"
             self.show_notice(
@@ -306,7 +319,7 @@ class TrajectoryPane(Pane):
                 f" {self.transcript.cursor}."
             )
         else:
-            await self.transcript.go_to(step)
+            await self.transcript.go_to(step, any_equal=kind in KINDS_OF_EQUALS)
 
     def action_lowest(self, back: bool) -> None:
         """The step with the lowest process reward; from there the next lowest, or back."""

@@ -7,14 +7,18 @@ one rollout over the asynchronous reader. Nothing is drawn here.
 """
 
 import re
-from typing import Literal, NamedTuple, TypeVar
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from houston_console.commands import step_outcomes
 from houston_console.commands.command_options import SECONDS_PER_UNIT
+from houston_console.commands.step_outcomes import CallOutcome
 from houston_shared.context_messages import with_critique
 from houston_shared.errors import HoustonError
-from houston_shared.records import Refinement, StepRecord
+from houston_shared.records import Refinement, StepRecord, ToolCall
 from houston_shared.store import (
     annotation_queries,
     journal_events,
@@ -30,8 +34,9 @@ from houston_shared.store.journal_events import OUT_OF_STEP_EVENTS as APART
 from houston_shared.store.process_reward_queries import ProcessRewardRow
 from houston_shared.store.step_queries import QUARANTINED_TEXT
 
-PLACE_HELP = "1234, +5, 03:15 active time, -2h ago, ROLLOUT@1234"
+PLACE_HELP = "1234, +5, 50%, 03:15 active time, -2h ago, ROLLOUT@1234"
 _STEP_PATTERN = re.compile(r"[+-]?[0-9]{1,9}")
+_PERCENT_PATTERN = re.compile(r"([0-9]{1,3})%")
 _ACTIVE_TIME_PATTERN = re.compile(r"([0-9]{1,5}):([0-5]?[0-9])(?::([0-5]?[0-9]))?")
 _AGO_PATTERN = re.compile(r"-([0-9]{1,6})([smhd])")
 _PERMALINK_PATTERN = re.compile(r"([^\s@]{1,200})@([0-9]{1,9})")
@@ -40,9 +45,10 @@ _PERMALINK_PATTERN = re.compile(r"([^\s@]{1,200})@([0-9]{1,9})")
 class StepTarget(NamedTuple):
     """A place to go to."""
 
-    kind: Literal["step", "active", "ended", "link"]
+    kind: Literal["step", "percent", "active", "ended", "link"]
     value: int
-    """A step, or microseconds: of active time, or of the clock in UTC."""
+    """A step, a part of all steps in percent, or microseconds: of active time, or of the clock in
+    UTC."""
     rollout: str = ""
     """Of a link: the rollout's id or a unique part of it."""
 
@@ -52,6 +58,8 @@ def parse_step_target(text: str, cursor: int, now_us: int) -> StepTarget | None:
     text = text.strip()
     if _STEP_PATTERN.fullmatch(text):
         return StepTarget("step", max(0, int(text) + (cursor if text[0] in "+-" else 0)))
+    if match := _PERCENT_PATTERN.fullmatch(text):
+        return StepTarget("percent", min(100, int(match[1])))
     if match := _ACTIVE_TIME_PATTERN.fullmatch(text):
         hours, minutes, seconds = (int(part or 0) for part in match.groups())
         return StepTarget("active", (hours * 3600 + minutes * 60 + seconds) * 1_000_000)
@@ -95,6 +103,29 @@ class FoldedStepRow(NamedTuple):
     """What a process reward model gives its decision, 0 to 1."""
     is_weak: bool = False
     """Whether that is below the threshold."""
+    started_at: int = 0
+    """UTC microseconds."""
+    score_before: float | None = None
+    """The newest score before this one."""
+    outcomes: tuple[CallOutcome, ...] = ()
+    """Its calls and what became of them."""
+    malformed: str = ""
+    """Why what was sampled is no action."""
+
+    @property
+    def seconds(self) -> float:
+        """How long its calls took."""
+        return sum(outcome.seconds for outcome in self.outcomes)
+
+
+class FoldMarks(NamedTuple):
+    """What stands beside the steps of a run of equal failures."""
+
+    verdicts: Mapping[str, int] = {}
+    """How many steps have which verdict that counts, written as in `FoldedStepRow`."""
+    bookmarks: int = 0
+    """Steps with somebody's bookmark."""
+    notes: int = 0
 
 
 class StepAnnotations(NamedTuple):
@@ -114,8 +145,22 @@ MAX_THOUGHT_CHARACTERS = 240
 """Characters of a thought that a folded line keeps: more than any screen shows."""
 
 
-class _ThoughtField(msgspec.Struct, frozen=True):
+class _SampleFields(msgspec.Struct, frozen=True):
+    """Of a sample, what a folded line shows."""
+
     thought: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    malformed: str = ""
+
+
+class _ResultFields(msgspec.Struct, frozen=True):
+    """Of a result, the same; its text is passed over."""
+
+    call: ToolCall
+    kind: str
+    success: bool
+    fields: dict[str, Any] = {}
+    seconds: float = 0.0
 
 
 class TrajectoryChanges(NamedTuple):
@@ -159,6 +204,10 @@ SELECT s.step, s.attempt, s.tools, s.calls, s.errors, s.guided, s.attention, s.s
        EXISTS (SELECT 1 FROM forks f WHERE f.rollout = s.rollout AND f.step = s.step),
        coalesce(f.files, 0), coalesce(f.added, 0), coalesce(f.removed, 0),
        EXISTS (SELECT 1 FROM bookmarks b WHERE b.rollout IN (?1, ?4) AND b.step = s.step),
+       s.started_at,
+       CASE WHEN s.score IS NOT NULL THEN (
+           SELECT e.score FROM evaluations e WHERE e.rollout = ?1 AND e.score IS NOT NULL
+           AND e.step < s.step ORDER BY e.number DESC LIMIT 1) END,
        s.sample_seq
 FROM steps s LEFT JOIN (
     SELECT step, attempt, count(*) AS files, sum(added) AS added, sum(removed) AS removed
@@ -166,13 +215,24 @@ FROM steps s LEFT JOIN (
 ) f ON f.step = s.step AND f.attempt = s.attempt
 WHERE s.rollout = ?1 AND s.step BETWEEN ?2 AND ?3 AND s.current = 1 ORDER BY s.step
 """
+_SMALL_RESULTS = (
+    "rollout = ? AND step BETWEEN ? AND ? AND part >= 'call.' AND part < 'call/'"
+    " AND body IS NOT NULL"
+)
+"""What calls returned. Bodies so large that they lie in a blob are left out: of such a result a
+folded line says only whether it failed."""
+_NO_RESULT = _ResultFields(ToolCall(id="", name="", arguments={}), "", True)
 
 
 def read_step_rows(rollout: str, first: int, last: int) -> ReadPlan[list[FoldedStepRow]]:
     """Folded lines of the steps `first` to `last`, in order; newest attempts only."""
     rows: list[Row] = []
+    results: dict[tuple[int, int], list[_ResultFields]] = {}
     for part in (yield from rollout_queries.step_ranges(rollout, first, last)):
         rows += yield RunSql(_STEP_ROWS_SQL, (*part, rollout))
+        for event in (yield from journal_events.select_events(_SMALL_RESULTS, tuple(part))):
+            returned = yield from journal_events.read_event_record(event, _ResultFields, _NO_RESULT)
+            results.setdefault((event.step, event.attempt), []).append(returned)
     notes = yield RunSql("SELECT step FROM notes WHERE rollout = ?", (rollout,))
     noted_steps = {step for (step,) in notes}
     counts = annotation_queries.effective_verdicts(
@@ -181,30 +241,76 @@ def read_step_rows(rollout: str, first: int, last: int) -> ReadPlan[list[FoldedS
     rewards = yield from process_reward_queries.list_process_rewards(rollout, first, last)
     samples = yield from journal_events.events_by_seq([row[-1] for row in rows])
     folded: list[FoldedStepRow] = []
-    for row in rows:
-        thought = journal_events.ERASED_TEXT
-        if row[-1] in samples:
+    for *columns, has_bookmark, started_at, score_before, sample_seq in rows:
+        key = (columns[0], columns[1])
+        sample = _SampleFields(journal_events.ERASED_TEXT)
+        if sample_seq in samples:
             sample = yield from journal_events.read_event_record(
-                samples[row[-1]], _ThoughtField, _ThoughtField(journal_events.ERASED_TEXT)
+                samples[sample_seq], _SampleFields, sample
             )
-            thought = sample.thought.strip()[:MAX_THOUGHT_CHARACTERS]
-        effective = counts.get((row[0], row[1]))
-        verdict = f"{effective.source}{effective.keep}" if effective else ""
-        reward = rewards.get((row[0], row[1]))
-        scored = (reward.score, bool(reward.weak)) if reward else (None, False)
-        marks = (verdict, row[-2], thought, row[0] in noted_steps)
-        folded.append(FoldedStepRow._make((*row[:-2], *marks, *scored)))
+        effective, reward = counts.get(key), rewards.get(key)
+        folded.append(
+            FoldedStepRow(
+                *columns,
+                verdict=f"{effective.source}{effective.keep}" if effective else "",
+                has_bookmark=has_bookmark,
+                thought=sample.thought.strip()[:MAX_THOUGHT_CHARACTERS],
+                has_note=columns[0] in noted_steps,
+                reward=reward.score if reward else None,
+                is_weak=bool(reward and reward.weak),
+                started_at=started_at,
+                score_before=score_before,
+                outcomes=_row_outcomes(sample, results.get(key, ())),
+                malformed=sample.malformed,
+            )
+        )
+    return sorted(folded + (yield from _read_lost_rows(rollout, first, last, folded)))
+
+
+def _row_outcomes(
+    sample: _SampleFields, results: Sequence[_ResultFields]
+) -> tuple[CallOutcome, ...]:
+    by_call = {result.call.id: result for result in results}
+    return tuple(step_outcomes.call_outcome(call, by_call.get(call.id)) for call in sample.calls)
+
+
+def _read_lost_rows(
+    rollout: str, first: int, last: int, rows: Sequence[FoldedStepRow]
+) -> ReadPlan[list[FoldedStepRow]]:
+    """Rows of steps that a repair has left without any."""
     lost = {
         event.step
         for event in (yield from step_queries.list_quarantined_events(rollout))
         if first <= event.step <= last
     }
-    for step in (
-        yield from step_queries.list_steps_without_row(rollout, lost - {row.step for row in folded})
-    ):
-        lost_row = (step, 1, "", 0, 0, 0, "", None, "", 0, 0, 0, 0, 0, 0, "", 0, QUARANTINED_TEXT)
-        folded.append(FoldedStepRow(*lost_row))
-    return sorted(folded)
+    steps = yield from step_queries.list_steps_without_row(
+        rollout, lost - {row.step for row in rows}
+    )
+    lost_fields = (1, "", 0, 0, 0, "", None, "", 0, 0, 0, 0, 0, 0, "", 0, QUARANTINED_TEXT)
+    return [FoldedStepRow(step, *lost_fields) for step in steps]
+
+
+def read_fold_marks(rollout: str, first: int, last: int) -> ReadPlan[FoldMarks]:
+    """What stands beside the steps `first` to `last`, counted."""
+    verdicts = annotation_queries.effective_verdicts(
+        (yield from annotation_queries.list_verdicts(rollout, first, last))
+    )
+    marked: dict[str, set[int]] = {"bookmarks": set(), "notes": set()}
+    for part in (yield from rollout_queries.step_ranges(rollout, first, last)):
+        for table, steps in marked.items():
+            rows = yield RunSql(
+                f"SELECT step FROM {table} WHERE rollout IN (?1, ?4) AND step BETWEEN ?2 AND ?3",
+                (*part, rollout),
+            )
+            steps.update(step for (step,) in rows)
+    # A newer attempt has verdicts of its own; those on one that it replaced do not count.
+    newest = dict(sorted(verdicts))
+    counts = Counter(
+        f"{verdict.source}{verdict.keep}"
+        for (step, attempt), verdict in verdicts.items()
+        if attempt == newest[step]
+    )
+    return FoldMarks(counts, len(marked["bookmarks"]), len(marked["notes"]))
 
 
 def read_step_record(rollout: str, step: int) -> ReadPlan[StepRecord | None]:
@@ -395,6 +501,10 @@ class RolloutSource:
     async def rows(self, first: int, last: int) -> list[FoldedStepRow]:
         """Folded rows of the steps `first` to `last` that there are."""
         return await self.read(read_step_rows(self.rollout, first, last))
+
+    async def fold_marks(self, first: int, last: int) -> FoldMarks:
+        """What stands beside the steps `first` to `last`, counted."""
+        return await self.read(read_fold_marks(self.rollout, first, last))
 
     async def record(self, step: int) -> StepRecord | None:
         """Everything of one step; None when there is none."""

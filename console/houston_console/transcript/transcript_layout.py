@@ -5,9 +5,11 @@ rows are shown and unfolded; `TranscriptCache` keeps blocks of folded rows and w
 says what is missing or stale. It knows numbers and lines, no widget and no reader.
 """
 
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from houston_console.transcript.step_index import Run
 from houston_console.transcript.trajectory_reader import FoldedStepRow
 from houston_console.widgets.styled_text import TextLine
 
@@ -76,14 +78,24 @@ class FenwickTree:
         return position, remaining
 
 
+MANY_ROWS = 500
+"""So many rows get a height one by one; of more the tree is made anew."""
+
+
 class FoldState:
-    """Fold state and heights of rows 0, 1, …."""
+    """Fold state and heights of rows 0, 1, ….
+
+    A run of equal failures stands on the line of its first step, until it is unfolded.
+    """
 
     def __init__(self, rows: int = 0, all_open: bool = False) -> None:
         self._heights = FenwickTree([1] * rows)
         self._all_open = all_open
         self._flipped: set[int] = set()
         self._shown_rows: set[int] | None = None
+        self._runs: list[Run] = []
+        self._unfolded_at: set[int] = set()
+        """Steps whose run is unfolded."""
 
     def __len__(self) -> int:
         return len(self._heights)
@@ -99,6 +111,8 @@ class FoldState:
         for _ in range(added_rows):
             self._heights.append(self._folded_height(len(self)))
         return added_rows
+
+    # --- rows that are left out --------------------------------------------------------------
 
     @property
     def filtered(self) -> bool:
@@ -122,12 +136,97 @@ class FoldState:
         line = self.top(row) if by > 0 else self.top(row) - 1
         return self.at(max(0, min(line, self.total - 1)))[0]
 
+    # --- runs of equal failures --------------------------------------------------------------
+
+    def has_runs(self, runs: Sequence[Run]) -> bool:
+        """Whether equal failures are just these."""
+        return self._runs == runs
+
+    def set_runs(self, runs: Sequence[Run]) -> None:
+        """Equal failures are these now, in order; only rows of runs that changed are looked at."""
+        before, self._runs = self._runs, list(runs)
+        same = next(
+            (at for at, (old, new) in enumerate(zip(before, runs, strict=False)) if old != new),
+            min(len(before), len(runs)),
+        )
+        old, new = dict(before[same:]), dict(runs[same:])
+        rows: list[range] = []
+        for first in old.keys() | new.keys():
+            last, last_before = new.get(first, first), old.get(first, first)
+            rows.append(range(min(last, last_before) + 1, max(last, last_before) + 1))
+        self._settle_rows(rows)
+
+    def run_at(self, row: int) -> Run | None:
+        """The run on whose line a row stands; None for a row with a line of its own."""
+        if self._all_open or self._shown_rows is not None:
+            return None
+        run = self._run_of(row)
+        return run if run and not self._is_unfolded(run) else None
+
+    def extent(self, row: int) -> Run:
+        """First and last step of the line that a row is on."""
+        return self.run_at(row) or (row, row)
+
+    def unfold_run(self, row: int) -> bool:
+        """Give every step of a run a line of its own; whether there was such a run."""
+        run = self.run_at(row)
+        if run is not None:
+            self._unfolded_at.add(row)
+            self._settle_rows([range(run[0], run[1] + 1)])
+        return run is not None
+
+    def fold_run(self, row: int) -> int | None:
+        """Put the run of a row on one line, its steps folded; the row of that line, if any."""
+        run = self._run_of(row)
+        if run is None or self._all_open or self._shown_rows is not None:
+            return None
+        rows = range(run[0], run[1] + 1)
+        self._unfolded_at.difference_update(rows)
+        self._flipped.difference_update(rows)
+        self._settle_rows([rows])
+        return run[0]
+
+    def _run_of(self, row: int) -> Run | None:
+        at = bisect_right(self._runs, row, key=lambda run: run[0]) - 1
+        return self._runs[at] if at >= 0 and row <= self._runs[at][1] else None
+
+    def _is_unfolded(self, run: Run) -> bool:
+        return any(run[0] <= step <= run[1] for step in self._unfolded_at)
+
+    def _settle_rows(self, ranges: Sequence[range]) -> None:
+        """Heights of rows that a run took in or let go; those that stay keep theirs."""
+        if self._all_open or self._shown_rows is not None:
+            return
+        if sum(map(len, ranges)) > MANY_ROWS:
+            opened = {row: self.height(row) for row in self._flipped if row < len(self)}
+            self._reset_heights()
+            for row, height in opened.items():
+                self.set_height(row, max(1, height))
+            return
+        for rows in ranges:
+            for row in rows:
+                if row < len(self) and bool(self._heights[row]) != bool(self._folded_height(row)):
+                    self._heights.set(row, self._folded_height(row))
+
+    # --- heights -----------------------------------------------------------------------------
+
     def _folded_height(self, row: int) -> int:
         """Lines of a row that was not laid out."""
-        return int(self._shown_rows is None or row in self._shown_rows)
+        if self._shown_rows is not None:
+            return int(row in self._shown_rows)
+        run = self.run_at(row)
+        return int(run is None or run[0] == row)
 
     def _reset_heights(self) -> None:
-        self._heights = FenwickTree([self._folded_height(row) for row in range(len(self))])
+        if self._shown_rows is not None:
+            heights = [int(row in self._shown_rows) for row in range(len(self))]
+        else:
+            heights = [1] * len(self)
+            for first, last in () if self._all_open else self._runs:
+                if not self._is_unfolded((first, last)):
+                    hidden = max(0, min(last + 1, len(heights)) - first - 1)
+                    heights[first + 1 : first + 1 + hidden] = [0] * hidden
+        self._heights = FenwickTree(heights)
 
     def is_open(self, row: int) -> bool:
         """Whether `row` is unfolded."""
@@ -143,11 +242,11 @@ class FoldState:
             self._heights.set(row, self._folded_height(row))
 
     def set_all(self, open: bool) -> None:
-        """Fold or unfold every row."""
+        """Fold or unfold every row, each run with them."""
         self._all_open = open
         self._flipped.clear()
-        if not open:
-            self._reset_heights()
+        self._unfolded_at.clear()
+        self._reset_heights()
 
     @property
     def all_open(self) -> bool:
@@ -172,15 +271,13 @@ class FoldState:
         """Row and offset in it of `line`."""
         return self._heights.find(line)
 
-    def between(self, first_line: int, count: int) -> Iterable[int]:
+    def between(self, first_line: int, count: int) -> Iterator[int]:
         """Rows that have a line among `count` lines from `first_line` on."""
-        if not self.total:
-            return range(0)
-        first = self.at(first_line)[0]
-        last = self.at(first_line + max(0, count - 1))[0]
-        if self._shown_rows is None:
-            return range(first, last + 1)
-        return [row for row in sorted(self._shown_rows) if first <= row <= last]
+        line, end = first_line, min(first_line + count, self.total)
+        while line < end:
+            row, offset = self.at(line)
+            yield row
+            line += self._heights[row] - offset
 
 
 BLOCK_STEPS = 64

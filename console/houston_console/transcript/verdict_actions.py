@@ -85,15 +85,21 @@ class VerdictSession:
     """Sent, and not answered: whether it counts is not known."""
 
     def chosen_steps(
-        self, rollout: str, cursor: int, shown_steps: Collection[int] | None = None
+        self,
+        rollout: str,
+        cursor: int,
+        shown_steps: Collection[int] | None = None,
+        extent: Callable[[int], tuple[int, int]] = lambda step: (step, step),
     ) -> StepRange | None:
         """The steps that a verdict would be on; None at the task, which is no step.
 
-        shown_steps: the only ones on the screen; None for all.
+        shown_steps: the only ones on the screen; None for all. extent: first and last step of the
+        line that a step is on, for equal failures share one.
         """
         if not cursor:
             return None
-        first, last = sorted((self.anchor or cursor, cursor))
+        low, high = sorted((self.anchor or cursor, cursor))
+        first, last = extent(low)[0], extent(high)[1]
         if shown_steps is None:
             return StepRange(rollout, first, last)
         return StepRange(
@@ -101,13 +107,17 @@ class VerdictSession:
         )
 
     def reason_steps(
-        self, rollout: str, cursor: int, shown_steps: Collection[int] | None = None
+        self,
+        rollout: str,
+        cursor: int,
+        shown_steps: Collection[int] | None = None,
+        extent: Callable[[int], tuple[int, int]] = lambda step: (step, step),
     ) -> StepRange | None:
         """The steps that a reason would be for: the chosen, or those just judged at the cursor."""
         newest = self.applied[-1].steps if self.applied and not self.anchor else None
         if newest and newest.rollout == rollout and newest.first <= cursor <= newest.last:
             return newest
-        return self.chosen_steps(rollout, cursor, shown_steps)
+        return self.chosen_steps(rollout, cursor, shown_steps, extent)
 
     def request_for(
         self, steps: StepRange, verdicts: tuple[JudgedSteps, ...], seq: int
@@ -287,11 +297,13 @@ class VerdictActions(Pane):
         self.session.anchor = anchor
         self._transcript.choose(anchor)
 
-    def _chosen(
-        self, pick: Callable[[str, int, Collection[int] | None], StepRange | None]
-    ) -> StepRange | None:
+    def _chosen(self, pick: Callable[..., StepRange | None]) -> StepRange | None:
         source, folds = self._source(), self._transcript.folds
-        steps = pick(source.rollout, self._transcript.cursor, folds.shown_rows) if source else None
+        steps = (
+            pick(source.rollout, self._transcript.cursor, folds.shown_rows, folds.extent)
+            if source
+            else None
+        )
         if source and steps is None:
             self.show_notice("The task is no step: only steps are judged.")
         return steps

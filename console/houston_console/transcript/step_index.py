@@ -1,0 +1,300 @@
+"""What is known of all steps of a rollout at once: failures, guidance, scores, and equal failures.
+
+The index is read in parts, the newest first, and grows with new steps: nothing is read twice but
+what changed. It says which steps stand on one line because they failed equally one after the other
+(`runs`), and what the gutter shows of each part of the rollout. Results are decoded in a thread.
+Which rows are drawn is in `transcript.transcript_layout`.
+"""
+
+import asyncio
+from array import array
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from houston_console.commands import step_outcomes
+from houston_console.transcript.trajectory_reader import RolloutSource
+from houston_shared.records import ToolResult
+from houston_shared.store import journal_events, rollout_queries
+from houston_shared.store.journal_events import ReadPlan, Row, RunSql
+from houston_shared.times_and_counts import number_ranges
+
+INDEX_STEPS = 1_000
+"""Steps that are read at once: some milliseconds, which a key may have to wait for."""
+FIRST_INDEX_STEPS = 256
+"""Steps at the end that are read before a rollout is shown, so that its screen does not change."""
+RESULTS_AT_ONCE = 200
+"""Failed steps whose results are read at once."""
+
+
+class IndexRow(NamedTuple):
+    """One step as the index needs it."""
+
+    step: int
+    attempt: int
+    last_seq: int
+    is_open: int
+    errors: int
+    guided: int
+    score: float | None
+    tools: str
+    stands_alone: int
+    """1 when something happened at it that a line of its own has to say: a change of a file, a
+    new context."""
+
+
+_INDEX_SQL = """
+SELECT step, attempt, last_seq, observation_seq IS NULL, errors, guided, score, tools,
+       errors > 0 AND (
+           EXISTS (SELECT 1 FROM file_changes c
+                   WHERE c.rollout = s.rollout AND c.step = s.step AND c.attempt = s.attempt)
+           OR EXISTS (SELECT 1 FROM forks f WHERE f.rollout = s.rollout AND f.step = s.step))
+FROM steps s WHERE rollout = ?1 AND step BETWEEN ?2 AND ?3 AND current = 1 ORDER BY step
+"""
+
+
+def read_index_rows(rollout: str, first: int, last: int) -> ReadPlan[list[IndexRow]]:
+    """The steps `first` to `last` that there are, in order; newest attempts only."""
+    rows: list[Row] = []
+    for part in (yield from rollout_queries.step_ranges(rollout, first, last)):
+        rows += yield RunSql(_INDEX_SQL, tuple(part))
+    return [IndexRow(*row) for row in rows]
+
+
+def read_failed_results(
+    rollout: str, steps: Sequence[int]
+) -> ReadPlan[list[tuple[int, int, bytes]]]:
+    """Step, attempt and encoded result of every call of some steps, in order; those that were
+    erased are left out."""
+    found: list[tuple[int, int, bytes]] = []
+    for part in (yield from rollout_queries.step_ranges(rollout, steps[0], steps[-1])):
+        wanted = [step for step in steps if part.first <= step <= part.last]
+        for marks, some in journal_events.split_for_in(wanted):
+            events = yield from journal_events.select_events(
+                f"rollout = ? AND step IN ({marks}) AND part >= 'call.' AND part < 'call/'"
+                " ORDER BY step, attempt, seq",
+                (part.rollout, *some),
+            )
+            for event in events:
+                body = yield from journal_events.read_event_body(event)
+                if body is not None:
+                    found.append((event.step, event.attempt, body))
+    return found
+
+
+def _version(row: IndexRow) -> int:
+    return -row.last_seq if row.is_open else row.last_seq
+
+
+Run = tuple[int, int]
+"""First and last step of equal failures, one after the other."""
+
+
+class StepIndex:
+    """All steps of one rollout, as far as they were read."""
+
+    def __init__(self) -> None:
+        self.failed = bytearray()
+        """By step, 1 where a call failed; 0 for steps that were not read yet."""
+        self.guided = bytearray()
+        """By step, 1 where it heard guidance."""
+        self.scores: list[tuple[int, float]] = []
+        """Step and score of every evaluation that gave one, in order."""
+        self.runs: list[Run] = []
+        self.version = 0
+        """Rises with everything that is taken in."""
+        self._attempts = array("H")
+        """By step, the attempt that counts; 0 for steps that were not read yet."""
+        self._versions = array("q")
+        """By step, its newest event, negative while it is open."""
+        self._foldable: dict[int, str] = {}
+        """Failed steps that may be one of several on a line, with their tools."""
+        self._keys: dict[int, bytes | None] = {}
+        """What they are equal by; None where it could not be read."""
+        self._alone: set[int] = set()
+        """Steps that have a line of their own all the same: somebody looks at them."""
+
+    # --- what was read ----------------------------------------------------------------------
+
+    def attempt(self, step: int) -> int:
+        """The attempt that counts at a step."""
+        return self._attempts[step]
+
+    def changed(self, rows: Iterable[IndexRow]) -> list[IndexRow]:
+        """Those of `rows` that say something else than what is known."""
+        return [row for row in rows if not self._is_known(row)]
+
+    def _is_known(self, row: IndexRow) -> bool:
+        return (
+            row.step < len(self._attempts)
+            and self._attempts[row.step] == row.attempt
+            and self._versions[row.step] == _version(row)
+        )
+
+    def put(self, rows: Sequence[IndexRow]) -> None:
+        """Take steps in, which are new or have changed."""
+        if not rows:
+            return
+        self.version += 1
+        missing = rows[-1].step + 1 - len(self.failed)
+        if missing > 0:
+            self.failed.extend(bytes(missing))
+            self.guided.extend(bytes(missing))
+            self._attempts.extend([0] * missing)
+            self._versions.extend([0] * missing)
+        for row in rows:
+            self._attempts[row.step] = row.attempt
+            self._versions[row.step] = _version(row)
+            self.failed[row.step] = row.errors > 0
+            self.guided[row.step] = row.guided > 0
+            self._put_score(row)
+            self._keys.pop(row.step, None)
+            self._foldable.pop(row.step, None)
+            calm = not (row.guided or row.stands_alone or row.is_open or row.score is not None)
+            if row.errors and calm:
+                self._foldable[row.step] = row.tools
+
+    def _put_score(self, row: IndexRow) -> None:
+        at = bisect_left(self.scores, (row.step, float("-inf")))
+        if at < len(self.scores) and self.scores[at][0] == row.step:
+            del self.scores[at]
+        if row.score is not None:
+            insort(self.scores, (row.step, row.score))
+
+    def unread_keys(self, rows: Iterable[IndexRow]) -> list[int]:
+        """Failed steps among `rows` and beside them that may equal a neighbour; in order."""
+        near = {step for row in rows for step in (row.step - 1, row.step, row.step + 1)}
+        return sorted(
+            step
+            for step in near & self._foldable.keys()
+            if step not in self._keys
+            and self._foldable[step] in (self._foldable.get(step - 1), self._foldable.get(step + 1))
+        )
+
+    def put_keys(self, keys: dict[int, bytes | None]) -> None:
+        """What failed steps are equal by."""
+        self._keys.update(keys)
+
+    # --- equal failures ----------------------------------------------------------------------
+
+    def stand_alone(self, steps: Iterable[int]) -> None:
+        """Let these have lines of their own, also where they equal their neighbours."""
+        self._alone.update(steps)
+
+    def join_again(self, first: int, last: int) -> None:
+        """Let no step of a range have a line of its own for that reason."""
+        self._alone.difference_update(range(first, last + 1))
+        self.find_runs(first, last)
+
+    def equals_before(self, step: int) -> bool:
+        """Whether a step and the one before it are equal failures."""
+        key = self._keys.get(step)
+        return key is not None and key == self._keys.get(step - 1)
+
+    def _joins(self, step: int) -> bool:
+        """Whether a step stands on one line with the one before it."""
+        alone = step in self._alone or step - 1 in self._alone
+        return not alone and self.equals_before(step)
+
+    def equal_range(self, step: int) -> Run:
+        """All equal failures around a step, whoever looks at one of them."""
+        first = last = step
+        while self.equals_before(first):
+            first -= 1
+        while self.equals_before(last + 1):
+            last += 1
+        return first, last
+
+    def find_runs(self, first: int, last: int) -> None:
+        """Look again at which of the steps `first` to `last` stand on one line, and with whom.
+
+        The length of runs that reach beyond them does not matter: inside, they were joined before.
+        """
+        low = bisect_left(self.runs, first - 1, key=lambda run: run[1])
+        high = bisect_right(self.runs, last + 1, key=lambda run: run[0])
+        touched = self.runs[low:high]
+        start = min(first - 1, touched[0][0]) if touched else first - 1
+        end = max(last + 1, touched[-1][1]) if touched else last + 1
+        found: list[Run] = []
+        for step in range(first, last + 2):
+            if self._joins(step):
+                continue
+            if step - 1 > start:
+                found.append((start, step - 1))
+            start = step
+        if end > start:
+            found.append((start, end))
+        self.runs[low:high] = found
+
+
+class StepIndexer:
+    """Reads the index of one rollout from its end, and what is new in it."""
+
+    def __init__(
+        self, source: RolloutSource, steps: int, stands_alone: Callable[[int], bool]
+    ) -> None:
+        """steps: the newest step. stands_alone: whether a step keeps a line of its own, since
+        somebody looks at it."""
+        self.index = StepIndex()
+        self._source = source
+        self._unread = steps
+        """Steps before the part that was read."""
+        self._stands_alone = stands_alone
+
+    @property
+    def complete(self) -> bool:
+        """Whether every step was read."""
+        return self._unread <= 0
+
+    async def read_part(self, steps: int = INDEX_STEPS) -> None:
+        """Read the newest steps that were not read yet. Raises HoustonError."""
+        last, self._unread = self._unread, max(0, self._unread - steps)
+        await self._read(self._unread + 1, last)
+
+    async def read_changes(self, touched: Sequence[int], newest: int) -> None:
+        """Read what is new or has changed of the part that was read. Raises HoustonError."""
+        known = max(len(self.index.failed), self._unread + 1)
+        wanted = {step for step in touched if step > self._unread} | set(range(known, newest + 1))
+        for first, last in number_ranges(sorted(wanted)):
+            await self._read(first, last)
+
+    async def _read(self, first: int, last: int) -> None:
+        if last < first:
+            return
+        rows = self.index.changed(await self._source.read(
+            read_index_rows(self._source.rollout, first, last)
+        ))  # fmt: skip
+        self.index.put(rows)
+        unread = self.index.unread_keys(rows)
+        for at in range(0, len(unread), RESULTS_AT_ONCE):
+            await self._read_keys(unread[at : at + RESULTS_AT_ONCE])
+        self.index.stand_alone(step for step in unread if self._stands_alone(step))
+        for begin, end in number_ranges(sorted({row.step for row in rows} | set(unread))):
+            self.index.find_runs(begin, end)
+
+    async def _read_keys(self, steps: list[int]) -> None:
+        results = await self._source.read(read_failed_results(self._source.rollout, steps))
+        counting = [
+            (step, body) for step, attempt, body in results if attempt == self.index.attempt(step)
+        ]
+        keys = await asyncio.to_thread(_failure_keys, counting)
+        self.index.put_keys({step: keys.get(step) for step in steps})
+
+
+def _failure_keys(bodies: Iterable[tuple[int, bytes]]) -> dict[int, bytes | None]:
+    """What each step failed equally by; results that cannot be read equal no other."""
+    results: dict[int, list[ToolResult] | None] = {}
+    for step, body in bodies:
+        try:
+            result = msgspec.msgpack.decode(body, type=ToolResult)
+        except msgspec.MsgspecError:
+            results[step] = None
+            continue
+        if (of_step := results.setdefault(step, [])) is not None:
+            of_step.append(result)
+    return {
+        step: step_outcomes.failure_key(of_step) if of_step else None
+        for step, of_step in results.items()
+    }
