@@ -112,10 +112,11 @@ def _step(builder: HomeBuilder, rollout: str, number: int) -> None:
         result = {"kind": "search", "fields": {"query": "tokenize", "total_results": 3}}
         texts = ("3 files hold it:\ncount.py: 2\nevaluate.py: 1",)
         builder.whole(rollout, number, thought, (call,), texts, result=result)
-    elif number % 11 == 7:
+    elif number % 11 == 7 or 46 <= number <= 49:
         call = ("run_command", {"command": "python3 cuont.py"})
         texts = ("python3: can't open file 'cuont.py': No such file or directory",)
-        builder.whole(rollout, number, thought, (call,), texts, success=False)
+        failed = {"fields": {"exit_code": 2, "error": "exit code 2"}}
+        builder.whole(rollout, number, thought, (call,), texts, success=False, result=failed)
     elif number % 20 == 10:
         builder.scored(rollout, number, thought, 40 + number / 3)
     else:
@@ -123,7 +124,8 @@ def _step(builder: HomeBuilder, rollout: str, number: int) -> None:
         texts = ('[\n  ["the", 5120],\n  ["and", 3044],',)
         start, end = (number - 1) * len(_CHUNK), number * len(_CHUNK)
         spans = (TerminalSpan(host="local", terminal="main", start=start, end=end),)
-        builder.whole(rollout, number, thought, (call,), texts, spans=spans)
+        took = {"seconds": 3.4 + number % 3, "fields": {"exit_code": 0}}
+        builder.whole(rollout, number, thought, (call,), texts, result=took, spans=spans)
 
 
 async def picture(path: Path, out: Path, size: tuple[int, int], keys: list[str]) -> None:

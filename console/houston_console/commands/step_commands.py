@@ -20,6 +20,7 @@ import msgspec
 
 from houston_console.commands import command_options
 from houston_console.commands.daemon_requests import JournalFollower
+from houston_console.commands.folded_steps import FoldedStepPrinter
 from houston_console.commands.output_page import OutputPage, OutputSpan, span
 from houston_console.commands.rollout_summary import format_local_time, format_seconds
 from houston_shared import command_arguments, command_output, terminal_log_files
@@ -224,7 +225,7 @@ StepPrinter = Callable[[list[StepRecord], VerdictsByStep, RewardsByStep], None]
 
 
 def add_steps_arguments(parser: argparse.ArgumentParser) -> None:
-    """`R`, `--from`, `--to`, `-n`, `-f`, `--full`, `--printed`, `--json`."""
+    """`R`, `--from`, `--to`, `-n`, `-f`, `--fold`, `--full`, `--printed`, `--json`."""
     command_options.add_place_argument(parser, "STEP, R@STEP-STEP")
     number = command_options.positive_int
     parser.add_argument(
@@ -240,6 +241,11 @@ def add_steps_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-n", dest="newest", type=number, metavar="N", help="only the last N")
     parser.add_argument("-f", "--follow", action="store_true", help="go on as steps are closed")
+    parser.add_argument(
+        "--fold",
+        action="store_true",
+        help="one line a step, as the console has them, and equal failures on one line",
+    )
     parser.add_argument("--full", action="store_true", help="leave nothing out")
     parser.add_argument(
         "--printed", action="store_true", help="all that its terminals printed, from their logs"
@@ -267,15 +273,32 @@ def run_steps(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
         if arguments.printed:
             host_root = reader.run(rollout_queries.read_rollout_spec(rollout)).host_root
         show = _step_printer(rollout.id, arguments, loaded.home.path, host_root)
+        folded = None
+        if arguments.fold and not arguments.json:
+            folded = FoldedStepPrinter(OutputPage(), arguments.full, not arguments.follow)
+            show = folded.show
         if arguments.follow:
             after = _follow_steps(loaded, reader, rollout, first, arguments.last, show)
         else:
             after = _print_pages(
                 lambda plan: reader.run(plan()), rollout.id, first, arguments.last, show
             )
+        if folded:
+            folded.flush()
         if place.first and after == first <= arguments.last:
             raise command_options.missing_steps_text(rollout, place)
+        if after == first:
+            command_output.print_note(_no_steps_text(rollout, first, arguments.last))
     return int(ExitCode.DONE)
+
+
+def _no_steps_text(rollout: RolloutRow, first: int, last: int) -> str:
+    """What steps there are, where none of those that were asked for is over."""
+    if not rollout.steps:
+        return f"{rollout.id} has no closed step yet."
+    asked = f"from {first} on" if last >= OPEN_END else f"from {first} to {last}"
+    there = "step 1 is" if rollout.steps == 1 else f"steps 1 to {rollout.steps} are"
+    return f"{rollout.id} has no step {asked}: {there} there (houston steps {rollout.id} -n 1)."
 
 
 def _step_printer(

@@ -16,7 +16,7 @@ from houston_shared.records import StepRecord, ToolCall, ToolResult
 from houston_shared.times_and_counts import pluralize
 
 TARGET_ARGUMENTS = (
-    "command", "code", "path", "filename", "file_path", "query", "url", "input_text", "input",
+    "command", "code", "query", "path", "filename", "file_path", "url", "input_text", "input",
     "action", "answer", "thought", "text", "session_id",
 )  # fmt: skip
 """Arguments that say what an action was on, the one that says most first."""
@@ -64,7 +64,8 @@ def result_words(kind: str, success: bool, fields: dict[str, Any]) -> str:
     if isinstance(code, int) and not success:
         return f"exit {code}"
     if not success:
-        return join_blanks(str(fields.get("error") or kind))[:MAX_RESULT_CHARACTERS]
+        words = fields.get("error") or ("failed" if kind in ("command", "error") else kind)
+        return join_blanks(str(words))[:MAX_RESULT_CHARACTERS]
     if isinstance(found := fields.get("total_results"), int):
         return f"{found} found"
     return ""

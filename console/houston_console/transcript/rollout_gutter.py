@@ -17,7 +17,7 @@ from houston_console.widgets.line_view import LineView
 from houston_console.widgets.styled_text import TextLine, Tone, line, span
 
 MOSTLY = 0.5
-"""Part of the steps from which on failures are said to be most of them."""
+"""Part of the steps above which failures are said to be most of them."""
 BEST_GLYPH, SCORE_GLYPH, GUIDANCE_GLYPH = "★", "☆", "✎"
 FEW_GLYPH, SOME_GLYPH, MOST_GLYPH = "·", "▪", "█"
 MANY = 0.1
@@ -41,7 +41,7 @@ def gutter_marks(index: StepIndex, steps: int, parts: int) -> list[GutterMark]:
     """A mark for each of at most `parts` parts of a rollout of `steps` steps.
 
     The first of these that a part has: guidance that was heard; a score above all before it; a
-    failed call in at least half of its steps; another score; a failed call.
+    failed call in more than half of its steps; another score; a failed call.
     """
     bounds = part_bounds(steps, parts)
     best = float("-inf")
@@ -58,7 +58,7 @@ def gutter_marks(index: StepIndex, steps: int, parts: int) -> list[GutterMark]:
             marks.append(GutterMark(GUIDANCE_GLYPH, "guidance"))
         elif gained:
             marks.append(GutterMark(BEST_GLYPH, "score"))
-        elif failures >= MOSTLY:
+        elif failures > MOSTLY:
             marks.append(GutterMark(MOST_GLYPH, "error"))
         elif highest is not None:
             marks.append(GutterMark(SCORE_GLYPH, "dim"))

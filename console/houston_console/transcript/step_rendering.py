@@ -329,7 +329,7 @@ def _right_columns(row: FoldedStepRow, width: int) -> TextLine:
         parts.append(span(f"  {row.reward:.2f}", "warning" if row.is_weak else "dim"))
     if width >= DURATION_WIDTH and (duration := step_outcomes.format_duration(row.seconds)):
         parts.append(span(f"  {duration}", "dim"))
-    return (*parts, span(" ")) if parts else ()
+    return (*parts, span(" "))
 
 
 def _direction(row: FoldedStepRow) -> TextSpan:
