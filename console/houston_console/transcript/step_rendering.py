@@ -170,22 +170,29 @@ SHELL_ACTIONS = ("run_command",)
 RISES_GLYPH, FALLS_GLYPH, SAME_GLYPH = "▲", "▼", "="
 
 
-def folded_line(row: FoldedStepRow, width: int, unfolded: bool = False) -> TextLine:
+def folded_line(
+    row: FoldedStepRow, width: int, unfolded: bool = False, found: str = ""
+) -> TextLine:
     """One line: number, time, marks, action, its command or file, thought; result, changed lines,
     score and duration on the right.
 
     As the width narrows these go, in this order: the thought, the time's seconds, the time, the
     name of a shell command's action, the duration; then the command is cut. Number, marks, result,
-    lines and score stay.
+    lines and score stay. found: words in which a search found something, in place of what the
+    action was on and of the thought.
     """
     marker = RUNNING_GLYPH if row.is_open else UNFOLDED_GLYPH if unfolded else FOLDED_GLYPH
     left = line(
         span(f"{marker} ", "title" if unfolded else "faint"),
         span(f"{row.step:>5} {_clock(row.started_at, width)}", "number"),
         *_flag_columns(row),
-        *_action_spans(row, width),
     )
-    return _with_thought(left, row.thought, _right_columns(row, width), width, unfolded)
+    right = _right_columns(row, width)
+    if found:
+        words = span(" ".join(safe(found).split()))
+        return justify_line((*left, _action_spans(row, width)[0], span("  "), words), right, width)
+    left = (*left, *_action_spans(row, width))
+    return _with_thought(left, row.thought, right, width, unfolded)
 
 
 def fold_line(row: FoldedStepRow, last: int, marks: FoldMarks | None, width: int) -> TextLine:
@@ -268,7 +275,8 @@ def _action_spans(row: FoldedStepRow, width: int) -> list[TextSpan]:
     main = step_outcomes.main_outcome(row.outcomes)
     tone: Tone = "error" if row.errors else "tool"
     if main is None:
-        words = row.tools.replace(",", ", ") or ("…" if row.is_open else "no action")
+        waits = row.is_open and not row.malformed
+        words = row.tools.replace(",", ", ") or ("…" if waits else "no action")
         return [span(words, tone), span(f" {row.malformed}" if row.malformed else "", "dim")]
     shell = main.action in SHELL_ACTIONS and width < NAME_WIDTH
     more = f" +{len(row.outcomes) - 1}" if len(row.outcomes) > 1 else ""

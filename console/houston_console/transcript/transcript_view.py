@@ -5,7 +5,6 @@ How steps become lines, and how they are read, is in `transcript.transcript_line
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
 
 from houston_console.app.key_bindings import bindings_for
 from houston_console.screens.base_screen import post_from
@@ -24,11 +23,10 @@ class Transcript(TranscriptView):
 
     # --- moving ------------------------------------------------------------------------------
 
-    def on_click(self, event: Any) -> None:
-        """Stand on the step that was clicked."""
-        line_number = round(self.scroll_y) + event.get_content_offset_capture(self).y
+    def stand_at(self, line: int) -> None:
+        """Stand on the step that the line is of."""
         if self.line_count():
-            self.set_cursor(self.folds.at(line_number)[0])
+            self.set_cursor(self.folds.at(line)[0])
 
     def set_cursor(self, number: int) -> None:
         """Stand on the row `number`; its first line, and as much of it as fits, is visible."""

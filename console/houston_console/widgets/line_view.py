@@ -299,7 +299,11 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
     def on_click(self, event: Any) -> None:
         """Move the cursor to the line that was clicked."""
         if self.has_cursor:
-            self.set_cursor(round(self.scroll_y) + event.get_content_offset_capture(self).y)
+            self.stand_at(round(self.scroll_y) + event.get_content_offset_capture(self).y)
+
+    def stand_at(self, line: int) -> None:
+        """Stand on what the line is of."""
+        self.set_cursor(line)
 
     def action_down(self) -> None:
         """Move one line down."""
