@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from houston_console.commands import command_options
+from houston_console.commands import command_options, step_outcomes
 from houston_console.commands.daemon_requests import JournalFollower
 from houston_console.commands.folded_steps import FoldedStepPrinter
 from houston_console.commands.output_page import OutputPage, OutputSpan, span
@@ -94,8 +94,14 @@ def print_step(
     page.line(span(title, "name"), span("  " + " · ".join(facts), "dim"))
     lines, characters = (0, 10**6) if full else (MAX_TEXT_LINES, _MAX_ARGUMENT_CHARACTERS)
     page.block(sample.thought, AGENT_BAR, limit=lines)
-    for call in sample.calls:
-        page.line("  → ", span(call_line(call, characters), "call"))
+    for call, outcome in zip(sample.calls, step_outcomes.step_outcomes(record), strict=True):
+        duration = step_outcomes.format_duration(outcome.seconds)
+        words = "".join(f"  {part}" for part in (outcome.result, duration) if part)
+        page.line(
+            "  → ",
+            span(call_line(call, characters), "call"),
+            span(words, "bad" if outcome.failed else "dim"),
+        )
     if sample.malformed:
         page.line("  ", span(f"no action: {sample.malformed}", "bad"))
     page.block(step_json.observation_as_seen(record), f"  {AGENT_BAR}", "dim", lines)
@@ -255,6 +261,12 @@ def add_steps_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_steps(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Show closed steps, oldest first."""
+    if arguments.fold and arguments.printed:
+        raise HoustonError(
+            "--fold has one line a step, without what terminals printed.",
+            next=f"houston steps {arguments.rollout} --printed",
+            code=ExitCode.USAGE,
+        )
     place = command_arguments.parse_permalink(arguments.rollout)
     if place.first:
         arguments.first = max(arguments.first, place.first)

@@ -163,6 +163,8 @@ _DIFF_INDENT = TextSpan(SafeText("  "))
 
 THOUGHT_CELLS = 12
 """Cells from which on a part of the thought is shown."""
+THOUGHT_COLUMN = 48
+"""Cell at which thoughts begin where the line is wide and what was done is short."""
 DURATION_WIDTH, NAME_WIDTH, TIME_WIDTH, SECONDS_WIDTH = 48, 60, 72, 104
 """Widths from which on a line says how long a step took, that its action is `run_command` (below:
 `$`), when it began, and that to the second."""
@@ -255,9 +257,10 @@ def _with_thought(
     """A line with as much of the thought as there is room for behind what was done."""
     words = " ".join(safe(thought).split())
     used = line_width(left)
-    if width >= NAME_WIDTH and used < width * 2 // 5:  # thoughts stand below each other
-        left = (*left, span(" " * (width * 2 // 5 - used)))
-        used = width * 2 // 5
+    column = min(width * 2 // 5, THOUGHT_COLUMN) if width >= NAME_WIDTH else 0
+    if used < column:  # thoughts stand below each other
+        left = (*left, span(" " * (column - used)))
+        used = column
     if words and width - line_width(right) - used - 2 >= THOUGHT_CELLS:
         left = (*left, span("  "), span(words, "strong" if unfolded else "dim"))
     return justify_line(left, right, width)
