@@ -191,6 +191,7 @@ def test_the_brief_line_of_a_step_says_what_was_done(builder: HomeBuilder) -> No
         pytest.param(FoldMarks({"judge1": 106}), "✓j", id="all kept"),
         pytest.param(FoldMarks({"human0": 12}), "∅ 12 of 106", id="some masked"),
         pytest.param(FoldMarks({"human0": 100, "rule0": 6}), "∅ 106 of 106", id="by several"),
+        pytest.param(FoldMarks({}, seconds=7_500.0), "", id="how long"),
         pytest.param(FoldMarks({"human0": 12, "human1": 1}), "✓ 1 of 106", id="some kept"),
     ],
 )
@@ -201,6 +202,6 @@ def test_equal_failures_are_one_line_that_counts_them_and_their_verdicts(
     text = line_text(step_rendering.fold_line(row, 166, marks, 92))
     assert line_width(step_rendering.fold_line(row, 166, marks, 92)) == 92
     assert text.split()[:3] == ["≡", "61–166", "✗"]
-    assert text.rstrip().endswith("exit 137  ×106")
+    assert text.rstrip().endswith("exit 137  ×106" + ("  2.1 h" if marks and marks.seconds else ""))
     assert words in text
     assert ("of 106" in text) is ("of" in words)

@@ -47,11 +47,15 @@ def join_blanks(text: str) -> str:
 
 def call_target(arguments: dict[str, Any]) -> str:
     """The command, file or query of a call, on one line; empty where it has none."""
+    for name in TARGET_ARGUMENTS:
+        if value := arguments.get(name):
+            return _one_line(value)
     if isinstance(seconds := arguments.get("seconds"), int | float):
         return f"{seconds:g} s"
-    named = (arguments[name] for name in TARGET_ARGUMENTS if arguments.get(name))
-    others = (value for value in arguments.values() if isinstance(value, str) and value)
-    value = next(named, None) or next(others, "")
+    return next((_one_line(value) for value in arguments.values() if isinstance(value, str)), "")
+
+
+def _one_line(value: object) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return join_blanks(text[: 4 * MAX_TARGET_CHARACTERS])[:MAX_TARGET_CHARACTERS]
 

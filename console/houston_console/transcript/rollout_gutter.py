@@ -1,8 +1,8 @@
 """The whole rollout in two columns beside its steps: where calls failed, what scored, who spoke.
 
-One column has a mark for each part of the rollout, the other a bar beside those parts whose steps
-are on the screen. A click goes there. Marks are counted from the index when it grows, not when a
-frame is drawn.
+One column has a mark for each part of the rollout, the other an edge that is heavy beside those
+parts whose steps are on the screen. A click goes there. Marks are counted from the index when it
+grows, not when a frame is drawn.
 """
 
 from bisect import bisect_left, bisect_right
@@ -21,7 +21,8 @@ MOSTLY = 0.5
 BEST_GLYPH, SCORE_GLYPH, GUIDANCE_GLYPH = "★", "☆", "✎"
 FEW_GLYPH, SOME_GLYPH, MOST_GLYPH = "·", "▪", "█"
 MANY = 0.1
-VIEW_GLYPH, OUTSIDE_GLYPH = "┃", " "
+VIEW_GLYPH, OUTSIDE_GLYPH = "┃", "│"
+"""Between the steps and the marks: beside parts that are on the screen, and beside others."""
 
 
 class GutterMark(NamedTuple):
@@ -101,8 +102,9 @@ class RolloutGutter(LineView, can_focus=False):
     def line_at(self, number: int) -> TextLine:
         """A part's mark, and whether it is on the screen."""
         mark = self._marks[number] if number < len(self._marks) else GutterMark()
-        view = VIEW_GLYPH if number in self._seen else OUTSIDE_GLYPH
-        return line(span(mark.glyph, mark.tone), span(view, "dim"))
+        seen = number in self._seen
+        edge = span(VIEW_GLYPH, "title") if seen else span(OUTSIDE_GLYPH, "faint")
+        return line(edge, span(mark.glyph, mark.tone))
 
     def show_whole(self, index: StepIndex, steps: int, view: tuple[int, int]) -> None:
         """Show a rollout of `steps` steps; view: first and last step on the screen.

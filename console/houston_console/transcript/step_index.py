@@ -7,7 +7,6 @@ Which rows are drawn is in `transcript.transcript_layout`.
 """
 
 import asyncio
-from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -21,7 +20,7 @@ from houston_shared.store import journal_events, rollout_queries
 from houston_shared.store.journal_events import ReadPlan, Row, RunSql
 from houston_shared.times_and_counts import number_ranges
 
-INDEX_STEPS = 1_000
+INDEX_STEPS = 4_000
 """Steps that are read at once: some milliseconds, which a key may have to wait for."""
 FIRST_INDEX_STEPS = 256
 """Steps at the end that are read before a rollout is shown, so that its screen does not change."""
@@ -51,12 +50,14 @@ SELECT step, attempt, last_seq, observation_seq IS NULL, errors, guided, score, 
            EXISTS (SELECT 1 FROM file_changes c
                    WHERE c.rollout = s.rollout AND c.step = s.step AND c.attempt = s.attempt)
            OR EXISTS (SELECT 1 FROM forks f WHERE f.rollout = s.rollout AND f.step = s.step))
-FROM steps s WHERE rollout = ?1 AND step BETWEEN ?2 AND ?3 AND current = 1 ORDER BY step
+FROM steps s WHERE rollout = ?1 AND step BETWEEN ?2 AND ?3 AND current = 1
+AND (errors > 0 OR guided > 0 OR score IS NOT NULL OR observation_seq IS NULL) ORDER BY step
 """
 
 
 def read_index_rows(rollout: str, first: int, last: int) -> ReadPlan[list[IndexRow]]:
-    """The steps `first` to `last` that there are, in order; newest attempts only."""
+    """Those of the steps `first` to `last` that failed, heard guidance, were scored or are open,
+    in order; newest attempts only."""
     rows: list[Row] = []
     for part in (yield from rollout_queries.step_ranges(rollout, first, last)):
         rows += yield RunSql(_INDEX_SQL, tuple(part))
@@ -84,10 +85,6 @@ def read_failed_results(
     return found
 
 
-def _version(row: IndexRow) -> int:
-    return -row.last_seq if row.is_open else row.last_seq
-
-
 Run = tuple[int, int]
 """First and last step of equal failures, one after the other."""
 
@@ -105,10 +102,8 @@ class StepIndex:
         self.runs: list[Run] = []
         self.version = 0
         """Rises with everything that is taken in."""
-        self._attempts = array("H")
-        """By step, the attempt that counts; 0 for steps that were not read yet."""
-        self._versions = array("q")
-        """By step, its newest event, negative while it is open."""
+        self._known: dict[int, tuple[int, int, int]] = {}
+        """By step of which something is to be said: attempt, newest event, whether it is open."""
         self._foldable: dict[int, str] = {}
         """Failed steps that may be one of several on a line, with their tools."""
         self._keys: dict[int, bytes | None] = {}
@@ -119,53 +114,52 @@ class StepIndex:
     # --- what was read ----------------------------------------------------------------------
 
     def attempt(self, step: int) -> int:
-        """The attempt that counts at a step."""
-        return self._attempts[step]
+        """The attempt that counts at a step of which something is to be said."""
+        return self._known[step][0]
 
-    def changed(self, rows: Iterable[IndexRow]) -> list[IndexRow]:
-        """Those of `rows` that say something else than what is known."""
-        return [row for row in rows if not self._is_known(row)]
-
-    def _is_known(self, row: IndexRow) -> bool:
-        return (
-            row.step < len(self._attempts)
-            and self._attempts[row.step] == row.attempt
-            and self._versions[row.step] == _version(row)
-        )
-
-    def put(self, rows: Sequence[IndexRow]) -> None:
-        """Take steps in, which are new or have changed."""
-        if not rows:
-            return
-        self.version += 1
-        missing = rows[-1].step + 1 - len(self.failed)
+    def put(self, rows: Sequence[IndexRow], first: int, last: int) -> list[int]:
+        """Take in what is to be said of the steps `first` to `last`; those that say something else
+        than before, in order."""
+        missing = last + 1 - len(self.failed)
         if missing > 0:
             self.failed.extend(bytes(missing))
             self.guided.extend(bytes(missing))
-            self._attempts.extend([0] * missing)
-            self._versions.extend([0] * missing)
+        said = {row.step for row in rows}
+        changed = [step for step in range(first, last + 1)
+                   if step in self._known and step not in said]  # fmt: skip
+        for step in changed:
+            self._forget(step)
         for row in rows:
-            self._attempts[row.step] = row.attempt
-            self._versions[row.step] = _version(row)
-            self.failed[row.step] = row.errors > 0
-            self.guided[row.step] = row.guided > 0
-            self._put_score(row)
-            self._keys.pop(row.step, None)
-            self._foldable.pop(row.step, None)
-            calm = not (row.guided or row.stands_alone or row.is_open or row.score is not None)
-            if row.errors and calm:
-                self._foldable[row.step] = row.tools
+            known = (row.attempt, row.last_seq, row.is_open)
+            if self._known.get(row.step) != known:
+                self._forget(row.step)
+                self._known[row.step] = known
+                self._put_row(row)
+                changed.append(row.step)
+        self.version += bool(changed) or missing > 0
+        return sorted(changed)
 
-    def _put_score(self, row: IndexRow) -> None:
-        at = bisect_left(self.scores, (row.step, float("-inf")))
-        if at < len(self.scores) and self.scores[at][0] == row.step:
+    def _forget(self, step: int) -> None:
+        self.failed[step] = self.guided[step] = 0
+        self._known.pop(step, None)
+        self._keys.pop(step, None)
+        self._foldable.pop(step, None)
+        at = bisect_left(self.scores, (step,))
+        if at < len(self.scores) and self.scores[at][0] == step:
             del self.scores[at]
+
+    def _put_row(self, row: IndexRow) -> None:
+        self.failed[row.step] = row.errors > 0
+        self.guided[row.step] = row.guided > 0
         if row.score is not None:
             insort(self.scores, (row.step, row.score))
+        calm = not (row.guided or row.stands_alone or row.is_open or row.score is not None)
+        if row.errors and calm:
+            self._foldable[row.step] = row.tools
 
-    def unread_keys(self, rows: Iterable[IndexRow]) -> list[int]:
-        """Failed steps among `rows` and beside them that may equal a neighbour; in order."""
-        near = {step for row in rows for step in (row.step - 1, row.step, row.step + 1)}
+    def unread_keys(self, steps: Iterable[int]) -> list[int]:
+        """Failed steps among `steps` and beside them that may equal a neighbour; in order."""
+        near = {near for step in steps for near in (step - 1, step, step + 1)}
         return sorted(
             step
             for step in near & self._foldable.keys()
@@ -263,15 +257,13 @@ class StepIndexer:
     async def _read(self, first: int, last: int) -> None:
         if last < first:
             return
-        rows = self.index.changed(await self._source.read(
-            read_index_rows(self._source.rollout, first, last)
-        ))  # fmt: skip
-        self.index.put(rows)
-        unread = self.index.unread_keys(rows)
+        rows = await self._source.read(read_index_rows(self._source.rollout, first, last))
+        changed = self.index.put(rows, first, last)
+        unread = self.index.unread_keys(changed)
         for at in range(0, len(unread), RESULTS_AT_ONCE):
             await self._read_keys(unread[at : at + RESULTS_AT_ONCE])
         self.index.stand_alone(step for step in unread if self._stands_alone(step))
-        for begin, end in number_ranges(sorted({row.step for row in rows} | set(unread))):
+        for begin, end in number_ranges(sorted({*changed, *unread})):
             self.index.find_runs(begin, end)
 
     async def _read_keys(self, steps: list[int]) -> None:

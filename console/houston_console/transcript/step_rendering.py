@@ -198,7 +198,8 @@ def folded_line(
 
 
 def fold_line(row: FoldedStepRow, last: int, marks: FoldMarks | None, width: int) -> TextLine:
-    """A run of equal failures from `row` to step `last` on one line, which says how many they are.
+    """A run of equal failures from `row` to step `last` on one line, which says how many they are
+    and how long they took together.
 
     marks: None while they are being read; a verdict that not all have is counted in words.
     """
@@ -217,8 +218,12 @@ def fold_line(row: FoldedStepRow, last: int, marks: FoldMarks | None, width: int
         *_flag_columns(same),
         *_action_spans(row, width),
     )
-    counted = span(f"  ×{count:,}", "error")
-    right = (*words, *_result_span(row, width), counted, span(" "))
+    took = step_outcomes.format_duration(marks.seconds) if marks else ""
+    counted = line(
+        span(f"  ×{count:,}", "error"),
+        span(f"  {took}" if took and width >= DURATION_WIDTH else "", "dim"),
+    )
+    right = (*words, *_result_span(row, width), *counted, span(" "))
     return _with_thought(left, row.thought, right, width, False)
 
 
@@ -330,10 +335,10 @@ def _right_columns(row: FoldedStepRow, width: int) -> TextLine:
     if row.files > 1:
         parts.append(span(f"  {row.files} files", "dim"))
     if row.files:
-        change = [(f"+{row.added}", "added")] if row.added else []
-        change += [(f"−{row.removed}", "removed")] if row.removed else []
-        parts += [span(f"{' ' if at else '  '}{text}", tone) for at, (text, tone) in
-                  enumerate(change or [("±", "dim")])]  # fmt: skip
+        change = [span(f"+{row.added}", "added")] if row.added else []
+        change += [span(f"−{row.removed}", "removed")] if row.removed else []
+        for at, part in enumerate(change or [span("±", "dim")]):
+            parts += [span(" " if at else "  "), part]
     if row.score is not None:
         parts += [span(f"  {format_score(row.score)}", "score"), _direction(row)]
     if row.reward is not None:

@@ -126,6 +126,8 @@ class FoldMarks(NamedTuple):
     bookmarks: int = 0
     """Steps with somebody's bookmark."""
     notes: int = 0
+    seconds: float = 0.0
+    """From the start of the first to the end of the last."""
 
 
 class StepAnnotations(NamedTuple):
@@ -249,21 +251,13 @@ def read_step_rows(rollout: str, first: int, last: int) -> ReadPlan[list[FoldedS
                 samples[sample_seq], _SampleFields, sample
             )
         effective, reward = counts.get(key), rewards.get(key)
-        folded.append(
-            FoldedStepRow(
-                *columns,
-                verdict=f"{effective.source}{effective.keep}" if effective else "",
-                has_bookmark=has_bookmark,
-                thought=sample.thought.strip()[:MAX_THOUGHT_CHARACTERS],
-                has_note=columns[0] in noted_steps,
-                reward=reward.score if reward else None,
-                is_weak=bool(reward and reward.weak),
-                started_at=started_at,
-                score_before=score_before,
-                outcomes=_row_outcomes(sample, results.get(key, ())),
-                malformed=sample.malformed,
-            )
-        )
+        effective_text = f"{effective.source}{effective.keep}" if effective else ""
+        marks = (effective_text, has_bookmark, sample.thought.strip()[:MAX_THOUGHT_CHARACTERS],
+                 columns[0] in noted_steps)  # fmt: skip
+        scored = (reward.score, bool(reward.weak)) if reward else (None, False)
+        outcomes = _row_outcomes(sample, results.get(key, ()))
+        done = (started_at, score_before, outcomes, sample.malformed)
+        folded.append(FoldedStepRow._make((*columns, *marks, *scored, *done)))
     return sorted(folded + (yield from _read_lost_rows(rollout, first, last, folded)))
 
 
@@ -296,7 +290,14 @@ def read_fold_marks(rollout: str, first: int, last: int) -> ReadPlan[FoldMarks]:
         (yield from annotation_queries.list_verdicts(rollout, first, last))
     )
     marked: dict[str, set[int]] = {"bookmarks": set(), "notes": set()}
+    times: list[int] = []
     for part in (yield from rollout_queries.step_ranges(rollout, first, last)):
+        ends = yield RunSql(
+            "SELECT started_at, closed_at FROM steps WHERE rollout = ? AND step IN (?, ?)"
+            " AND current = 1",
+            tuple(part),
+        )
+        times += [at for row in ends for at in row if at]
         for table, steps in marked.items():
             rows = yield RunSql(
                 f"SELECT step FROM {table} WHERE rollout IN (?1, ?4) AND step BETWEEN ?2 AND ?3",
@@ -310,7 +311,8 @@ def read_fold_marks(rollout: str, first: int, last: int) -> ReadPlan[FoldMarks]:
         for (step, attempt), verdict in verdicts.items()
         if attempt == newest[step]
     )
-    return FoldMarks(counts, len(marked["bookmarks"]), len(marked["notes"]))
+    seconds = (max(times) - min(times)) / 1_000_000 if times else 0.0
+    return FoldMarks(counts, len(marked["bookmarks"]), len(marked["notes"]), seconds)
 
 
 def read_step_record(rollout: str, step: int) -> ReadPlan[StepRecord | None]:

@@ -138,6 +138,11 @@ class FoldState:
 
     # --- runs of equal failures --------------------------------------------------------------
 
+    @property
+    def has_lines_of_several(self) -> bool:
+        """Whether there are equal failures at all."""
+        return bool(self._runs)
+
     def has_runs(self, runs: Sequence[Run]) -> bool:
         """Whether equal failures are just these."""
         return self._runs == runs
@@ -274,10 +279,13 @@ class FoldState:
     def between(self, first_line: int, count: int) -> Iterator[int]:
         """Rows that have a line among `count` lines from `first_line` on."""
         line, end = first_line, min(first_line + count, self.total)
+        row, offset = self.at(line)
         while line < end:
-            row, offset = self.at(line)
             yield row
             line += self._heights[row] - offset
+            row, offset = row + 1, 0
+            if line < end and not self._heights[row]:
+                row = self.at(line)[0]
 
 
 BLOCK_STEPS = 64

@@ -40,6 +40,8 @@ from houston_shared.errors import HoustonError
 
 MAX_CACHED_STRIPS = 4_000
 """Drawn lines kept: many screens."""
+INDEX_PAUSE_SECONDS = 0.1
+"""Before each further part of the index: what is on the screen and keys come first."""
 EndingText = tuple[str, Tone]
 
 
@@ -210,8 +212,10 @@ class TranscriptView(LineView):
 
     def is_chosen(self, row: int) -> bool:
         """Whether a verdict would be on it: between where choosing began and the cursor."""
+        if not self._anchor:
+            return False
         first, last = self.chosen_range(self._anchor)
-        return bool(self._anchor) and first <= row <= last
+        return first <= row <= last
 
     def chosen_range(self, anchor: int) -> Run:
         """First and last step from a row to the cursor's, all steps on both lines included."""
@@ -383,6 +387,8 @@ class TranscriptView(LineView):
 
     async def _fill_marks(self, source: RolloutSource) -> bool:
         """What stands beside the steps of the runs that are visible."""
+        if not self.folds.has_lines_of_several:
+            return False
         for row in list(self.folds.between(round(self.scroll_y), self._height)):
             run = self.folds.run_at(row)
             if run is not None and run not in self._read_marks:
@@ -427,6 +433,7 @@ class TranscriptView(LineView):
     async def _index_rest(self, indexer: StepIndexer) -> None:
         try:
             while not indexer.complete:
+                await asyncio.sleep(INDEX_PAUSE_SECONDS)
                 await indexer.read_part()
                 if self._indexer is not indexer:
                     return

@@ -64,8 +64,7 @@ class Transcript(TranscriptView):
                 self.filter(None)
             if any_equal:
                 row = self.folds.extent(row)[0]
-            else:
-                self.folds.unfold_run(row)
+            elif self.folds.unfold_run(row):
                 self._redraw()
             if open:
                 self.folds.set_open(row, True)
