@@ -4,6 +4,7 @@ Also the gutter, which is counted from the same index.
 """
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -88,7 +89,7 @@ def test_a_step_of_which_more_is_to_be_said_has_a_line_of_its_own(what: str) -> 
 
 def test_only_failures_beside_a_failure_of_the_same_action_are_read() -> None:
     index = StepIndex()
-    python = {"tools": "python"}
+    python: dict[str, Any] = {"tools": "python"}
     rows = [_index_row(1), _index_row(3), _index_row(4, **python), _index_row(5, **python)]
     assert index.put(rows, 1, 5) == [1, 3, 4, 5]
     assert index.unread_keys([1, 3, 4, 5]) == [4, 5]
@@ -289,7 +290,22 @@ async def test_what_is_looked_at_keeps_its_line_while_equal_failures_come(
         assert "1–2" in seat.text()
 
 
-BREAKS = {
+async def test_a_filter_that_ends_leaves_the_cursor_on_the_line_of_its_step(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    _stuck(builder)
+    async with sit(builder.home) as seat:
+        await seat.press("slash", *"trian", "enter")
+        await seat.until(lambda: seat.transcript.hits, "hits")
+        await seat.press("ampersand", "g", "down", "down")
+        assert seat.transcript.cursor == 23, "each hit has a line"
+        await seat.press("ampersand", "left", "left")
+        assert seat.transcript.cursor == 21
+        await seat.press("ampersand", "g", "down", "down", "ampersand")
+        assert seat.transcript.cursor == 21
+
+
+BREAKS: dict[str, Callable[[HomeBuilder], None]] = {
     "guidance": lambda b: b.say("r", "g", "look"),
     "a new context": lambda b: b.fork_before("r", 4, 2, "so far"),
 }

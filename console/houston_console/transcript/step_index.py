@@ -114,8 +114,8 @@ class StepIndex:
     # --- what was read ----------------------------------------------------------------------
 
     def attempt(self, step: int) -> int:
-        """The attempt that counts at a step of which something is to be said."""
-        return self._known[step][0]
+        """The attempt that counts at a step; 0 where nothing is to be said of it."""
+        return self._known.get(step, (0, 0, 0))[0]
 
     def put(self, rows: Sequence[IndexRow], first: int, last: int) -> list[int]:
         """Take in what is to be said of the steps `first` to `last`; those that say something else
@@ -182,6 +182,11 @@ class StepIndex:
         self._alone.difference_update(range(first, last + 1))
         self.find_runs(first, last)
 
+    def join_all_again(self) -> None:
+        """The same for every step."""
+        for step in list(self._alone):
+            self.join_again(step, step)
+
     def equals_before(self, step: int) -> bool:
         """Whether a step and the one before it are equal failures."""
         key = self._keys.get(step)
@@ -204,7 +209,8 @@ class StepIndex:
     def find_runs(self, first: int, last: int) -> None:
         """Look again at which of the steps `first` to `last` stand on one line, and with whom.
 
-        The length of runs that reach beyond them does not matter: inside, they were joined before.
+        Runs that reach beyond them are cut or grow at these steps only: what lies outside is not
+        looked at, however long it is.
         """
         low = bisect_left(self.runs, first - 1, key=lambda run: run[1])
         high = bisect_right(self.runs, last + 1, key=lambda run: run[0])

@@ -414,6 +414,10 @@ class TranscriptView(LineView):
         """What is known of all steps."""
         return self._indexer.index if self._indexer else StepIndex()
 
+    def on_unmount(self) -> None:
+        """Read nothing more."""
+        self._end_indexing()
+
     def _end_indexing(self) -> None:
         if self._indexing is not None:
             self._indexing.cancel()
@@ -450,7 +454,8 @@ class TranscriptView(LineView):
 
     def _stands_alone(self, step: int) -> bool:
         """Whether a failed step keeps its line though it equals another: it is being looked at."""
-        return self.folds.is_open(step) or (not self.following and step == self.cursor)
+        opened = self.folds.is_open(step) and not self.folds.all_open
+        return opened or (not self.following and step == self.cursor)
 
     def _take_runs(self, index: StepIndex) -> None:
         """Put equal failures on one line; what is looked at stays where it is on the screen."""

@@ -199,6 +199,9 @@ class Transcript(TranscriptView):
     def action_fold_all(self) -> None:
         """Unfold every step, or fold them all; the step at the cursor stays in view."""
         self.folds.set_all(not self.folds.all_open)
+        self.index.join_all_again()
+        self.folds.set_runs(self.index.runs)
+        self.cursor = self.folds.nearest_shown(self.cursor, -1)
         self.cache.drop_all_wrapped()
         self._redraw()
         self._scroll(self.folds.top(self.cursor) - self._height // 3)
@@ -230,8 +233,8 @@ class Transcript(TranscriptView):
     def filter(self, steps: Iterable[int] | None) -> None:
         """Show these steps only, or all again; the one at the cursor, or the nearest, stays."""
         self.folds.show_only(None if steps is None else set(steps))
-        newest = self.steps if self.following else self.cursor
-        self.cursor = self.folds.nearest_shown(newest, -1 if self.following else 1)
+        row = self.folds.extent(self.steps if self.following else self.cursor)[0]
+        self.cursor = self.folds.nearest_shown(row, -1 if self.following else 1)
         self._redraw()
         if self.following:
             self._to_end()
