@@ -435,13 +435,17 @@ def _gutter_index() -> StepIndex:
         at(step, errors=1)  # part 5: most failed, and a lower score
     at(650, score=41.0, errors=1)  # part 6: the best
     at(750, guided=1, score=50.0, errors=1)  # part 7: guidance before all else
+    for step in (*range(801, 860), *range(901, 921)):
+        at(step, errors=1)
+    at(870, score=60.0)  # part 8: most failed, which matters more than the best score
+    at(970, score=55.0)  # part 9: a fifth failed, which matters more than a lower one
     index.put([row for row in rows if row.errors or row.guided or row.score], 1, 1_000)
     return index
 
 
 def test_a_part_of_the_rollout_shows_what_matters_most_in_it() -> None:
     marks = gutter_marks(_gutter_index(), 1_000, 10)
-    assert [mark.glyph for mark in marks] == ["·", "▪", "█", "★", "☆", "█", "★", "✎", " ", " "]
+    assert [mark.glyph for mark in marks] == ["·", "▪", "█", "★", "☆", "█", "★", "✎", "█", "▪"]
 
 
 @given(st.integers(0, 12_000), st.integers(0, 80))

@@ -21,6 +21,7 @@ MOSTLY = 0.5
 BEST_GLYPH, SCORE_GLYPH, GUIDANCE_GLYPH = "★", "☆", "✎"
 FEW_GLYPH, SOME_GLYPH, MOST_GLYPH = "·", "▪", "█"
 MANY = 0.1
+"""Part of the steps from which on failures are more than a few."""
 VIEW_GLYPH, OUTSIDE_GLYPH = "┃", "│"
 """Between the steps and the marks: beside parts that are on the screen, and beside others."""
 
@@ -41,8 +42,8 @@ def part_bounds(steps: int, parts: int) -> list[int]:
 def gutter_marks(index: StepIndex, steps: int, parts: int) -> list[GutterMark]:
     """A mark for each of at most `parts` parts of a rollout of `steps` steps.
 
-    The first of these that a part has: guidance that was heard; a score above all before it; a
-    failed call in more than half of its steps; another score; a failed call.
+    The first of these that a part has: guidance that was heard; failed calls in more than half of
+    its steps; a score above all before it; failed calls in a tenth; another score; a failed call.
     """
     bounds = part_bounds(steps, parts)
     best = float("-inf")
@@ -57,14 +58,16 @@ def gutter_marks(index: StepIndex, steps: int, parts: int) -> list[GutterMark]:
             best = max(best, highest)
         if index.guided.count(1, first, end):
             marks.append(GutterMark(GUIDANCE_GLYPH, "guidance"))
-        elif gained:
-            marks.append(GutterMark(BEST_GLYPH, "score"))
         elif failures > MOSTLY:
             marks.append(GutterMark(MOST_GLYPH, "error"))
+        elif gained:
+            marks.append(GutterMark(BEST_GLYPH, "score"))
+        elif failures >= MANY:
+            marks.append(GutterMark(SOME_GLYPH, "error"))
         elif highest is not None:
             marks.append(GutterMark(SCORE_GLYPH, "dim"))
         elif failures:
-            marks.append(GutterMark(SOME_GLYPH if failures >= MANY else FEW_GLYPH, "error"))
+            marks.append(GutterMark(FEW_GLYPH, "error"))
         else:
             marks.append(GutterMark())
     return marks
