@@ -168,6 +168,8 @@ THOUGHT_COLUMN = 48
 DURATION_WIDTH, NAME_WIDTH, TIME_WIDTH, SECONDS_WIDTH = 48, 60, 72, 104
 """Widths from which on a line says how long a step took, that its action is `run_command` (below:
 `$`), when it began, and that to the second."""
+ACTION_CELLS = 28
+"""Cells of an action's name: longer ones would leave no room for what it was on."""
 SHELL_ACTIONS = ("run_command",)
 RISES_GLYPH, FALLS_GLYPH, SAME_GLYPH = "▲", "▼", "="
 
@@ -287,8 +289,11 @@ def _action_spans(row: FoldedStepRow, width: int) -> list[TextSpan]:
         words = row.tools.replace(",", ", ") or ("…" if waits else "no action")
         return [span(words, tone), span(f" {row.malformed}" if row.malformed else "", "dim")]
     shell = main.action in SHELL_ACTIONS and width < NAME_WIDTH
+    name = main.action if cell_len(main.action) <= ACTION_CELLS else fit_text(
+        main.action, ACTION_CELLS
+    )  # fmt: skip
     more = f" +{len(row.outcomes) - 1}" if len(row.outcomes) > 1 else ""
-    return [span("$" if shell else main.action, tone), span(f" {main.target}"), span(more, "dim")]
+    return [span("$" if shell else name, tone), span(f" {main.target}"), span(more, "dim")]
 
 
 def _result_span(row: FoldedStepRow, width: int) -> list[TextSpan]:
@@ -341,10 +346,10 @@ def _right_columns(row: FoldedStepRow, width: int) -> TextLine:
             parts += [span(" " if at else "  "), part]
     if row.score is not None:
         parts += [span(f"  {format_score(row.score)}", "score"), _direction(row)]
-    if row.reward is not None:
-        parts.append(span(f"  {row.reward:.2f}", "warning" if row.is_weak else "dim"))
     if width >= DURATION_WIDTH and (duration := step_outcomes.format_duration(row.seconds)):
         parts.append(span(f"  {duration}", "dim"))
+    if row.reward is not None:
+        parts.append(span(f"  {row.reward:.2f}", "warning" if row.is_weak else "dim"))
     return (*parts, span(" "))
 
 

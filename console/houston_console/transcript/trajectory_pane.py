@@ -45,7 +45,7 @@ from houston_shared.wire import BookmarkStep
 NO_MARKS_TEXT = " Nobody has left a bookmark (m) or a note (;) here."
 
 
-KINDS_OF_EQUALS = ("error", "tool", "attention")
+KINDS_OF_EQUALS = ("error", "tool")
 """Kinds of steps for which the line of equal failures is the place to be: all of them are it."""
 
 
