@@ -120,7 +120,7 @@ def _error_over_all(node: Node) -> None:
     node.desk.type("Error")
     node.desk.press("Enter")
     node.desk.until(r"/Error +1/\d+", "hits are counted")
-    node.desk.press("l")
+    node.desk.press("#")
     node.desk.until(node.rollouts["train"], "hits of other rollouts are listed")
 
 

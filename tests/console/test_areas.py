@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from houston_console.app.key_bindings import KEYS
 from houston_console.panes.terminals_pane import TerminalView
 from houston_console.screens.prompt_inspector import PromptInspector
 from houston_console.widgets.key_help import HelpDialog, KeyMenu
@@ -141,7 +142,6 @@ async def test_where_the_texts_of_an_archived_rollout_are_is_said(
 
 
 async def test_help_lists_every_key_of_the_table(builder: HomeBuilder, sit: Sit) -> None:
-    from houston_console.app.key_bindings import KEYS
 
     builder.start("r")
     async with sit(builder.home) as seat:
@@ -234,3 +234,29 @@ def test_a_wrong_size_or_rollout_is_one_sentence(builder: HomeBuilder, capsys) -
     assert "is no size of a screen" in errors
     assert "There is no rollout 'nobody'" in errors
     assert "needs a terminal" in errors
+
+
+FAMILIES = {
+    "V": "choose", "Z": "take back", "c": "look after", "i": "say something", "p": "pause",
+    "r": "resume", "z": "unfold or fold, over the whole screen", "v": "the eye",
+    "minus": "take back", "vertical_line": "side by side",
+    "left_curly_bracket": "the one before, in this list",
+    "right_curly_bracket": "the next, in this list", "n": "next hit", "N": "hit before",
+    "slash": "look for words", "ctrl+k": "end it", "ctrl+z": "take back",
+    "g": "to the beginning", "G": "to the end", "j": "down", "k": "up", "h": "left", "l": "right",
+}  # fmt: skip
+"""What a key means wherever it can be pressed, where areas say it in their own words."""
+
+
+def test_a_letter_means_the_same_everywhere() -> None:
+    """Digits are the first, second … of what a screen numbers; enter, tab and arrows are known."""
+    meanings: dict[str, set[str]] = {}
+    for key in KEYS:
+        if key.area not in ("question", "words", "search", "composer"):
+            for name in key.keys.split(","):
+                meanings.setdefault(name, set()).add(key.description)
+    known = {"enter", "escape", "tab", "shift+tab", "backspace", "home", "end", "up", "down"}
+    known |= {"left", "right", *"0123456789"}
+    told_apart = {name for name, said in meanings.items() if len(said) > 1} - known
+    assert told_apart - FAMILIES.keys() == set(), "two meanings"
+    assert FAMILIES.keys() <= meanings.keys()

@@ -63,9 +63,9 @@ async def test_two_of_a_task_are_marked_at_home_and_shown_side_by_side(
         async with sit(builder.home, size=size, at_home=True) as seat:
             names = [row.id for row in seat.app.home_screen.list.rows]
             numbers = {name: str(names.index(name) + 1) for name in names}
-            await seat.press(numbers["b-1"], "x", "v")
+            await seat.press(numbers["b-1"], "V", "vertical_line")
             assert "two rollouts of one task" in seat.hint()
-            await seat.press(numbers["a-2"], "x", numbers["a-1"], "v")
+            await seat.press(numbers["a-2"], "V", numbers["a-1"], "vertical_line")
             await seat.until(lambda: "a-1" in seat.text(FixedLines), "read")
             for part in ("● a-2", "◆ a-1", "80 best, 80 last", f"{last} last", "1 heard", "0 heard",
                          "ben 27 words", "score 60 → 80", "Mind the commas."):  # fmt: skip

@@ -218,7 +218,7 @@ async def test_a_wide_diff_stands_side_by_side_until_somebody_says_otherwise(
         await seat.press("z")
         await seat.until(lambda: "−old line" in seat.text(DiffView) and "│" in seat.text(DiffView))
         assert any("−old line" in row and "+new line" in row for row in seat.lines(DiffView))
-        await seat.press("s")
+        await seat.press("vertical_line")
         assert "│" not in seat.text(DiffView)
 
 

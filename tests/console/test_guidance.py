@@ -93,9 +93,9 @@ async def test_queued_guidance_is_withdrawn_and_edited(live: LiveStation, sit: S
         await seat.until(
             lambda: "second" in seat.lines(GuidanceQueue)[1], "both, as they will be heard"
         )
-        await seat.press("6", "j", "d")
+        await seat.press("6", "j", "minus")
         await seat.until(lambda: "withdrawn" in _queue(seat), "withdrawn")
-        await seat.press("k", "E")
+        await seat.press("k", "quotation_mark")
         assert "Editing" in seat.frame("#guidance")
         await seat.write(" and more")
         await seat.press("enter")
@@ -103,7 +103,7 @@ async def test_queued_guidance_is_withdrawn_and_edited(live: LiveStation, sit: S
         ack = worker.step(2)
         assert [message.text for message in ack.guidance] == ["first and more"]
         await seat.until(lambda: "step 2" in _queue(seat), "delivered")
-        await seat.press("escape", "6", "d")
+        await seat.press("escape", "6", "minus")
         assert "only queued guidance can change" in seat.bar("#hints")
 
 
@@ -115,7 +115,7 @@ async def test_what_was_heard_while_it_was_edited_stays_as_it_was_heard(
     async with sit(live.home, worker.rollout) as seat:
         await _is_live(seat)
         await seat.until(lambda: "first" in _queue(seat), "there")
-        await seat.press("6", "E")
+        await seat.press("6", "quotation_mark")
         await seat.write(" too late")
         worker.step(2)
         await seat.press("enter")
@@ -136,7 +136,7 @@ async def test_two_people_change_the_same_guidance_and_the_second_decides(
         await _is_live(seat)
         await seat.press("6")
         await seat.until(lambda: "first" in _queue(seat), "there")
-        await seat.press("E")
+        await seat.press("quotation_mark")
         await seat.write(" mine")
         ((message_id, revision),) = live.query("SELECT id, revision FROM guidance")
         live.person().ask(EditGuidance(id=message_id, revision=revision, text="first theirs"))
@@ -223,7 +223,7 @@ async def test_an_unsent_message_goes_out_from_another_console_and_can_be_droppe
             await seat.write(text)
             await seat.press("enter")
             await seat.until(lambda text=text: text in _queue(seat), text)
-        await seat.press("tab", "j", "d")
+        await seat.press("tab", "j", "minus")
         await seat.until(lambda: "drop" not in _queue(seat), "dropped")
     await asyncio.to_thread(live.again)
     async with sit(live.home, worker.rollout) as seat:

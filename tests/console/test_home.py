@@ -169,7 +169,7 @@ async def test_no_place_changes_between_two_keys(builder: HomeBuilder, sit: Sit)
         assert "1 new, order held: s sorts" in seat.frame("#home")
         await seat.press("j")
         assert seat.app.home_screen.list.chosen == "t-one"
-        await seat.press("k", "s")
+        await seat.press("k", "circumflex_accent")
         assert ids(seat) == ["t-one", "t-four", "u-three", "t-two"]
         assert seat.app.home_screen.list.chosen == "t-two"
         _needy(builder, "t-two", 2)
@@ -194,7 +194,7 @@ async def test_the_selector_keeps_every_place_too(builder: HomeBuilder, sit: Sit
         await seat.until(lambda: listed.order.is_held, "another order waits")
         assert [row.id for row in listed.items] == order
         assert "order held: s sorts" in seat.frame("#rollouts")
-        await seat.press("j", "s")
+        await seat.press("j", "circumflex_accent")
         assert [row.id for row in listed.items] == ["", "t-one", "t-two", "", "u-three"]
         assert listed.under_cursor is not None
         assert listed.under_cursor.id == "t-two"

@@ -382,7 +382,7 @@ async def test_a_rollout_that_ends_under_the_cursor_is_not_folded_away(
         builder.state("t-two", "finished", "worker", "finish")
         await seat.until(lambda: listed.order.is_held, "another order waits")
         assert [row.id for row in listed.rows] == places
-        await seat.press("s")
+        await seat.press("circumflex_accent")
         assert [row.id for row in listed.rows] == [""]
         assert "4 ended" in seat.text(HomeList)
 

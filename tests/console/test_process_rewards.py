@@ -99,7 +99,7 @@ async def test_two_rollouts_have_their_curves_below_their_scores(
         builder.start("q", "alpha")
         builder.whole("q", 1, "begin")
     async with sit(builder.home, at_home=True) as seat:
-        await seat.press("x", "down", "x", "v")
+        await seat.press("V", "down", "V", "vertical_line")
         await seat.until(lambda: "Process reward" in seat.text("#beside"), "the plot")
         text = seat.text("#beside")
         assert "mean 0.54, lowest 0.12 at step 2" in text

@@ -135,7 +135,7 @@ async def test_the_queue_is_put_in_order_and_heard_so(live: LiveStation, sit: Si
             await seat.write(words)
             await seat.press("enter")
             await seat.until(lambda w=words: w in seat.text(GuidanceQueue), words)
-        await seat.press("escape", "6", "j", "j", "K", "K")
+        await seat.press("escape", "6", "j", "j", "left_curly_bracket", "left_curly_bracket")
         await seat.until(lambda: "third" in seat.lines(GuidanceQueue)[0], "third is first")
         ack = worker.step(2)
         assert [message.text for message in ack.guidance] == ["third", "first", "second"]
@@ -150,9 +150,9 @@ async def test_the_words_of_others_are_taken_back_only_when_that_is_meant(
     async with sit(live.home, worker.rollout) as seat:
         await _live(seat)
         await seat.until(lambda: "queued" in seat.text(GuidanceQueue), "queued")
-        await seat.press("6", "d", "n")
+        await seat.press("6", "minus", "n")
         assert live.query("SELECT state FROM guidance") == [("queued",)]
-        await seat.press("d", "y")
+        await seat.press("minus", "y")
         await seat.until(lambda: "withdrawn" in seat.text(GuidanceQueue), "withdrawn")
 
 

@@ -105,23 +105,23 @@ def test_a_mark_that_a_command_made_up_does_no_harm(name: str, tmp_path: Path) -
 
 
 STATES = {
-    "idle": (command("ls", b"", 0, HOUR), "$ idle"),
-    "failed a while ago": (command("train", b"", 1, 4 * HOUR, HOUR), "✗1 3 h ago"),
-    "failed just now": (command("train", b"", 2, 31, 1), "✗2 30 s ago"),
-    "running": (command("serve", b"", None, 12 * 60 + 5), "… 12 min"),
-    "running without a time": (b"\x1b]7771;p;\x07$ serve\r\n", "…"),
+    "idle": (lambda: command("ls", b"", 0, HOUR), "$ idle"),
+    "failed a while ago": (lambda: command("train", b"", 1, 4 * HOUR, HOUR), "✗1 3 h ago"),
+    "failed just now": (lambda: command("train", b"", 2, 31, 1), "✗2 30 s ago"),
+    "running": (lambda: command("serve", b"", None, 12 * 60 + 5), "… 12 min"),
+    "running without a time": (lambda: b"\x1b]7771;p;\x07$ serve\r\n", "…"),
     "its shell was started again": (
-        command("x", b"", None, 60) + b"\x1b]7771;r;n;/dev/pts/0 3\x07",
+        lambda: command("x", b"", None, 60) + b"\x1b]7771;r;n;/dev/pts/0 3\x07",
         "$ idle",
     ),
-    "no marks": (b"words\r\n", ""),
+    "no marks": (lambda: b"words\r\n", ""),
 }
 
 
 @pytest.mark.parametrize("name", STATES)
 def test_how_a_terminal_stands(name: str, tmp_path: Path) -> None:
-    data, text = STATES[name]
-    assert terminal_state(snapshot(tmp_path, data)).text == text
+    log, text = STATES[name]
+    assert terminal_state(snapshot(tmp_path, log())).text == text
 
 
 DURATIONS = {
@@ -157,7 +157,7 @@ def test_what_stands_at_a_prompt(text: str) -> None:
 
 def test_tabs_say_as_much_as_there_is_room_for(tmp_path: Path) -> None:
     terminals = [
-        (name, snapshot(tmp_path / name, STATES[state][0]))
+        (name, snapshot(tmp_path / name, STATES[state][0]()))
         for name, state in (
             ("main", "idle"),
             ("serve", "running"),

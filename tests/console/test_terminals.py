@@ -157,25 +157,25 @@ async def test_a_terminal_shows_what_each_step_left(
 ) -> None:
     folder = _home(builder, tmp_path / "host")
     async with sit(builder.home, size=SMALL) as seat:
-        await seat.press("2", "k", "3", "s")
+        await seat.press("2", "k", "3", "at")
         await seat.until(lambda: "as step 2 left it" in seat.frame("#terminals"), "the step before")
         assert "output of step 4" not in seat.text(TerminalView)
         assert "▎output of step 2" in seat.text(TerminalView)
         with (folder / "log.0000000000000050").open("ab") as file:
             file.write(b"news\r\n")
-        await seat.press("full_stop")
+        await seat.press("right_curly_bracket")
         await seat.until(lambda: "as step 4 left it" in seat.frame("#terminals"), "the next")
         assert "news" not in seat.text(TerminalView)
-        await seat.press("comma", "comma", "comma")
+        await seat.press("left_curly_bracket", "left_curly_bracket", "left_curly_bracket")
         assert "as step 1 left it" in seat.frame("#terminals")
         assert "No step before step 1" in seat.bar("#hints")
         assert await seat.app.watch_screen.terminals.text.text_to_copy() == (
             "what the step printed",
             "output of step 1",
         )
-        await seat.press("s")
+        await seat.press("at")
         await seat.until(lambda: "news" in seat.text(TerminalView), "live again")
-        await seat.press("comma", "enter")
+        await seat.press("left_curly_bracket", "enter")
         await seat.until(lambda: seat.transcript.cursor == 2, "at the step")
 
 
@@ -326,7 +326,7 @@ async def test_a_log_elsewhere_is_fetched_and_then_what_is_new_of_it(
         await seat.press("F")
         await seat.until(lambda: "epoch 2" in seat.text(TerminalView), "what is new")
         assert seat.lines(TerminalView)[:2] == ["epoch 1", "epoch 2"]
-        await seat.press("s")
+        await seat.press("at")
         await seat.until(lambda: "as step 1 left it" in seat.frame("#terminals"), "at its step")
         assert "epoch 2" not in seat.text(TerminalView)
 
@@ -341,7 +341,7 @@ async def test_a_log_elsewhere_says_so_and_why_it_cannot_be_fetched(
     async with sit(builder.home) as seat:
         await seat.press("3")
         await seat.until(lambda: "is on the host gpu, not here" in seat.text(TerminalView), "said")
-        await seat.press("t")
+        await seat.press("exclamation_mark")
         assert "does not say where the host gpu is" in seat.bar("#hints")
     fetched = FetchedLogs()
     with pytest.raises(HoustonError, match="has no terminals on 'gpu'"):
