@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -104,7 +105,7 @@ def test_a_mark_that_a_command_made_up_does_no_harm(name: str, tmp_path: Path) -
     assert all(run.seconds is None for run in index.commands)
 
 
-STATES = {
+STATES: dict[str, tuple[Callable[[], bytes], str]] = {
     "idle": (lambda: command("ls", b"", 0, HOUR), "$ idle"),
     "failed a while ago": (lambda: command("train", b"", 1, 4 * HOUR, HOUR), "✗1 3 h ago"),
     "failed just now": (lambda: command("train", b"", 2, 31, 1), "✗2 30 s ago"),
