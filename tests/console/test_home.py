@@ -166,7 +166,7 @@ async def test_no_place_changes_between_two_keys(builder: HomeBuilder, sit: Sit)
         builder.start("t-four", "t")
         await seat.until(lambda: order.is_held, "another order waits")
         assert ids(seat) == ["u-three", "t-two", "t-one", "t-four"]
-        assert "1 new, order held: s sorts" in seat.frame("#home")
+        assert "1 new, order held: ^ sorts" in seat.frame("#home")
         await seat.press("j")
         assert seat.app.home_screen.list.chosen == "t-one"
         await seat.press("k", "circumflex_accent")
@@ -193,7 +193,7 @@ async def test_the_selector_keeps_every_place_too(builder: HomeBuilder, sit: Sit
         _needy(builder, "t-one", 2)
         await seat.until(lambda: listed.order.is_held, "another order waits")
         assert [row.id for row in listed.items] == order
-        assert "order held: s sorts" in seat.frame("#rollouts")
+        assert "order held: ^ sorts" in seat.frame("#rollouts")
         await seat.press("j", "circumflex_accent")
         assert [row.id for row in listed.items] == ["", "t-one", "t-two", "", "u-three"]
         assert listed.under_cursor is not None

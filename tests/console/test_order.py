@@ -71,12 +71,12 @@ MOVES, RESTS, GONE = ORDER_HOLD_SECONDS - 1, ORDER_HOLD_SECONDS + 1, CURSOR_HOLD
 HELD = {
     "who moves through it keeps every place": (
         MOVES, ["z.e", "y.b", "x.c", "x.a"], ["x.a", "y.b", "x.c", "z.e"],
-        "1 new, order held: s sorts"),
+        "1 new, order held: ^ sorts"),
     "new ones come last, by need": (
         MOVES, ["z.e", "z.f", "x.a", "y.b", "x.c"], ["x.a", "y.b", "x.c", "z.e", "z.f"],
-        "2 new, order held: s sorts"),
+        "2 new, order held: ^ sorts"),
     "one that is gone leaves the others in order": (
-        MOVES, ["x.c", "y.b"], ["y.b", "x.c"], "order held: s sorts"),
+        MOVES, ["x.c", "y.b"], ["y.b", "x.c"], "order held: ^ sorts"),
     "nothing is said where it is by need": (
         MOVES, ["x.a", "y.b", "x.c"], ["x.a", "y.b", "x.c"], ""),
     "at rest only the cursor's place is kept": (
@@ -95,7 +95,7 @@ def test_no_place_changes_between_two_keys() -> None:
         order.attention.note_activity()
         now += seconds
         assert shown(order.arrange([need(name) for name in names], False, "y.b")) == wanted, what
-        assert order.hold_text("s") == words, what
+        assert order.hold_text("^") == words, what
         now += RESTS
         assert order.is_due == bool(words), what
         order.attention.note_activity()

@@ -47,7 +47,7 @@ _CHECK_GOALS = frozenset(
 )
 _BUILDERS = frozenset({"make", "npm", "yarn", "pnpm", "mvn", "gradle", "cargo", "go"})
 """Programs that check where one of the words is a goal."""
-_TRIAL_SCRIPT = re.compile(r"(?:test_\w*|\w+_test|repro\w*)\.(?:py|sh)\Z")
+_TRIAL_SCRIPT = re.compile(r"\b(?:test_\w*|\w+_test|repro\w*)\.(?:py|sh)\Z")
 """Scripts that show whether something works."""
 _PYTEST = frozenset({"pytest", "py.test"})
 _CHECK_FINDINGS = re.compile(r"\b(?:fail(?:ed|ures?|ing)?|errors?|warnings?|problems?)\b", re.I)
@@ -222,7 +222,9 @@ _SHELL_ERROR = re.compile(
     r"Permission denied|syntax error).*$",
     re.M,
 )
-_EXCEPTION_WORDS = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:: .*|:)?")
+_EXCEPTION_WORDS = re.compile(
+    r"(?<![\w.])(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:: .*|:)?"
+)
 _SLURM_JOB = re.compile(r"^Submitted batch job (\d+)", re.M)
 _SIGNAL_WORDS = r"Segmentation fault|Killed|Aborted|Bus error|Illegal instruction"
 _PROGRAM_ERROR = re.compile(
