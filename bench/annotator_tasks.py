@@ -83,8 +83,10 @@ class Node(NamedTuple):
         self.desk.press("/")
         self.desk.type(agent)
         self.desk.until(rf"/{agent} ", "it is listed")
-        self.desk.press("Enter", "Enter")
-        self.desk.until(rf"{self.rollouts[agent]} · ", "it is open")
+        self.desk.press("Enter")
+        self.desk.until("enter open", "the list has the keys")
+        self.desk.press("Enter")
+        self.desk.until(rf"2 {agent} · ", "it is open")
 
 
 def _find_the_drifting_one(node: Node) -> None:
@@ -209,10 +211,9 @@ def node_of(folder: Path, size: tuple[int, int]) -> Iterator[Node]:
 
 def played(node: Node, task: Callable[[Node], None]) -> dict[str, Any]:
     """Keys and seconds of one task, from home."""
-    if "Who needs me" not in node.desk.shows():  # apart: in one breath they would be alt+0
-        node.desk.press("Escape")
+    for key in ("Escape", "0", "Escape"):  # apart: in one breath they would be alt+0
+        node.desk.press(key)
         time.sleep(1)
-        node.desk.press("0")
     node.desk.until("Who needs me|why it needs", "home")
     before, began = node.desk.pressed, time.monotonic()
     task(node)

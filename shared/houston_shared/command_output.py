@@ -112,6 +112,12 @@ def print_note(text: str) -> None:
         sys.stderr.flush()
 
 
+def print_question(text: str) -> None:
+    """A question to stderr, whose answer is typed behind it."""
+    sys.stderr.write(safe(text))
+    sys.stderr.flush()
+
+
 def print_error(problem: HoustonError) -> None:
     """An error as cause, effect and next command on stderr."""
     text = f"houston: {problem.cause}"

@@ -7,8 +7,8 @@ nearly the name of somebody, is asked about at a terminal and refused with a sen
 import pwd
 import sys
 
+from houston_shared import command_output
 from houston_shared.errors import ExitCode, HoustonError
-from houston_shared.safe_text import safe_line
 from houston_shared.store import presence_queries
 from houston_shared.store.store_reader import Reader
 
@@ -42,6 +42,5 @@ def _ask(question: str) -> bool:
     """Yes at a terminal; no where there is none, and nobody to answer."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
-    sys.stderr.write(safe_line(f"{question} [y/N] "))
-    sys.stderr.flush()
+    command_output.print_question(f"{question} [y/N] ")
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -177,7 +177,8 @@ class BottomPrompt(OneLineInput):
         if focused is not None and focused is not self:
             event.stop()
             event.prevent_default()
-            focused._forward_event(events.Key(event.key, event.character))
+            if not await self.app._check_bindings(event.key, priority=True):
+                focused._forward_event(events.Key(event.key, event.character))
 
     async def action_submit(self) -> None:
         """Ask, and leave at once: the next key is no letter of this."""
