@@ -1,6 +1,6 @@
 """Nine things that an annotator does, played over SSH: keys and seconds each.
 
-    python bench/annotator_tasks.py [--sizes 80x24 120x35] [--tasks NAME …] [--keep]
+    python bench/annotator_tasks.py [--sizes 80x24 120x35] [--tasks NAME …]
 
 A real daemon and real rollouts (script engine), a real sshd, the person's tmux, the console in it.
 Every task begins at home. What is pressed is written below as a person reads it from the screen;
@@ -118,12 +118,15 @@ def _where_a_job_failed(node: Node) -> None:
 
 def _error_over_all(node: Node) -> None:
     node.open("tidy")
-    node.desk.press("/", "C-o", "C-o")
+    node.desk.press("/")
+    node.desk.until("ctrl.o where", "the prompt says its keys")
+    node.desk.press("C-o", "C-o")
     node.desk.type("Error")
     node.desk.press("Enter")
-    node.desk.until(r"/Error +1/\d+", "hits are counted")
-    node.desk.press("#")
-    node.desk.until(node.rollouts["train"], "hits of other rollouts are listed")
+    node.desk.until(r"found .* all rollouts", "hits of all rollouts are listed")
+    node.desk.until(rf"{node.rollouts['train']}@\d+", "by rollout and step")
+    node.desk.press("Enter")
+    node.desk.until("2 train · ", "the first is open")
 
 
 def _mask_a_range(node: Node) -> None:
@@ -131,11 +134,12 @@ def _mask_a_range(node: Node) -> None:
     node.desk.press(":")
     node.desk.type("7")
     node.desk.press("Enter", "V", "j", "j", "M")
-    node.desk.until(r"3 steps|7–9|7-9", "they are masked")
+    node.desk.until(r" 9 .*∅h", "they are masked")
     node.desk.press("R")
     node.desk.type("Misspelt name.")
     node.desk.press("Enter")
-    node.desk.until("Misspelt name|reason", "the reason is kept")
+    node.desk.press("H")
+    node.desk.until("Misspelt name", "the reason stands in what was said of the step")
 
 
 def _branch(node: Node) -> None:
@@ -152,10 +156,15 @@ def _branch(node: Node) -> None:
 def _hand_over(node: Node) -> None:
     node.open("train")
     node.desk.press("c")
-    node.desk.until("esc cancel", "it asks to whom")
+    node.desk.until("you since", "it is the person's own")
+    node.desk.press("c")
+    node.desk.until("esc cancel", "it asks to whom, and for a note")
+    node.desk.type("Its job failed: look at the log first.")
+    node.desk.press("BTab")
+    time.sleep(0.3)  # a person looks where they write
     node.desk.type("ben")
     node.desk.press("Enter")
-    node.desk.until("ben", "it is his")
+    node.desk.until("ben by you|to ben", "it is handed to him")
 
 
 def _activate(node: Node) -> None:
@@ -227,7 +236,8 @@ def main() -> int:
     parser.add_argument("--sizes", nargs="+", default=["80x24", "120x35"])
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     asked = parser.parse_args()
-    results: dict[str, dict[str, Any]] = {}
+    kept = json.loads(RESULT.read_text())["tasks"] if RESULT.is_file() else {}
+    results: dict[str, dict[str, Any]] = {name: kept.get(name, {}) for name in TASKS}
     failed = 0
     with tempfile.TemporaryDirectory(prefix="houston-") as base:
         told = machine(Path(base))
@@ -236,10 +246,10 @@ def main() -> int:
             with node_of(Path(base) / size, (columns, lines)) as node:
                 for name in asked.tasks:
                     try:
-                        results.setdefault(name, {})[size] = played(node, TASKS[name])
+                        results[name][size] = played(node, TASKS[name])
                     except AssertionError as problem:
                         failed += 1
-                        results.setdefault(name, {})[size] = {"failed": str(problem)}
+                        results[name][size] = {"failed": str(problem).partition(" in\n")[0]}
                     print(f"{size:<8} {name:<34} {results[name][size]}", flush=True)
     told["versions"] = {**told["versions"], "textual": version("textual")}
     RESULT.write_text(json.dumps({**told, "tasks": results}, indent=1) + "\n")
