@@ -23,7 +23,7 @@ KEPT = Path(__file__).parent / "pictures"
 UPDATE = bool(os.environ.get("UPDATE_PICTURES"))
 NOON = 1_790_000_000
 """Seconds since 1970: when everything happens."""
-SAME = 10
+SAME = 20
 """Looks at a screen that does not change any more."""
 
 
