@@ -12,10 +12,11 @@ from houston_daemon.training.sft.sft_recipe import (
     PositiveFloat,
     PositiveInt,
     UnitShare,
+    find_recipe_file,
     lay_settings,
+    packaged_recipe_names,
 )
 from houston_shared import toml_file
-from houston_shared.errors import ConfigurationError, did_you_mean
 from houston_shared.toml_file import Settings
 
 RECIPES_FOLDER = Path(__file__).parent / "recipes"
@@ -53,18 +54,13 @@ class PrmRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 def prm_recipe_names() -> list[str]:
     """The recipes that come with Houston."""
-    return sorted(file.stem for file in RECIPES_FOLDER.glob("*.toml"))
+    return packaged_recipe_names(RECIPES_FOLDER)
 
 
 def load_prm_recipe(name: str, settings: list[str]) -> PrmRecipe:
     """A named recipe or a file, with `key=value` settings laid over it. Raises
     ConfigurationError."""
-    file = RECIPES_FOLDER / f"{name}.toml" if name in prm_recipe_names() else Path(name)
-    if not file.is_file() and file.suffix != ".toml":
-        raise ConfigurationError(
-            f"There is no recipe {name}: it is {', '.join(prm_recipe_names())}, or a .toml file.",
-            next=did_you_mean(name, prm_recipe_names()),
-        )
+    file = find_recipe_file(name, RECIPES_FOLDER)
     tables = toml_file.read_toml(file)
     lay_settings(tables, settings)
     recipe = toml_file.convert_toml(tables, PrmRecipe, str(file))

@@ -22,11 +22,13 @@ from houston_daemon.training.sft.sft_recipe import (
     PositiveFloat,
     PositiveInt,
     UnitShare,
+    find_recipe_file,
     lay_settings,
+    packaged_recipe_names,
 )
 from houston_shared import toml_file
 from houston_shared.critic_gain import GAIN_SMOOTHING, GainKind
-from houston_shared.errors import ConfigurationError, did_you_mean
+from houston_shared.errors import ConfigurationError
 from houston_shared.sample_roles import ROW_ROLES, parse_row_roles
 from houston_shared.store.outcome_queries import Overlong
 from houston_shared.toml_file import Settings
@@ -179,7 +181,7 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 def rl_recipe_names() -> list[str]:
     """The recipes that come with Houston."""
-    return sorted(file.stem for file in RECIPES_FOLDER.glob("*.toml"))
+    return packaged_recipe_names(RECIPES_FOLDER)
 
 
 def load_rl_recipe(name: str, settings: list[str]) -> RlRecipe:
@@ -187,13 +189,7 @@ def load_rl_recipe(name: str, settings: list[str]) -> RlRecipe:
 
     A value is read as TOML (`2e-4`, `true`), and as text where it is none.
     """
-    file = RECIPES_FOLDER / f"{name}.toml" if name in rl_recipe_names() else Path(name)
-    if not file.is_file() and file.suffix != ".toml":
-        raise ConfigurationError(
-            f"There is no recipe {name}; there are {', '.join(rl_recipe_names())}, or a .toml"
-            " file.",
-            next=did_you_mean(name, rl_recipe_names()),
-        )
+    file = find_recipe_file(name, RECIPES_FOLDER)
     tables = toml_file.read_toml(file)
     lay_settings(tables, settings)
     recipe = toml_file.convert_toml(tables, RlRecipe, str(file))

@@ -107,7 +107,7 @@ class SftRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 def recipe_names() -> list[str]:
     """The recipes that come with Houston."""
-    return sorted(file.stem for file in RECIPES_FOLDER.glob("*.toml"))
+    return packaged_recipe_names(RECIPES_FOLDER)
 
 
 def load_recipe(name: str, settings: list[str]) -> SftRecipe:
@@ -115,12 +115,7 @@ def load_recipe(name: str, settings: list[str]) -> SftRecipe:
 
     A value is read as TOML (`2e-4`, `true`, `["q_proj"]`), and as text where it is none.
     """
-    file = RECIPES_FOLDER / f"{name}.toml" if name in recipe_names() else Path(name)
-    if not file.is_file() and file.suffix != ".toml":
-        raise ConfigurationError(
-            f"There is no recipe {name}; there are {', '.join(recipe_names())}, or a .toml file.",
-            next=did_you_mean(name, recipe_names()),
-        )
+    file = find_recipe_file(name, RECIPES_FOLDER)
     recipe = toml_file.convert_toml(toml_file.read_toml(file), SftRecipe, str(file))
     recipe = changed_recipe(recipe, settings)
     _check_rates(recipe)
@@ -163,6 +158,26 @@ def _check_rates(recipe: SftRecipe) -> None:
             NOTHING_TRAINED_MESSAGE,
             f"Lower it, too: --set final_learning_rate={recipe.learning_rate / 10:g}",
         )
+
+
+def packaged_recipe_names(folder: Path) -> list[str]:
+    """The recipes of a trainer that come with Houston. folder: where it keeps them."""
+    return sorted(file.stem for file in folder.glob("*.toml"))
+
+
+def find_recipe_file(name: str, folder: Path) -> Path:
+    """The file of a packaged recipe of a trainer, or the one that `name` is the path of.
+
+    Raises ConfigurationError for a name that is neither.
+    """
+    names = packaged_recipe_names(folder)
+    file = folder / f"{name}.toml" if name in names else Path(name)
+    if not file.is_file() and file.suffix != ".toml":
+        raise ConfigurationError(
+            f"There is no recipe {name}; there are {', '.join(names)}, or a .toml file.",
+            next=did_you_mean(name, names),
+        )
+    return file
 
 
 def lay_settings(tables: dict[str, Any], settings: list[str]) -> None:
