@@ -292,7 +292,7 @@ def _unknown_rollout(
         named = ", ".join(matching[:_IDS_NAMED]) + (", …" if len(matching) > _IDS_NAMED else "")
         cause = f"{len(matching)} rollouts {match_word} with {name!r}: {named}."
     else:
-        near = close_words(name, ids, _IDS_NAMED)
+        near = close_words(name, ids, _IDS_NAMED, least_likeness=0.6)
         cause = f"There is no rollout {name!r} in this home."
         if near:
             cause += f" Near it: {', '.join(near)}."
