@@ -280,9 +280,9 @@ class HintBar(BarWidget):
         width = max(20, self.size.width)
         # What does not fit is left out before the last: the menu, help and quit.
         last = ALWAYS_SHOWN_HINTS if "app" in focus_chain(self._area) else ALWAYS_SHOWN_HINTS - 1
-        while len(hints) > last and len(flow_groups(hints, width)) > rows:
+        while len(lines := flow_groups(hints, width)) > rows and len(hints) > last:
             hints.pop(-last - 1)
-        self.show_lines(*flow_groups(hints, width))
+        self.show_lines(*lines)
 
     def on_resize(self) -> None:
         """More or fewer of them fit."""

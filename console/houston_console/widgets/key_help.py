@@ -23,7 +23,6 @@ MENU_KEY_CELLS = 6
 MENU_ENTRY_CELLS = 36
 """Least cells of an entry of the menu: as many columns as fit."""
 _MOVING_ACTIONS = ("down", "up", "page", "next_area", "menu", "help")
-_CLOSING_KEYS = ("space", "escape", "question_mark", "f1")
 
 
 class _FilterInput(OneLineInput):
@@ -150,13 +149,11 @@ class KeyMenu(Dialog[PaletteCommand | None]):
         """Do what the key does, or close."""
         event.stop()
         event.prevent_default()
-        if event.key in ("question_mark", "f1"):
-            self.dismiss(PaletteCommand("every key", "app.help"))
-            return
-        meant = next((key for key in self._keys if event.key in key.keys.split(",")), None)
-        if meant is not None:
+        here = keys_of_areas(*focus_chain(self._area))
+        meant = next((key for key in here if event.key in key.keys.split(",")), None)
+        if meant is not None and (meant in self._keys or meant.action == "help"):
             self.dismiss(PaletteCommand(meant.description, meant.action))
-        elif event.key in _CLOSING_KEYS:
+        elif event.key == "escape" or (meant is not None and meant.action == "menu"):
             self.dismiss(None)
 
 
