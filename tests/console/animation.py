@@ -12,18 +12,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from textual.pilot import Pilot
-
-from houston_console.app.console_app import HoustonConsole, without_remote_fonts
+from houston_console.app.console_app import without_remote_fonts
 from houston_shared import records, wire
-from houston_shared.config import Configuration, ConsoleSettings, LoadedConfiguration
-from houston_shared.home_lock import HomeLock, HomeOwner
-from tests.console import look
-from tests.support.recorder_client import Station, Worker
+from tests.console.pictures import ROLLOUT, rest, sit_down
+from tests.support.recorder_client import Worker
 
 FILE = Path(__file__).parents[2] / "docs" / "guidance.svg"
 SIZE = (120, 32)
-ROLLOUT = "r-7f3a"
 WORDS = "Stop the check: line 12 of the corpus is broken. Clean it, then submit."
 LINE_HEIGHT = 24.4
 """Of a row in Textual's pictures."""
@@ -135,37 +130,26 @@ def _frame_of_window(svg: str) -> tuple[str, str]:
 
 async def shoot(folder: Path) -> list[Frame]:
     """The frames: type, queued, heard, done, scored."""
-    with look.build(folder) as builder:
-        home = builder.home
-    station, lock = Station(home.path).start(), HomeLock(home)
-    assert lock.take(HomeOwner(pid=0, since="")) is None
-    worker = station.worker(ROLLOUT)
-    loaded = LoadedConfiguration(
-        Configuration(console=ConsoleSettings(name="ada")), home, "defaults"
-    )
-    app = HoustonConsole(loaded, ROLLOUT, folder / "state")
     frames: list[Frame] = []
+    async with sit_down(folder, ROLLOUT, SIZE) as (app, pilot, _, worker):
 
-    def keep(seconds: float) -> None:
-        frames.append(Frame(without_remote_fonts(app.export_screenshot(title="houston")), seconds))
+        def keep(seconds: float) -> None:
+            svg = without_remote_fonts(app.export_screenshot(title="houston"))
+            frames.append(Frame(svg, seconds))
 
-    async with app.run_test(size=SIZE) as pilot:
-        await _rest(pilot)
         keep(1.6)
         await pilot.press("5")
         for word in WORDS.split():
             await pilot.press(*("full_stop" if key == "." else key for key in word), "space")
-            await _rest(pilot, 0.3)
+            await rest(pilot, 0.3)
             keep(0.22)
         await pilot.press("enter", "escape", "f")
-        await _rest(pilot)
+        await rest(pilot)
         keep(1.4)
         for write, seconds in ((_end_the_sleep, 2.2), (_look, 1.4), (_clean, 1.4), (_submit, 4.0)):
             await asyncio.to_thread(write, worker)
-            await _rest(pilot)
+            await rest(pilot)
             keep(seconds)
-    station.stop()
-    lock.release()
     return frames
 
 
@@ -219,11 +203,6 @@ def _whole(
 
 def _acked(*replies: object) -> None:
     assert all(isinstance(reply, wire.Ack) for reply in replies), replies
-
-
-async def _rest(pilot: Pilot[None], seconds: float = 1.5) -> None:
-    for _ in range(round(seconds / 0.1)):
-        await pilot.pause(0.1)
 
 
 def main() -> None:

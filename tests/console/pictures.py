@@ -7,7 +7,10 @@ at, and the console itself, whose keys are pressed: what is said in a picture wa
 import asyncio
 import tempfile
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from textual.pilot import Pilot
 
@@ -24,8 +27,18 @@ ROLLOUT = "r-7f3a"
 WORDS = "The check cannot finish before the corpus is clean: stop it and look at line 12 first."
 
 
-async def shoot(folder: Path) -> None:
-    """The way of docs/annotators.md, a picture at each stop."""
+class Sitting(NamedTuple):
+    """A console on a home whose recorder runs, and the worker of the rollout that is looked at."""
+
+    app: HoustonConsole
+    pilot: Pilot[None]
+    station: Station
+    worker: Worker
+
+
+@asynccontextmanager
+async def sit_down(folder: Path, rollout: str, size: tuple[int, int]) -> AsyncIterator[Sitting]:
+    """Make the home in `folder` and open the console on it; rollout: empty for home."""
     with look.build(folder) as builder:
         home = builder.home
     station, lock = Station(home.path).start(), HomeLock(home)
@@ -34,11 +47,19 @@ async def shoot(folder: Path) -> None:
     loaded = LoadedConfiguration(
         Configuration(console=ConsoleSettings(name="ada")), home, "defaults"
     )
-    app = HoustonConsole(loaded, "", folder / "state")
-    async with app.run_test(size=SIZE) as pilot:
-        await _rest(pilot)
+    app = HoustonConsole(loaded, rollout, folder / "state")
+    async with app.run_test(size=size) as pilot:
+        await rest(pilot)
+        yield Sitting(app, pilot, station, worker)
+    station.stop()
+    lock.release()
+
+
+async def shoot(folder: Path) -> None:
+    """The way of docs/annotators.md, a picture at each stop."""
+    async with sit_down(folder, "", SIZE) as (app, pilot, station, worker):
         app.home_screen.refresh_list(ROLLOUT)
-        await _rest(pilot)
+        await rest(pilot)
         _keep(app, "home")
         await _press(pilot, "slash", *"7f3a", "enter", "enter")
         _keep(app, "rollout")
@@ -54,10 +75,8 @@ async def shoot(folder: Path) -> None:
         await _press(pilot, "escape", "f")
         _keep(app, "heard")
         await asyncio.to_thread(_draft, station)
-        await _rest(pilot)
+        await rest(pilot)
         _keep(app, "draft")
-    station.stop()
-    lock.release()
 
 
 def _close_step(worker: Worker) -> None:
@@ -88,10 +107,11 @@ async def _press(pilot: Pilot[None], *keys: str) -> None:
     for key in keys:
         await pilot.press(key)
         await pilot.pause(0.02)
-    await _rest(pilot)
+    await rest(pilot)
 
 
-async def _rest(pilot: Pilot[None], seconds: float = 2.0) -> None:
+async def rest(pilot: Pilot[None], seconds: float = 2.0) -> None:
+    """Until what was asked for is drawn."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         await pilot.pause(0.1)
