@@ -138,8 +138,13 @@ def command_line(pid: int) -> str:
 
 def unix_start_time(started: int) -> float:
     """Unix time at which a process started. started: as in `ProcessKey`."""
+    return time.time() - age_seconds(started)
+
+
+def age_seconds(started: int) -> float:
+    """Seconds since a process started, whatever the wall clock did. started: as in `ProcessKey`."""
     uptime = float(Path("/proc/uptime").read_text().split()[0])
-    return time.time() - (uptime - started / os.sysconf("SC_CLK_TCK"))
+    return uptime - started / os.sysconf("SC_CLK_TCK")
 
 
 def send_signal(pids: Iterable[int], number: signal.Signals) -> None:

@@ -7,7 +7,6 @@ judged by who is told.
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -17,6 +16,7 @@ from houston_daemon.environments.workstation.workstation_state import Workstatio
 from houston_daemon.hosts.host_protocol import BackgroundCommand, TerminalStatus
 from houston_shared.records import JobReport
 from houston_shared.secret_redaction import redact
+from houston_shared.times_and_counts import now_us
 
 ReadLastLine = Callable[[str, int, int], Awaitable[str]]
 """The last line that a session printed between two offsets of its log; empty for none."""
@@ -71,7 +71,7 @@ class SessionJobs:
                     host=self._host,
                     session=status.name,
                     command=_told(status.command),
-                    started_at=_microseconds(status.command_began or time.time()),
+                    started_at=_microseconds(status.command_began) or now_us(),
                     log_start=status.log_start,
                 )
             )
@@ -167,7 +167,7 @@ class SessionJobs:
     ) -> None:
         """ended: Unix time; now where it is not known. It stays open until that is stored."""
         if not job.ended_at:
-            ended_at = max(_microseconds(ended or time.time()), job.started_at)
+            ended_at = max(_microseconds(ended) or now_us(), job.started_at)
             job = msgspec.structs.replace(
                 job, ended_at=ended_at, exit_code=exit_code, end=redact(end)
             )

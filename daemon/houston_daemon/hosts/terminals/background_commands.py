@@ -68,7 +68,8 @@ class BackgroundCommands:
         self._log = log
         self._outputs: dict[str, int] = {}
         """By key, an open descriptor of the file that a command prints to."""
-        self._gone: dict[str, float] = {}
+        #: Of each that has gone: Unix time, and the monotonic time since which the shell may tell.
+        self._gone: dict[str, tuple[float, float]] = {}
         """By key of those that are gone, since when: the shell has yet to tell how."""
         self._told_up_to = log.size()
 
@@ -175,14 +176,15 @@ class BackgroundCommands:
             for command in self._state.background
             if not command.ended and command.key not in running and command.key not in self._gone
         ]
-        for key, since in list(self._gone.items()):
-            if time.time() - since > SHELL_ANSWER_SECONDS:
-                self._change(key, ended=self._gone.pop(key))
+        for key, (ended, since) in list(self._gone.items()):
+            if time.monotonic() - since > SHELL_ANSWER_SECONDS:
+                self._change(key, ended=ended)
+                del self._gone[key]
         for key in newly_gone:
             self._read_last_line(key)
             if (descriptor := self._outputs.pop(key, None)) is not None:
                 os.close(descriptor)
-            self._gone[key] = time.time()
+            self._gone[key] = time.time(), time.monotonic()
         if newly_gone and not self._state.running and not self._state.ended:
             terminal_start.write_shell_lines(self._folder, _EMPTY_LINE)
 
@@ -204,11 +206,8 @@ class BackgroundCommands:
         self._told_up_to = start + data.rfind(b"\n") + 1
         told = sorted(_SHELL_TELLS.finditer(data), key=lambda line: int(line["number"]))
         for command, line in _match_told(untold, told):
-            self._change(
-                command.key,
-                ended=self._gone.pop(command.key, command.ended),
-                exit_code=_exit_code(line),
-            )
+            ended, _ = self._gone.pop(command.key, (command.ended, 0.0))
+            self._change(command.key, ended=ended, exit_code=_exit_code(line))
 
     def _change(self, key: str, **changes: object) -> None:
         commands = self._state.background
@@ -245,7 +244,7 @@ def _lasting(command: BackgroundCommand) -> BackgroundCommand:
 
 def _is_young(entry: ProcessStat) -> bool:
     """Whether a process may just be on its way into the foreground, which its shell gives it."""
-    return time.time() - process_table.unix_start_time(entry.started) < YOUNG_SECONDS
+    return process_table.age_seconds(entry.started) < YOUNG_SECONDS
 
 
 def _group(key: str) -> int:
