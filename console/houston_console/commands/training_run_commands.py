@@ -79,7 +79,7 @@ def _run_row(
     alone = ", alone" if run.alone else ""
     return (
         span(run.id, "name"),
-        span(run.kind),
+        span(run.algorithm),
         span(f"{run.state}{alone}", STATE_TONES.get(run.state, "")),
         span(run.policy or "–"),
         span(local_time(run.queued_at), "dim"),
@@ -110,7 +110,7 @@ def run_train_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
     page = OutputPage()
     daemon = find_running_daemon(loaded.home) is not None
     page.line(
-        span(run.id, "name"), f"  {run.kind}, {run.state}, queued {local_time(run.queued_at)}"
+        span(run.id, "name"), f"  {run.algorithm}, {run.state}, queued {local_time(run.queued_at)}"
     )
     facts = [("stands", run_progress_text(run, progress, daemon))]
     facts += [("became", run.policy)] if run.policy else []

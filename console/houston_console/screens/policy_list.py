@@ -280,7 +280,7 @@ def _run_line(run: TrainingRunRow, progress: TrainingProgress | None, width: int
     if run.cancelling and run.state == "running":
         text = f"is being cancelled by {run.cancelling.removeprefix('person:')}"
     became = f"became {run.policy}  " if run.policy else ""
-    head = f"{run.id}  {run.kind}, {run.state}  "
+    head = f"{run.id}  {run.algorithm}, {run.state}  "
     room = width - 3 - len(head) - len(became)
     return line(
         span(f" {glyph} ", tone),

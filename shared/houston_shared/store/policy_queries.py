@@ -247,6 +247,10 @@ def find_policies_before_run(run: str) -> ReadPlan[dict[str, str]]:
     }
 
 
+_ALGORITHMS = {"dapo": ("grpo", "echo"), "echo": ("critic",)}
+"""Kind of a run → what else than that its trainer trains by."""
+
+
 class TrainingRunRow(RowRecord, frozen=True):
     """A row of `training_runs`."""
 
@@ -268,6 +272,14 @@ class TrainingRunRow(RowRecord, frozen=True):
     started_at: int | None
     ended_at: int | None
     last_seq: int
+
+    @property
+    def algorithm(self) -> str:
+        """What is trained by, as people are told it: `sft`, `prm`, `dapo`, `grpo`, `echo`, or
+        `critic` (on what people said). Its kind names the trainer, which several share; then the
+        run's id begins with it."""
+        begins = self.id.partition("-")[0]
+        return begins if begins in _ALGORITHMS.get(self.kind, ()) else self.kind
 
 
 def list_training_runs(unfinished: bool = False) -> ReadPlan[list[TrainingRunRow]]:
@@ -351,7 +363,7 @@ def training_run_json(run: TrainingRunRow, progress: TrainingProgress | None) ->
     """A line of `train list --json`."""
     return {
         "run": run.id,
-        "kind": run.kind,
+        "kind": run.algorithm,
         "state": run.state,
         "reason": run.reason,
         "alone": bool(run.alone),
