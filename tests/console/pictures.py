@@ -7,7 +7,7 @@ at, and the console itself, whose keys are pressed: what is said in a picture wa
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +24,8 @@ from tests.support.recorder_client import Station, Worker
 DOCS = Path(__file__).parents[2] / "docs"
 SIZE = (140, 42)
 ROLLOUT = "r-7f3a"
+DRAFT_SIZE = (120, 35)
+MORE_WORDS = " Then evaluate once."
 WORDS = "The check cannot finish before the corpus is clean: stop it and look at line 12 first."
 
 
@@ -56,7 +58,7 @@ async def sit_down(folder: Path, rollout: str, size: tuple[int, int]) -> AsyncIt
 
 
 async def shoot(folder: Path) -> None:
-    """The way of docs/annotators.md, a picture at each stop."""
+    """The way of docs/annotators.md to guidance that was heard, a picture at each stop."""
     async with sit_down(folder, "", SIZE) as (app, pilot, station, worker):
         app.home_screen.refresh_list(ROLLOUT)
         await rest(pilot)
@@ -67,16 +69,29 @@ async def shoot(folder: Path) -> None:
         _keep(app, "step")
         await _press(pilot, "v")
         _keep(app, "eye")
-        await _press(pilot, "escape", "5", *("space" if key == " " else key for key in WORDS))
+        await _press(pilot, "escape", "5", *_typed(WORDS))
         _keep(app, "composer")
         await _press(pilot, "enter")
         _keep(app, "queued")
         await asyncio.to_thread(_close_step, worker)
         await _press(pilot, "escape", "f")
         _keep(app, "heard")
+
+
+async def shoot_draft(folder: Path) -> None:
+    """What a critic drafted: seen, edited, sent, heard, and what it gained."""
+    async with sit_down(folder, ROLLOUT, DRAFT_SIZE) as (app, pilot, station, worker):
+        await _press(pilot, "f")
         await asyncio.to_thread(_draft, station)
         await rest(pilot)
         _keep(app, "draft")
+        await _press(pilot, "asterisk", *_typed(MORE_WORDS))
+        _keep(app, "draft-edited")
+        await _press(pilot, "enter")
+        await asyncio.to_thread(_close_step, worker)
+        await asyncio.to_thread(_evaluate, worker, 62, 74.0)
+        await _press(pilot, "escape", "f", "6", "up")
+        _keep(app, "draft-gained")
 
 
 def _close_step(worker: Worker) -> None:
@@ -88,19 +103,35 @@ def _close_step(worker: Worker) -> None:
         assert isinstance(reply, wire.Ack), reply
 
 
+def _evaluate(worker: Worker, step: int, score: float) -> None:
+    scored = {"kind": "eval", "fields": {"overall_score": score, "state": "scored"}}
+    for reply in (
+        worker.sample(step),
+        worker.intent(step),
+        worker.result(step, text=f"Score: {score:g}.", **scored),
+        worker.observation(step, tail=f"[step {step} · active 42 min · 1 evaluation left]"),
+    ):
+        assert isinstance(reply, wire.Ack), reply
+
+
 def _draft(station: Station) -> None:
     """What a critic would have the agent told."""
     draft = wire.StoreDraft(
         id="d-1",
         rollout=ROLLOUT,
-        step=61,
+        step=60,
         critic="word-critic@3",
-        text="You slept while the check ran on the uncleaned corpus: kill it, then open line 12.",
+        text="You check a corpus that is not clean: stop the check, then look at line 12.",
         reason="Two evaluations are left, and the last score came from a corpus with broken lines.",
     )
     person = station.person()
     assert isinstance(person.ask(draft), wire.RequestStored)
     person.close()
+
+
+def _typed(text: str) -> Iterator[str]:
+    """The keys of a text."""
+    return ("space" if letter == " " else letter for letter in text)
 
 
 async def _press(pilot: Pilot[None], *keys: str) -> None:
@@ -125,8 +156,9 @@ def _keep(app: HoustonConsole, name: str) -> None:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="houston-") as folder:
-        asyncio.run(shoot(Path(folder)))
+    for way in (shoot, shoot_draft):
+        with tempfile.TemporaryDirectory(prefix="houston-") as folder:
+            asyncio.run(way(Path(folder)))
 
 
 if __name__ == "__main__":

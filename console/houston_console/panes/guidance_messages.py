@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, TypeVar
 import msgspec
 from platformdirs import user_state_path
 
+from houston_console.commands.rollout_summary import format_score
 from houston_console.widgets.styled_text import (
     TextLine,
     TextSpan,
@@ -350,9 +351,9 @@ def _gain_spans(followed: AgentReaction) -> TextLine:
     """Scores before and after a message, and what it gained (`critic_gain`)."""
     before, after = followed.before, followed.after or 0.0
     gain = critique_gain(unit_score(before), unit_score(after))
-    begin = "none" if before is None else f"{before:g}"
+    begin = "none" if before is None else format_score(before)
     told = span(f"gain {gain:+.2f}", gain_tone(gain))
-    return line(span(f"{begin} → {after:g}   ", "text"), told)
+    return line(span(f"{begin} → {format_score(after)}   ", "text"), told)
 
 
 def format_local_time(at: str) -> str:

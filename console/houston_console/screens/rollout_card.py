@@ -6,6 +6,7 @@ it has cost, and the tree of an attempt and its refinements. It reads nothing.
 
 from collections.abc import Sequence
 
+from houston_console.commands.rollout_summary import format_score
 from houston_console.screens.home_columns import HomeEntry, HomeViewContext
 from houston_console.screens.rollout_lists import (
     STATE_GLYPHS,
@@ -37,19 +38,18 @@ MOST_REFINEMENTS = 6
 def refinement_tree_lines(tree: RefinementTree, rollout: str, width: int) -> list[TextLine]:
     """An attempt and its refinements, each with its score, gain and what it was told; the one at
     the cursor stands out."""
-    score = "no score" if tree.score is None else f"score {tree.score:g}"
+    score = "no score" if tree.score is None else f"score {format_score(tree.score)}"
     count = len(tree.tried)
     head = f"{tree.attempt}, {score}, tried again {count} time{'s' * (count > 1)}"
     lines = [line(span(" ↻ ", "key"), span(fit_text(head, max(0, width - 3)), "text"))]
     shown = tree.tried[:MOST_REFINEMENTS]
     for number, each in enumerate(shown, 1):
         branch = "└" if number == count else "├"
-        result = "–" if each.score is None else f"{each.score:g}"
         gain = each.state if each.gain is None else f"{each.gain:+.2f}"
         parts = line(
             span(f"   {branch} ", "faint"),
             span(f"{each.rollout}  ", "strong" if each.rollout == rollout else "dim"),
-            span(f"{result:>4} ", "score"),
+            span(f"{format_score(each.score):>5} ", "score"),
             span(f"{gain:>6}  ", gain_tone(each.gain)),
             span(f"{each.critic}: ", "key"),
             span(each.text, "guidance_text"),
