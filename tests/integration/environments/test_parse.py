@@ -211,10 +211,10 @@ async def test_what_is_no_document_is_an_observation(station: Station) -> None:
         assert not result.success and why in result.text, (path, result.text)
     for path, why in (
         ("cut.docx", "cannot be read as DOCX"),
-        ("bomb.docx", "more than 2 GB of memory"),
+        ("bomb.docx", "more than 2 GB of memory|be converted within"),
     ):
         result = await station("parse_docx", file_path=path, save_path="out.md")
-        assert not result.success and why in result.text, (path, result.text)
+        assert not result.success and re.search(why, result.text), (path, result.text)
     assert not (there / "out.md").exists()
     fine = {"name": "parse_docx", "file_path": "fine.docx"}
     for save, why in (("/etc/x.md", "outside"), ("../x.md", "out of"), ("folder", "no regular")):
