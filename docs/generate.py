@@ -362,7 +362,12 @@ your shell; `houston completion --help` names the file it belongs into.
 | code | meaning |
 |---|---|
 {codes}
-| 130 | ended by Ctrl-C |"""
+| 130 | ended by Ctrl-C |
+
+66 is for every kind of thing: a rollout, a step, guidance, a policy, a run, a suite, an engine, a
+recipe, a file, a home (`tests/unit/shared/test_not_found.py`). A filter that nothing fits
+(`rollout list --task NAME`) is no error, a name that means several rollouts and a word that is none
+of those which help lists are wrong usage."""
 
 
 def commands_page() -> str:

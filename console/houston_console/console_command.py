@@ -188,7 +188,7 @@ def _resolve_place(text: str, loaded: LoadedConfiguration) -> str:
             f"{rollout} has no step {step}; its last is {steps}.",
             "Nothing was opened.",
             f"houston console {rollout}",
-            ExitCode.USAGE,
+            ExitCode.NOT_FOUND,
         )
     return command_arguments.format_permalink(rollout, step) if step else rollout
 

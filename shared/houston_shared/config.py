@@ -27,7 +27,7 @@ from houston_shared.config_sections import (
     nest_named_hosts,
     restore_host_key,
 )
-from houston_shared.errors import ConfigurationError, did_you_mean
+from houston_shared.errors import ConfigurationError, ExitCode, did_you_mean
 from houston_shared.home import Home, unreadable_home
 from houston_shared.toml_file import Settings, convert_toml, read_toml
 
@@ -230,6 +230,7 @@ class LoadedConfiguration(msgspec.Struct):
                 f"There is no engine {name!r} in {self.source}; "
                 f"known: {', '.join(sorted(engines))}, script:FILE, recorded:FILE.",
                 next=did_you_mean(name, engines),
+                code=ExitCode.NOT_FOUND,
             )
         settings = engines[name]
         if settings.path:
@@ -267,6 +268,7 @@ class LoadedConfiguration(msgspec.Struct):
         raise ConfigurationError(
             f"There is no host {name!r} in {self.source}; known: {names}.",
             next=f"Add a table [hosts.{name}] with `ssh` to it.",
+            code=ExitCode.NOT_FOUND,
         )
 
     def gpus(self, name: str) -> int:

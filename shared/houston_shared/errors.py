@@ -15,6 +15,8 @@ class ExitCode(IntEnum):
     FAILED = 1
     USAGE = 2
     DAMAGED = 65
+    NOT_FOUND = 66
+    """What was named (a rollout, step, policy, run, suite, engine, recipe, file) is not there."""
     DAEMON_NOT_RUNNING = 69
     BUSY = 75
     CONFIGURATION = 78
@@ -25,6 +27,7 @@ EXIT_CODE_MEANINGS = {
     ExitCode.FAILED: "failed",
     ExitCode.USAGE: "wrong usage",
     ExitCode.DAMAGED: "the home is damaged",
+    ExitCode.NOT_FOUND: "what was named is not there",
     ExitCode.DAEMON_NOT_RUNNING: "no daemon runs",
     ExitCode.BUSY: "busy",
     ExitCode.CONFIGURATION: "wrong configuration",
@@ -57,8 +60,15 @@ class HoustonError(Exception):
 class ConfigurationError(HoustonError):
     """A wrong key or value in a configuration or task file; names file, key and what is allowed."""
 
-    def __init__(self, cause: str, effect: str = "", next: str = "") -> None:
-        super().__init__(cause, effect, next, ExitCode.CONFIGURATION)
+    def __init__(
+        self, cause: str, effect: str = "", next: str = "", code: ExitCode = ExitCode.CONFIGURATION
+    ) -> None:
+        super().__init__(cause, effect, next, code)
+
+
+def unreadable_file_code(problem: Exception, otherwise: ExitCode = ExitCode.FAILED) -> ExitCode:
+    """The exit code for a file that was named and cannot be read."""
+    return ExitCode.NOT_FOUND if isinstance(problem, FileNotFoundError) else otherwise
 
 
 def close_words(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from houston_shared.errors import HoustonError
+from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 
 if TYPE_CHECKING:
@@ -86,6 +86,10 @@ def read_run(file: Path) -> SuiteRun:
     """A kept run. Raises HoustonError where the file is none."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=SuiteRun)
+    except FileNotFoundError:
+        raise HoustonError(
+            f"There is no result {file}.", next="houston suite list", code=ExitCode.NOT_FOUND
+        ) from None
     except (OSError, msgspec.MsgspecError) as problem:
         raise HoustonError(
             f"{file} is no result of houston evaluate or houston suite run: {problem}."

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from houston_shared.errors import ConfigurationError, close_words, did_you_mean
+from houston_shared.errors import ConfigurationError, ExitCode, close_words, did_you_mean
 
 T = TypeVar("T", bound=msgspec.Struct)
 _ANY_ENTRY = "…"
@@ -45,7 +45,9 @@ def read_text_file(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigurationError(f"There is no file {path}.", next=_meant_task(path)) from None
+        raise ConfigurationError(
+            f"There is no file {path}.", next=_meant_task(path), code=ExitCode.NOT_FOUND
+        ) from None
     except IsADirectoryError:
         raise ConfigurationError(f"{path} is a folder, not a file.") from None
     except UnicodeDecodeError:

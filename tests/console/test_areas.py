@@ -228,7 +228,7 @@ def test_a_wrong_size_or_rollout_is_one_sentence(builder: HomeBuilder, capsys) -
     builder.start("r-abc")
     home = ["--home", str(builder.home.path)]
     assert main([*home, "console", "--picture", "x.svg", "--size", "9x"]) == 2
-    assert main([*home, "console", "nobody"]) == 1
+    assert main([*home, "console", "nobody"]) == 66
     assert main([*home, "console"]) == 2
     errors = capsys.readouterr().err
     assert "is no size of a screen" in errors

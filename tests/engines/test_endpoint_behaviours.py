@@ -296,7 +296,7 @@ def test_the_command_says_a_line_each_and_fails_where_one_does(
     said = capsys.readouterr()
     assert "fail key" in said.out and "next: export NO_SUCH_KEY=…" in said.out
     assert "unset: rollouts would not run well on it (key)." in said.err
-    assert command.main([*words, "none"]) == ExitCode.CONFIGURATION
+    assert command.main([*words, "none"]) == ExitCode.NOT_FOUND
     assert "There is no engine 'none'" in capsys.readouterr().err
     assert not (tmp_path / "home").exists(), "asking makes nothing"
     endpoint.close()

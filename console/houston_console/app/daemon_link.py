@@ -173,7 +173,7 @@ class DaemonLink:
             self._set_state("down", "")
             return
         except HoustonError as problem:
-            if problem.code != ExitCode.FAILED:
+            if problem.code not in (ExitCode.FAILED, ExitCode.NOT_FOUND):
                 self._set_state("reconnecting", problem.cause)
                 return
             self.unseen_reason = problem.cause

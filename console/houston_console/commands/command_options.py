@@ -9,7 +9,7 @@ import re
 from datetime import datetime
 
 from houston_shared.command_arguments import StepReference, whole_number
-from houston_shared.errors import HoustonError
+from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.store import event_text
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.times_and_counts import now_us
@@ -64,6 +64,7 @@ def missing_steps_text(row: RolloutRow, place: StepReference) -> HoustonError:
         f" {event_text.format_step_range(place.first, place.last)}.",
         "Nothing was shown.",
         f"houston steps {row.id} -n 1",
+        ExitCode.NOT_FOUND,
     )
 
 

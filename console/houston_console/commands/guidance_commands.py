@@ -86,6 +86,7 @@ def _named_draft(reader: Reader, rollout: str, id: str) -> CriticDraft:
             f"{len(found) or 'No'} drafts for {rollout} begin with {id!r}.",
             "Nothing was done.",
             f"houston guidance {rollout} --drafts",
+            ExitCode.USAGE if found else ExitCode.NOT_FOUND,
         )
     return found[0]
 

@@ -205,7 +205,9 @@ def resolve_policy(reader: Reader, name: str) -> PolicyRow:
     if policy is None:
         names = ", ".join(row.name for row in reader.run(policy_queries.list_policies())) or "none"
         raise HoustonError(
-            f"There is no policy {name!r}; there are: {names}.", next="houston policy list"
+            f"There is no policy {name!r}; there are: {names}.",
+            next="houston policy list",
+            code=ExitCode.NOT_FOUND,
         )
     return policy
 

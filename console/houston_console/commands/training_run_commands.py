@@ -139,7 +139,11 @@ def resolve_training_run(reader: Reader, name: str) -> TrainingRunRow:
     """The run of that name. Raises HoustonError."""
     run = reader.run(policy_queries.find_training_run(name))
     if run is None:
-        raise HoustonError(f"There is no training run {name!r}.", next="houston train list")
+        raise HoustonError(
+            f"There is no training run {name!r}.",
+            next="houston train list",
+            code=ExitCode.NOT_FOUND,
+        )
     return run
 
 

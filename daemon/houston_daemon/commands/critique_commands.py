@@ -109,7 +109,9 @@ def run_critique(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> 
             place.settings |= policy.settings
             return asyncio.run(_ask(arguments, loaded, place, policy, attempt))
     except ConfigurationError as problem:
-        raise ConfigurationError(problem.cause, NOTHING_CRITICISED, problem.next) from None
+        raise ConfigurationError(
+            problem.cause, NOTHING_CRITICISED, problem.next, problem.code
+        ) from None
 
 
 def _critic_policy(loaded: LoadedConfiguration, name: str) -> SampledPolicy:

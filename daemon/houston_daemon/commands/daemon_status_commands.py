@@ -233,7 +233,9 @@ def _daemon_log_path(loaded: LoadedConfiguration) -> Path:
             f"It begins a new one within {LOG_CHECK_SECONDS:g} s.",
             "houston daemon logs",
         )
-    raise HoustonError(f"There is no log {path}.", next="houston daemon start")
+    raise HoustonError(
+        f"There is no log {path}.", next="houston daemon start", code=ExitCode.NOT_FOUND
+    )
 
 
 def _log_exists(path: Path) -> bool:
@@ -262,6 +264,7 @@ def _engine_log_path(loaded: LoadedConfiguration, name: str) -> Path:
         raise HoustonError(
             f"There is no log of an engine {name!r}; there are: {', '.join(engines) or 'none'}.",
             next="houston daemon status",
+            code=ExitCode.NOT_FOUND,
         )
     return path
 

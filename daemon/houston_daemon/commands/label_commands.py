@@ -153,7 +153,9 @@ def _ask_judge(
         with JudgeEnginePlace(loaded, name, command_output.print_note) as place:
             return asyncio.run(ask(place))
     except ConfigurationError as problem:
-        raise ConfigurationError(problem.cause, NOTHING_LABELLED, problem.next) from None
+        raise ConfigurationError(
+            problem.cause, NOTHING_LABELLED, problem.next, problem.code
+        ) from None
     except EngineRefused as problem:
         raise EngineRefused(
             problem.cause,

@@ -123,7 +123,9 @@ def run_repair(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
 def _take_home_lock(home: Home, deed: str) -> HomeLock:
     """The home's lock, taken; raises HoustonError (75) while a daemon holds it."""
     if not home.path.is_dir():
-        raise HoustonError(f"There is no home {home.path}.", "Nothing was done.")
+        raise HoustonError(
+            f"There is no home {home.path}.", "Nothing was done.", code=ExitCode.NOT_FOUND
+        )
     lock = HomeLock(home)
     holder = lock.take(HomeOwner(os.getpid(), iso_time(now_us())), f"It was not {deed}.")
     if holder:

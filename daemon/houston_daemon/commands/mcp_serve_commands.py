@@ -95,7 +95,10 @@ def _stand_in_rollout(
     """What a rollout with these tools would have."""
     corpus = Path(arguments.corpus).expanduser().absolute() if arguments.corpus else None
     if corpus and not (corpus.is_dir() or (corpus.suffix == ".jsonl" and corpus.is_file())):
-        raise ConfigurationError(f"{corpus} is no folder and no .jsonl file.")
+        raise ConfigurationError(
+            f"{corpus} is no folder and no .jsonl file.",
+            code=ExitCode.CONFIGURATION if corpus.exists() else ExitCode.NOT_FOUND,
+        )
     spec = RolloutSpec(
         # No process id: in a container it is the same at every start.
         rollout=f"mcp-serve-{secrets.token_hex(6)}",

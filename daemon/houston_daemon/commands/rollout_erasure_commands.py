@@ -89,7 +89,10 @@ def _select_events(
     if parts := event_erasure.select_step_events(home, rollout, step):
         return parts
     raise HoustonError(
-        f"{rollout} has no step {step}.", "Nothing was erased.", f"houston steps {rollout}"
+        f"{rollout} has no step {step}.",
+        "Nothing was erased.",
+        f"houston steps {rollout}",
+        ExitCode.NOT_FOUND,
     )
 
 

@@ -243,6 +243,7 @@ def _snapshot_after(
             f"Step {step} of {rollout} {reason}; its newest step is {newest}.",
             NOTHING_RESTORED,
             f"houston steps {rollout}",
+            ExitCode.FAILED if rows else ExitCode.NOT_FOUND,
         )
     return RestorableSnapshot(rows[0].rollout, step, rows[0].snapshot, root, remote)
 
@@ -307,7 +308,7 @@ def _find_terminal_host(arguments: argparse.Namespace) -> ReadPlan[tuple[str, Re
         raise HoustonError(
             f"{rollout.id} has no terminals on {arguments.host!r}; its other machines: {names}.",
             NOTHING_READ,
-            code=ExitCode.USAGE,
+            code=ExitCode.NOT_FOUND,
         )
     return rollout.id, remote_part_of(spec, arguments.host)
 

@@ -150,10 +150,10 @@ def run_folder_path(loaded: LoadedConfiguration, run: str) -> Path:
     """Where a run's folder lies. Raises HoustonError for what is no name of a run."""
     if not is_run_name(run):
         raise HoustonError(
-            f"{run[:80]!r} is no training run.",
+            f"There is no training run {run[:80]!r}.",
             NOTHING_TRAINED_MESSAGE,
             "houston train list",
-            ExitCode.USAGE,
+            ExitCode.NOT_FOUND,
         )
     return training_folder(loaded.home) / run
 

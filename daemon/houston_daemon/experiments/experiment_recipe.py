@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from houston_shared.errors import ConfigurationError, did_you_mean
+from houston_shared.errors import ConfigurationError, ExitCode, did_you_mean
 from houston_shared.toml_file import Settings, convert_toml, parse_toml, read_text_file
 
 EXPERIMENTS_FOLDER = Path(__file__).parents[1] / "demo" / "experiments"
@@ -166,6 +166,7 @@ def find_recipe(name: str) -> Path:
     raise ConfigurationError(
         f"There is no recipe {name}; there are {', '.join(packaged)}, or a file.",
         next=did_you_mean(name, packaged),
+        code=ExitCode.NOT_FOUND,
     )
 
 

@@ -216,7 +216,7 @@ def require_run(folder: Path) -> None:
             f"There is no run of an experiment in {folder}.",
             "No report was written.",
             "Name its folder with --out.",
-            ExitCode.USAGE,
+            ExitCode.NOT_FOUND,
         )
 
 

@@ -19,7 +19,7 @@ from houston_daemon.importers.imported_task import (
     make_task_name,
     placeholder_line,
 )
-from houston_shared.errors import ConfigurationError
+from houston_shared.errors import ConfigurationError, ExitCode, unreadable_file_code
 
 FieldRule = Callable[[ImportedTask, str, Any], None]
 """What becomes of a field: its name and value come behind the task."""
@@ -48,7 +48,10 @@ def read_task_fields(file: Path) -> dict[str, Any]:
             )
         fields = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as problem:
-        raise ConfigurationError(f"{file} cannot be read: {problem.strerror}.") from problem
+        raise ConfigurationError(
+            f"{file} cannot be read: {problem.strerror}.",
+            code=unreadable_file_code(problem, ExitCode.CONFIGURATION),
+        ) from problem
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as problem:
         reason = " ".join(str(problem).split())[:200]
         raise ConfigurationError(f"{file} is not valid YAML: {reason}.") from problem

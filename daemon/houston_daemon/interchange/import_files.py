@@ -13,7 +13,7 @@ from houston_daemon.interchange import atif_import, inspect_import
 from houston_daemon.interchange.atif_import import RESULT_FILE, TRAJECTORY_FILE
 from houston_daemon.interchange.imported_rollout import NOTHING_IMPORTED
 from houston_shared.control_messages import ImportRollout
-from houston_shared.errors import HoustonError
+from houston_shared.errors import HoustonError, unreadable_file_code
 
 MOST_FILE_BYTES = 1_000_000_000
 """Bytes of the longest file that is read."""
@@ -65,7 +65,11 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as problem:
         reason = problem.strerror or str(problem)
-        raise HoustonError(f"{path} cannot be read: {reason}.", NOTHING_IMPORTED) from None
+        raise HoustonError(
+            f"{path} cannot be read: {reason}.",
+            NOTHING_IMPORTED,
+            code=unreadable_file_code(problem),
+        ) from None
 
 
 def request_key(data: bytes) -> str:

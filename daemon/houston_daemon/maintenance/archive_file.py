@@ -25,7 +25,7 @@ from houston_daemon.maintenance.projection_replay import ProjectionReplay
 from houston_daemon.recorder import hash_chain
 from houston_daemon.recorder.hash_chain import EVENT_COLUMNS, EventRow
 from houston_shared import atomic_file
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, HoustonError, unreadable_file_code
 from houston_shared.home import Home
 from houston_shared.store import schema, store_reader
 from houston_shared.store.journal_events import EVENTS_OF_ROLLOUT
@@ -92,6 +92,7 @@ def check_archive(path: Path) -> ArchiveManifest:
             f"The archive {path} cannot be read by this user: {problem.strerror}.",
             "Nothing was done.",
             "houston rollout show R says where an archived rollout's file is",
+            unreadable_file_code(problem),
         ) from None
     except StopIteration:
         raise _archive_damaged(path, "not even its first line is whole") from None

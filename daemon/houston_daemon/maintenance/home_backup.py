@@ -51,7 +51,9 @@ def find_backups(home: Home, named: Path) -> list[Path]:
     except OSError as problem:
         raise unreadable_backups(named, problem) from None
     reason = f"holds no backup (no {damage_report.BACKUP_MANIFEST})" if exists else "does not exist"
-    raise HoustonError(f"{named} {reason}.", "Nothing was done.", _next_command(home))
+    raise HoustonError(
+        f"{named} {reason}.", "Nothing was done.", _next_command(home), ExitCode.NOT_FOUND
+    )
 
 
 def find_one_backup(home: Home, named: Path) -> Path:
@@ -371,6 +373,7 @@ def _require_database(home: Home) -> None:
             f"There is no database in the home {home.path}.",
             "There is nothing to back up.",
             "houston daemon start, or name the right folder with --home",
+            ExitCode.NOT_FOUND,
         )
 
 

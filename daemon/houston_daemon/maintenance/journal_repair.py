@@ -133,6 +133,7 @@ def _check_home(home: Home) -> tuple[bool, int]:
             f"There is no database in the home {home.path}.",
             "There is nothing to repair.",
             "houston backup --restore DIR, or name the right folder with --home",
+            ExitCode.NOT_FOUND,
         )
     try:
         report = verify_home(home)

@@ -502,12 +502,14 @@ def check_engine_file(engine: EngineSettings, effect: str = "") -> None:
     A script is read whole: a line that is no step is found now and not hours later.
     """
     if not Path(engine.path).is_file():
-        raise ConfigurationError(f"There is no file {engine.path} for the engine.", effect)
+        raise ConfigurationError(
+            f"There is no file {engine.path} for the engine.", effect, code=ExitCode.NOT_FOUND
+        )
     if engine.kind == "script":
         try:
             read_script(Path(engine.path))
         except ConfigurationError as problem:
-            raise ConfigurationError(problem.cause, effect, problem.next) from None
+            raise ConfigurationError(problem.cause, effect, problem.next, problem.code) from None
 
 
 def _check_child(name: str, engine: EngineSettings) -> None:

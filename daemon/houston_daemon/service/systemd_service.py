@@ -124,8 +124,9 @@ def notify_systemd(state: str) -> bool:
 WATCHDOG_SECONDS = 60
 DELEGATE_SUBGROUP_SINCE = 254
 """First systemd that puts a service's processes into a group below its own (DelegateSubgroup)."""
-NO_RESTART_EXIT_CODES = "2 65 75 78"
-"""Exit codes that a restart does not mend: usage, damage, another daemon, configuration."""
+NO_RESTART_EXIT_CODES = "2 65 66 75 78"
+"""Exit codes that a restart does not mend: usage, damage, a file that is not there, another daemon,
+configuration."""
 
 KEPT_VARIABLES = ("PATH", "HOUSTON_CACHE", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")
 """Variables beside the configuration's without which a service would look in other folders."""

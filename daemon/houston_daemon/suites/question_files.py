@@ -27,7 +27,7 @@ from houston_daemon.environments.questions.hidden_tests import HiddenTests, Test
 from houston_daemon.environments.questions.question_set import MOST_TEXT
 from houston_daemon.suites.suite_catalog import UNATTENDED, TaskSource
 from houston_shared import atomic_file
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, HoustonError, unreadable_file_code
 from houston_shared.task_tables import QuestionScorer
 
 QuestionKind = Literal["text", "aime", "gpqa", "livecodebench"]
@@ -263,7 +263,9 @@ def _read_rows(file: Path) -> list[tuple[str, dict[str, Any]]]:
     except (OSError, UnicodeDecodeError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else "it is no UTF-8 text"
         raise HoustonError(
-            f"{file} cannot be read: {reason}.", NOTHING_EVALUATED, code=ExitCode.USAGE
+            f"{file} cannot be read: {reason}.",
+            NOTHING_EVALUATED,
+            code=unreadable_file_code(problem, ExitCode.USAGE),
         ) from None
     if file.suffix == ".csv":
         csv.field_size_limit(1 << 30)

@@ -103,7 +103,7 @@ def describe_dataset(dataset: str) -> str:
     if said.unknown:
         raise HoustonError(
             f"reasoning-gym has no dataset {dataset!r}; it has: {', '.join(said.unknown)}.",
-            code=ExitCode.USAGE,
+            code=ExitCode.NOT_FOUND,
         )
     return f"{said.about.strip().partition(chr(10))[0].rstrip('.')}, by reasoning-gym"
 

@@ -250,7 +250,7 @@ def find_suite(name: str) -> Suite:
     raise HoustonError(
         f"There is no suite {name!r}; there are: {', '.join(SUITES)}, {REASONING_GYM}DATASET.",
         next=did_you_mean(name, SUITES),
-        code=ExitCode.USAGE,
+        code=ExitCode.NOT_FOUND,
     )
 
 

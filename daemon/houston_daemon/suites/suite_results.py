@@ -43,7 +43,7 @@ def rollouts_of_run(suites: Path, name: str) -> list[str]:
     pattern = f"{name}.json" if "/" in name else f"*/{name}.json"
     for file in sorted(suites.glob(pattern)):
         return [attempt.rollout for world in read_run(file).worlds for attempt in world.attempts]
-    raise HoustonError(f"There is no run of a suite {name!r} in {suites}.", code=ExitCode.USAGE)
+    raise HoustonError(f"There is no run of a suite {name!r} in {suites}.", code=ExitCode.NOT_FOUND)
 
 
 def pass_at(k: int, tried: int, solved: int) -> float:

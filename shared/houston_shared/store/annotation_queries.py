@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from houston_shared import verdict_precedence
 from houston_shared.control_messages import JudgedSteps, Judgement
-from houston_shared.errors import HoustonError
+from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.records import DeliveredGuidance, Guidance
 from houston_shared.store import journal_events, rollout_queries
 from houston_shared.store.event_bodies import VerdictGiven
@@ -69,6 +69,7 @@ def find_guidance(id: str) -> ReadPlan[Guidance]:
         several if matches else f"There is no guidance with id {id!r}.",
         "Nothing was done.",
         "houston guidance ROLLOUT, to see the ids",
+        ExitCode.USAGE if matches else ExitCode.NOT_FOUND,
     )
 
 

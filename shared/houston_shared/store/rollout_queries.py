@@ -296,7 +296,8 @@ def _unknown_rollout(
         cause = f"There is no rollout {name!r} in this home."
         if near:
             cause += f" Near it: {', '.join(near)}."
-    return HoustonError(cause, "Nothing was done.", "houston rollout list")
+    code = ExitCode.USAGE if matching else ExitCode.NOT_FOUND
+    return HoustonError(cause, "Nothing was done.", "houston rollout list", code)
 
 
 class ForkRow(RowRecord, frozen=True):

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from houston_shared.errors import HoustonError
+from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home, unreadable_home
 from houston_shared.store import schema
 from houston_shared.store.journal_events import FetchBlob, ReadPlan, Row, RunSql
@@ -108,6 +108,7 @@ def open_journal(home: Home) -> OpenedDatabase:
             f"There is no database in the home {home.path}.",
             "There is nothing to read yet.",
             "houston daemon start, or name the right folder with --home",
+            ExitCode.NOT_FOUND,
         )
     inode = path.stat().st_ino  # before it is opened: one that is replaced meanwhile is noticed
     opened = _open_database(path)

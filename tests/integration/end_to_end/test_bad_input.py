@@ -28,7 +28,7 @@ def said(station: Station, *words: str, code: int) -> str:
 @pytest.mark.slow
 def test_an_unknown_task(station: Station) -> None:
     station.start()
-    text = said(station, "rollout", "start", "nowhere/task.toml", code=78)
+    text = said(station, "rollout", "start", "nowhere/task.toml", code=66)
     assert "nowhere/task.toml" in text
 
 
@@ -68,7 +68,7 @@ def test_a_configuration_with_a_wrong_key(station: Station) -> None:
 @pytest.mark.slow
 def test_an_engine_that_is_not_configured(station: Station) -> None:
     station.start()
-    text = said(station, "rollout", "start", str(station.task()), "--engine", "gpt", code=78)
+    text = said(station, "rollout", "start", str(station.task()), "--engine", "gpt", code=66)
     assert "gpt" in text
     assert "embedded" in text
 
@@ -112,7 +112,7 @@ def test_a_rollout_that_does_not_exist(station: Station) -> None:
         ("guide", "nobody", "hello"),
         ("rollout", "pause", "nobody"),
     ):
-        text = said(station, *words, code=1)
+        text = said(station, *words, code=66)
         assert "nobody" in text
         assert "houston rollout list" in text
 

@@ -80,10 +80,10 @@ def test_programs_get_one_object(station: Station) -> None:
     ("words", "code", "cause"),
     [
         (("ask", "  "), 2, "The question is empty."),
-        (("ask", "x", "--corpus", "nowhere"), 2, "nowhere is no folder and no .jsonl file."),
+        (("ask", "x", "--corpus", "nowhere"), 66, "nowhere is no folder and no .jsonl file."),
         (("ask", "x", "--steps", "0"), 2, "--steps"),
         (("ask", "x", "--web", "--corpus", "."), 2, "not allowed with"),
-        (("ask", "x", "--engine", "nobody"), 78, "There is no engine 'nobody'"),
+        (("ask", "x", "--engine", "nobody"), 66, "There is no engine 'nobody'"),
     ],
 )
 def test_what_cannot_be_asked_is_said(

@@ -12,6 +12,8 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.types import CallToolResult, TextContent
 
+from houston_shared.errors import ExitCode
+
 
 def text(result: CallToolResult) -> str:
     return "".join(one.text for one in result.content if isinstance(one, TextContent))
@@ -54,10 +56,13 @@ async def test_python_and_search_are_served(tmp_path: Path) -> None:
 
 
 def test_nothing_to_serve_is_said(tmp_path: Path) -> None:
-    for words, said in (([], "nothing to serve"), (["--corpus", "/no/such"], "no folder")):
+    for words, code, said in (
+        ([], ExitCode.CONFIGURATION, "nothing to serve"),
+        (["--corpus", "/no/such"], ExitCode.NOT_FOUND, "no folder"),
+    ):
         done = subprocess.run(
             [sys.executable, "-m", "houston_shared.command", "mcp", "serve", *words],
             env={**os.environ, "HOUSTON_HOME": str(tmp_path / "home")},
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
-        assert done.returncode == 78 and said in done.stderr and not done.stdout, done
+        assert done.returncode == code and said in done.stderr and not done.stdout, done

@@ -105,7 +105,7 @@ def test_its_steps_are_the_same_byte_for_byte(ended: tuple[Home, str]) -> None:
     (shown,) = houston(home, "rollout", "show", rollout, "--json").splitlines()
     assert json.loads(listed)["archive"] == json.loads(shown)["archive"] == file
     assert b"reading writes no file" in houston(home, *read, "--out", str(home.path), code=2)
-    missing = houston(home, "rollout", "archive", "--read", f"{file}.old", code=1)
+    missing = houston(home, "rollout", "archive", "--read", f"{file}.old", code=66)
     assert b"cannot be read by this user: No such file" in missing
     data = bytearray(Path(file).read_bytes())
     data[len(data) // 2] ^= 1

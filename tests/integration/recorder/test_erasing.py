@@ -335,5 +335,5 @@ def test_an_erasure_says_who_else_has_the_text(tmp_path: Path) -> None:
     assert traces(home) != []
     assert "events were erased" in houston(home, *words)
     assert traces(home) == []
-    said = houston(home, "rollout", "erase", one, "--at", "99", "--yes", code=1)
+    said = houston(home, "rollout", "erase", one, "--at", "99", "--yes", code=66)
     assert f"{one} has no step 99." in said

@@ -367,7 +367,7 @@ def test_the_log_is_shown_and_followed(station: Station) -> None:
 
 
 def test_logs_without_a_daemon_ever(station: Station) -> None:
-    assert "houston daemon start" in station.run("daemon", "logs", code=1).stderr
+    assert "houston daemon start" in station.run("daemon", "logs", code=66).stderr
 
 
 @pytest.mark.slow

@@ -278,10 +278,10 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
 @pytest.mark.parametrize(
     ("engine", "code", "names"),
     [
-        ("script:nowhere.jsonl", 78, "nowhere.jsonl"),
+        ("script:nowhere.jsonl", 66, "nowhere.jsonl"),
         ("script:broken.jsonl", 78, "Line 2 of the script"),
         ("script:empty.jsonl", 78, "has no step. No rollout was started."),
-        ("gpt", 78, "embedded"),
+        ("gpt", 66, "embedded"),
         ("far", 1, "127.0.0.1:9"),
         ("bare", 78, "engines.bare.url"),
         ("odd", 78, "node:8000"),

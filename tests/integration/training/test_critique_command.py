@@ -224,17 +224,17 @@ def test_what_nobody_would_hear_is_not_drafted(
     refused = station.run("critique", rollout, "--draft", code=1)
     assert "nobody would hear what a critic drafts" in refused.stderr
     assert len(server.asked) == before
-    assert "No drafts for" in station.run("guide", going, "x", "--draft", "d-none", code=1).stderr
+    assert "No drafts for" in station.run("guide", going, "x", "--draft", "d-none", code=66).stderr
     assert "No critic drafted anything" in station.run("guidance", going, "--drafts").stderr
     both = station.run("critique", going, "--draft", "--refine", code=2)
     assert "not allowed with" in both.stderr
 
 
 REFUSED = {
-    "unknown policy": (["R", "--policy", "none@3"], 1, "There is no policy 'none@3'"),
+    "unknown policy": (["R", "--policy", "none@3"], 66, "There is no policy 'none@3'"),
     "no rollout": ([], 2, "No rollout is named"),
-    "unknown rollout": (["nobody"], 1, "There is no rollout 'nobody'"),
-    "unknown engine": (["R", "--engine", "none"], 78, "Nothing was criticised."),
+    "unknown rollout": (["nobody"], 66, "There is no rollout 'nobody'"),
+    "unknown engine": (["R", "--engine", "none"], 66, "Nothing was criticised."),
     "an engine that plays a file": (["R", "--engine", "script:x.jsonl"], 78, "Nothing was"),
     "no count": (["R", "-n", "0"], 2, "0"),
 }

@@ -190,7 +190,7 @@ PUSHES = [
     pytest.param(["policy@2", "x"], "", 78, "is no id of the hub", id="no id", marks=SLOW),
     pytest.param(["policy@2", BASE, "--private"], "", 1, "there already, and public", id="public"),
     pytest.param(
-        ["policy@9", "acme/x"], "", 1, "There is no policy", id="no such policy", marks=SLOW
+        ["policy@9", "acme/x"], "", 66, "There is no policy", id="no such policy", marks=SLOW
     ),
     pytest.param(["policy@1", "acme/x"], "", 1, "is the base model", id="a base model", marks=SLOW),
     pytest.param(["policy@2", "acme/x"], "read_only", 1, "may not write to acme/x", id="403"),

@@ -74,7 +74,7 @@ def test_what_a_killed_import_has_left_is_registered_and_its_number_not_lost(
 def test_what_the_daemon_refuses_leaves_nothing(station: Station, base: Path) -> None:
     one = adapter(station.folder / "one", b"one")
     words = ("policy", "import", str(one), "--base", str(base))
-    assert "no policy" in station.run(*words, "--parent", "policy@9", code=1).stderr
+    assert "no policy" in station.run(*words, "--parent", "policy@9", code=66).stderr
     assert station.json(*words)[0]["policy"] == "policy@2"
 
 

@@ -398,12 +398,12 @@ def test_the_cases_are_put_before_the_engine(
 
 REFUSED = {
     "no rollout": ((), 2, "Name the rollouts"),
-    "no such rollout": (("nothing-like-it",), 1, "nothing-like-it"),
+    "no such rollout": (("nothing-like-it",), 66, "nothing-like-it"),
     "an engine that plays": (("R", "--engine", "script:x"), 78, "plays a file"),
-    "no such engine": (("R", "--engine", "other"), 78, "There is no engine 'other'"),
+    "no such engine": (("R", "--engine", "other"), 66, "There is no engine 'other'"),
     "a key that is not set": (("R", "--engine", "keyed"), 78, "NO_SUCH_KEY, which holds the key"),
     "no tokenizer": (("R", "--engine", "bare"), 78, "its tokenizer is not known"),
-    "no such template": (("R", "--template", "none.md"), 78, "none.md"),
+    "no such template": (("R", "--template", "none.md"), 66, "none.md"),
     "a window too small": (("R", "--window", "600"), 78, "too small"),
 }
 

@@ -111,11 +111,11 @@ def test_an_edited_rubric_asks_anew_and_what_cannot_be_used_is_named(
     ("words", "code", "cause"),
     [
         ((), 2, "Name the rollouts to label"),
-        (("nothing-like-it",), 1, "nothing-like-it"),
-        (("--suite-run", "none"), 2, "There is no run of a suite 'none'"),
-        (("ROLLOUT", "--judge", "nobody"), 78, "nobody"),
+        (("nothing-like-it",), 66, "nothing-like-it"),
+        (("--suite-run", "none"), 66, "There is no run of a suite 'none'"),
+        (("ROLLOUT", "--judge", "nobody"), 66, "nobody"),
         (("ROLLOUT", "--judge", "script:x.jsonl"), 78, "plays a file"),
-        (("ROLLOUT", "--rubric", "nowhere.md"), 78, "nowhere.md cannot be read"),
+        (("ROLLOUT", "--rubric", "nowhere.md"), 66, "nowhere.md cannot be read"),
         (("ROLLOUT", "--people", "--out", "/proc/labels.jsonl"), 1, "cannot be written"),
     ],
 )

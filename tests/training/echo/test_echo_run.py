@@ -145,7 +145,7 @@ def test_a_trainer_that_is_killed_goes_on_with_the_same_critiques_and_losses(
 @pytest.mark.parametrize(
     ("settings", "code", "cause"),
     [
-        (("critic_policy=nobody@2",), 1, "There is no policy 'nobody@2'"),
+        (("critic_policy=nobody@2",), 66, "There is no policy 'nobody@2'"),
         (("critic=none", "critic_policy=x@1"), 78, "critic_policy needs a critic"),
         (("ahead=1",), 78, "nothing to begin ahead"),
         (("gain_smoothing=0",), 78, "gain_smoothing"),

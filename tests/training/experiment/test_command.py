@@ -123,6 +123,6 @@ def test_a_report_of_no_run_makes_none(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     process = houston("experiment", "small", "--out", str(folder), "--report")
     output = process.communicate(timeout=LIMIT)
-    assert process.returncode == 2
+    assert process.returncode == 66
     assert f"There is no run of an experiment in {folder}." in output[1]
     assert not folder.exists()

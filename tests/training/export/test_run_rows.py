@@ -302,7 +302,7 @@ def test_parquet_of_a_run_says_the_same(ran: Ran, tmp_path: Path) -> None:
 def test_what_is_no_run_is_refused(run: str, cause: str, ran: Ran) -> None:
     with pytest.raises(HoustonError, match=cause) as refused:
         read_run_credits(ran.home, run)
-    assert refused.value.code == ExitCode.USAGE
+    assert refused.value.code == ExitCode.NOT_FOUND
 
 
 def test_a_run_of_another_kind_or_without_a_lesson_is_refused(ran: Ran) -> None:

@@ -196,11 +196,11 @@ def test_an_engine_that_is_killed_as_it_is_given_a_version_samples_with_it_later
 @pytest.mark.parametrize(
     ("words", "code", "cause"),
     [
-        (("--suite", "nonsense"), 2, "There is no suite 'nonsense'"),
+        (("--suite", "nonsense"), 66, "There is no suite 'nonsense'"),
         (("--engine", "script:x.jsonl"), 2, "gives no token ids"),
-        (("--base", "policy@9"), 1, "There is no policy 'policy@9'"),
+        (("--base", "policy@9"), 66, "There is no policy 'policy@9'"),
         (("--set", "group_size=1"), 78, "group_size"),
-        (("--recipe", "nonsense"), 78, "There is no recipe nonsense"),
+        (("--recipe", "nonsense"), 66, "There is no recipe nonsense"),
         (("--resume", "no/run"), 2, "--resume takes no --suite, --engine"),
     ],
 )
@@ -210,6 +210,6 @@ def test_what_cannot_be_trained_is_refused_in_a_sentence(
     asked = ("train", "dapo", "--suite", "word-worlds", "--engine", "tiny", *words)
     said = trained.run(*asked, code=code).stderr
     assert cause in said
-    unknown = trained.run("train", "dapo", "--resume", "no/run", code=2).stderr
-    assert "is no training run" in unknown
+    unknown = trained.run("train", "dapo", "--resume", "no/run", code=66).stderr
+    assert "There is no training run" in unknown
     assert trained.json("train", "list") == []

@@ -234,7 +234,7 @@ def test_a_step_that_is_not_there_is_said(
     rollout = written.rollout("r1", state="finished")
     written.step(rollout, 1)
     output = houston(*(word.format(rollout) for word in words), *json)
-    assert (output.code, output.out) == (1, "")
+    assert (output.code, output.out) == (66, "")
     assert "99" in output.err
     assert "next: houston steps" in output.err
 
@@ -454,20 +454,20 @@ def a_rollout(written: WrittenHome) -> None:
 
 
 ERRORS: dict[str, tuple[Callable[[WrittenHome], None], tuple[str, ...], int, str]] = {
-    "no rollout": (nothing, ("steps", "nobody"), 1, "no rollout 'nobody'"),
-    "an ambiguous one": (a_rollout, ("steps", "words"), 1, "2 rollouts begin with 'words'"),
-    "a near one": (a_rollout, ("rollout", "show", "words-aaab"), 1, "Near it: words-aaaa"),
-    "no step": (a_rollout, ("context", "words-a", "3"), 1, "no step 3"),
+    "no rollout": (nothing, ("steps", "nobody"), 66, "no rollout 'nobody'"),
+    "an ambiguous one": (a_rollout, ("steps", "words"), 2, "2 rollouts begin with 'words'"),
+    "a near one": (a_rollout, ("rollout", "show", "words-aaab"), 66, "Near it: words-aaaa"),
+    "no step": (a_rollout, ("context", "words-a", "3"), 66, "no step 3"),
     "no pattern": (nothing, ("search", "--regex", "("), 2, "'(' is no regular expression"),
-    "search in no rollout": (nothing, ("search", "x", "--rollout", "q"), 1, "no rollout 'q'"),
+    "search in no rollout": (nothing, ("search", "x", "--rollout", "q"), 66, "no rollout 'q'"),
     "step zero": (a_rollout, ("context", "words-a", "0"), 2, "'0' is not a whole number from 1"),
-    "steer nobody": (nothing, ("rollout", "pause", "nobody"), 1, "no rollout 'nobody'"),
-    "guide nobody": (nothing, ("guide", "nobody", "hi"), 1, "no rollout 'nobody'"),
+    "steer nobody": (nothing, ("rollout", "pause", "nobody"), 66, "no rollout 'nobody'"),
+    "guide nobody": (nothing, ("guide", "nobody", "hi"), 66, "no rollout 'nobody'"),
     "guide without a daemon": (a_rollout, ("guide", "words-a", "hi"), 69, "No daemon runs"),
     "guide with nothing": (a_rollout, ("guide", "words-a", " "), 2, "no text to say"),
     "list nothing": (nothing, ("rollout", "list"), 0, "No rollout was started in this home."),
     "list no such": (a_rollout, ("rollout", "list", "--task", "t"), 0, "There is no such rollout."),
-    "withdraw nothing": (a_rollout, ("guidance", "words-a", "--withdraw", "g"), 1, "no guidance"),
+    "withdraw nothing": (a_rollout, ("guidance", "words-a", "--withdraw", "g"), 66, "no guidance"),
 }
 
 
@@ -485,7 +485,7 @@ def test_an_error_says_cause_and_next_command(
 
 def test_a_home_that_never_had_a_daemon(houston: Houston) -> None:
     output = houston("rollout", "list")
-    assert (output.code, output.out) == (1, "")
+    assert (output.code, output.out) == (66, "")
     assert "houston daemon start" in output.err
     assert houston("guide", "r", "hi").code == 69
 

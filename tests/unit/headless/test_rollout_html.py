@@ -180,7 +180,7 @@ def test_it_is_written_into_this_folder_and_says_where(
     }  # fmt: skip
     assert file.read_text().startswith("<!doctype html>")
     wrong = command.main(["--home", str(home), "rollout", "html", f"{ROLLOUT}@99"])
-    assert wrong == ExitCode.FAILED
+    assert wrong == ExitCode.NOT_FOUND
     assert "has 10 steps so far" in capsys.readouterr().err
 
 

@@ -54,9 +54,9 @@ def newer_schema(home: Home) -> None:
 
 
 REFUSED = {
-    "no home": (lambda home: None, "There is no database", ExitCode.FAILED),
-    "no database": (nothing, "There is no database", ExitCode.FAILED),
-    "empty file": (empty_file, "There is no database", ExitCode.FAILED),
+    "no home": (lambda home: None, "There is no database", ExitCode.NOT_FOUND),
+    "no database": (nothing, "There is no database", ExitCode.NOT_FOUND),
+    "empty file": (empty_file, "There is no database", ExitCode.NOT_FOUND),
     "no tables": (no_tables, "has no tables yet", ExitCode.FAILED),
     "not a database": (not_a_database, "is damaged", ExitCode.FAILED),
     "newer schema": (newer_schema, f"schema {schema.SCHEMA_VERSION + 1}", ExitCode.CONFIGURATION),

@@ -64,6 +64,7 @@ def branch_rollout(store: Store, message: BranchRollout, author: Author) -> Requ
             f"{named.id} has {steps} that are closed, and no step {step}.",
             f"houston steps {named.id}",
             NO_BRANCH_STARTED,
+            ExitCode.NOT_FOUND,
         )
     # A step that the named rollout shares itself is its parent's: the branch is a sibling of both.
     owner = store.read(rollout_queries.owner_of_step(named.id, step))

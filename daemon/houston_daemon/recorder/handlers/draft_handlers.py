@@ -55,7 +55,11 @@ def store_draft(store: Store, message: StoreDraft, author: Author) -> RequestSto
         )
     row = require_running(store, message.rollout, "The draft was not stored.")
     if not 0 <= message.step <= row.steps:
-        raise denial(f"{row.id} has no closed step {message.step}.", f"houston steps {row.id}")
+        raise denial(
+            f"{row.id} has no closed step {message.step}.",
+            f"houston steps {row.id}",
+            code=ExitCode.NOT_FOUND,
+        )
     earlier = store.connection.execute(
         "SELECT rollout FROM critic_drafts WHERE id = ?", (message.id,)
     ).fetchone()
@@ -106,7 +110,11 @@ def reject_draft(store: Store, message: RejectDraft, author: Author) -> RequestS
         "SELECT rollout, state, by FROM critic_drafts WHERE id = ?", (message.id,)
     ).fetchone()
     if row is None:
-        raise denial(f"There is no draft {message.id[:GUIDANCE_ID_LIMIT]!r}.", "houston guidance R")
+        raise denial(
+            f"There is no draft {message.id[:GUIDANCE_ID_LIMIT]!r}.",
+            "houston guidance R",
+            code=ExitCode.NOT_FOUND,
+        )
     rollout, state, by = row
     if state == "rejected":
         return RequestStored(seq=store.journal.seq)

@@ -93,7 +93,8 @@ def _open_draft(store: Store, id: str, rollout: str) -> str:
     ).fetchone()
     if row is None:
         cause = f"There is no draft {id[:GUIDANCE_ID_LIMIT]!r} for {rollout}."
-        raise denial(cause, f"houston guidance {rollout}", "The guidance was not queued.")
+        look = f"houston guidance {rollout}"
+        raise denial(cause, look, "The guidance was not queued.", ExitCode.NOT_FOUND)
     state, by, body = row
     if state != "open":
         cause = f"The draft {id} was {state} by {by} meanwhile."
@@ -162,7 +163,11 @@ def set_bookmark(store: Store, message: BookmarkStep, author: Author) -> Request
         check_text(message.note, "a note")
     row = require_rollout(store, message.rollout)
     if not 0 <= message.step <= row.steps + 1:
-        raise denial(f"{row.id} has no step {message.step}.", f"houston steps {row.id}")
+        raise denial(
+            f"{row.id} has no step {message.step}.",
+            f"houston steps {row.id}",
+            code=ExitCode.NOT_FOUND,
+        )
     _check_bookmark_owner(store, row.id, message.step, author)
     body = StepBookmarked(
         author=author.name,
@@ -188,7 +193,9 @@ def require_rollout(store: Store, id: str) -> RolloutRow:
     """The rollout with this id; raises HoustonError."""
     row = store.read_rollout(id)
     if row is None:
-        raise denial(f"There is no rollout {id[:80]!r}.", "houston rollout list")
+        raise denial(
+            f"There is no rollout {id[:80]!r}.", "houston rollout list", code=ExitCode.NOT_FOUND
+        )
     return row
 
 
@@ -226,7 +233,9 @@ def _require_queued(store: Store, id: str) -> Guidance:
     guidance = guidance_delivery.read_guidance(store, id)
     if guidance is None:
         raise denial(
-            f"There is no guidance {id[:GUIDANCE_ID_LIMIT]!r}.", "houston guidance ROLLOUT"
+            f"There is no guidance {id[:GUIDANCE_ID_LIMIT]!r}.",
+            "houston guidance ROLLOUT",
+            code=ExitCode.NOT_FOUND,
         )
     if guidance.state != "queued":
         when = (

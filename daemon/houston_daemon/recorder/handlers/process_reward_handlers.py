@@ -39,6 +39,7 @@ def store_process_rewards(
         raise denial(
             f"There is no policy {message.policy[:80]!r} that could have scored steps.",
             "houston policy list",
+            code=ExitCode.NOT_FOUND,
         )
     skipped = [
         place

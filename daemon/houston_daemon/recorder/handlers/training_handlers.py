@@ -118,7 +118,11 @@ def activate_policy(store: Store, message: wire.ActivatePolicy, author: Author) 
     wanted_name = _previous_policy(store, message.engine) if message.rollback else message.policy
     policy = store.read(policy_queries.find_policy(wanted_name)) if wanted_name else None
     if wanted_name and policy is None:
-        raise denial(f"There is no policy {wanted_name[:80]!r}.", "houston policy list")
+        raise denial(
+            f"There is no policy {wanted_name[:80]!r}.",
+            "houston policy list",
+            code=ExitCode.NOT_FOUND,
+        )
     if policy is not None and policy.kind == "reward":
         raise denial(
             f"{policy.name} is a process reward model: it scores decisions and samples nothing.",
@@ -270,7 +274,11 @@ def start_training_run(store: Store, message: wire.StartTraining, author: Author
     if not (training_folder(store.home) / message.run).is_dir():
         raise denial(f"The home has no folder training/{message.run}.", "houston train sft --help")
     if message.parent and store.read(policy_queries.find_policy(message.parent)) is None:
-        raise denial(f"There is no policy {message.parent!r} to begin from.", "houston policy list")
+        raise denial(
+            f"There is no policy {message.parent!r} to begin from.",
+            "houston policy list",
+            code=ExitCode.NOT_FOUND,
+        )
     if message.base_hash:  # what would be refused after the last step
         every = store.read(policy_queries.list_policies())
         lineage = (message.name, message.base, message.base_hash, message.parent)
@@ -387,5 +395,7 @@ def _put_back_policies(store: Store, run: str) -> None:
 def _require_run(store: Store, id: str) -> TrainingRunRow:
     run = store.read(policy_queries.find_training_run(id))
     if run is None:
-        raise denial(f"There is no training run {id[:80]!r}.", "houston train list")
+        raise denial(
+            f"There is no training run {id[:80]!r}.", "houston train list", code=ExitCode.NOT_FOUND
+        )
     return run

@@ -130,7 +130,9 @@ def _check_judged_steps(row: RolloutRow, judged: JudgedSteps) -> None:
             else f"steps {judged.first} to {judged.last}"
         )
         raise denial(
-            f"{row.id} has {closed}; {named} cannot be judged.", f"houston steps {row.id} -n 1"
+            f"{row.id} has {closed}; {named} cannot be judged.",
+            f"houston steps {row.id} -n 1",
+            code=ExitCode.NOT_FOUND,
         )
     if len(judged.reason) > REASON_LIMIT:
         raise denial(f"A reason has at most {REASON_LIMIT} characters.", code=ExitCode.USAGE)

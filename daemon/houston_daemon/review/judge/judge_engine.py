@@ -233,7 +233,9 @@ def _load_tokens(settings: Mapping[str, Any]) -> PromptTokenizer:
     try:
         return PromptTokenizer(tokenizer_file(settings))
     except ConfigurationError as problem:
-        raise ConfigurationError(problem.cause, "Nothing was judged.", problem.next) from None
+        raise ConfigurationError(
+            problem.cause, "Nothing was judged.", problem.next, problem.code
+        ) from None
 
 
 def _configured_window(settings: Mapping[str, Any]) -> int:

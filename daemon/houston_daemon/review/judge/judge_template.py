@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from houston_shared.errors import ConfigurationError
+from houston_shared.errors import ConfigurationError, ExitCode, unreadable_file_code
 
 _PART_HEADER = re.compile(r"^=== (\w+) ===[ \t]*$", re.MULTILINE)
 _GAP = re.compile(r"\{\{(\w+)\}\}")
@@ -41,7 +41,9 @@ class TemplateForm:
         except (OSError, UnicodeDecodeError) as problem:
             reason = problem.strerror if isinstance(problem, OSError) else "it is no UTF-8 text"
             raise ConfigurationError(
-                f"The {self.name} {place} cannot be read: {reason}.", self.effect
+                f"The {self.name} {place} cannot be read: {reason}.",
+                self.effect,
+                code=unreadable_file_code(problem, ExitCode.CONFIGURATION),
             ) from None
 
     def parts(self, text: str, where: str) -> dict[str, str]:

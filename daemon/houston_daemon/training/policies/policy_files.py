@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from houston_shared import atomic_file
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, HoustonError, unreadable_file_code
 from houston_shared.home import Home
 from houston_shared.policy_and_run_files import policies_folder
 from houston_shared.store import policy_queries
@@ -54,7 +54,9 @@ def hash_files(files: Iterable[Path], home: Home | None = None) -> dict[str, str
             if entry is None or (entry.size, entry.changed) != stamp:
                 entry = _FileHash(*stamp, hash_file(file))
         except OSError as problem:
-            raise HoustonError(f"{file} cannot be read: {problem.strerror}.") from problem
+            raise HoustonError(
+                f"{file} cannot be read: {problem.strerror}.", code=unreadable_file_code(problem)
+            ) from problem
         fresh[key] = entry
         hashes[file.name] = entry.sha256
     if home and fresh != remembered:
@@ -191,7 +193,9 @@ def _adapter_weights(folder: Path) -> PolicyWeights:
     try:
         config: Any = json.loads(files[0].read_bytes())
     except (OSError, ValueError, RecursionError) as problem:
-        raise HoustonError(f"{files[0]} cannot be read: {problem}.") from problem
+        raise HoustonError(
+            f"{files[0]} cannot be read: {problem}.", code=unreadable_file_code(problem)
+        ) from problem
     if not isinstance(config, dict):
         raise HoustonError(f"{files[0]} holds no JSON object.", "No policy was registered.")
     if config.get("peft_type") != "LORA":
@@ -332,7 +336,9 @@ def named_policy(home: Home, name: str) -> NamedPolicy:
     with Reader(home) as reader:
         policy = reader.run(policy_queries.find_policy(name))
     if policy is None:
-        raise HoustonError(f"There is no policy {name!r}.", next="houston policy list")
+        raise HoustonError(
+            f"There is no policy {name!r}.", next="houston policy list", code=ExitCode.NOT_FOUND
+        )
     if policy.kind == "reward":
         raise HoustonError(
             f"{name} is a process reward model: it scores decisions and samples nothing.",

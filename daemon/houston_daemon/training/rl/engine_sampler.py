@@ -24,7 +24,7 @@ from houston_daemon.training.credit.policy_gradient_rows import RATIO_LOGPROB_KI
 from houston_daemon.training.rl.rollout_groups import StopRequested
 from houston_shared.backoff import RetryPolicy
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import HoustonError
+from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.policy_and_run_files import BASE_MODEL, policies_folder
 from houston_shared.store import policy_queries
 from houston_shared.store.store_reader import Reader
@@ -53,7 +53,9 @@ def read_sampled_policy(reader: Reader, name: str) -> SampledPolicy:
         return SampledPolicy("", "", {})
     policy = reader.run(policy_queries.find_policy(name))
     if policy is None:
-        raise HoustonError(f"There is no policy {name!r}.", next="houston policy list")
+        raise HoustonError(
+            f"There is no policy {name!r}.", next="houston policy list", code=ExitCode.NOT_FOUND
+        )
     if policy.kind == "base":
         return SampledPolicy("", "", {})
     folder = str(policies_folder(reader.home) / policy.folder)

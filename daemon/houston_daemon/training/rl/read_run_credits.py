@@ -58,7 +58,9 @@ def read_run_credits(home: Home, run: str) -> RunCredits:
     try:
         recipe = folder.spec.recipe
     except HoustonError as problem:
-        raise HoustonError(problem.cause, NOTHING_EXPORTED, "houston train list") from None
+        raise HoustonError(
+            problem.cause, NOTHING_EXPORTED, "houston train list", problem.code
+        ) from None
     if recipe.purify_gate:
         raise HoustonError(
             f"The run {run} has purify_gate: its trainer said by the weights that it had then"

@@ -105,6 +105,9 @@ def find_rl_run(home: Home, run: str, effect: str) -> RlRunFolder:
     folder = RlRunFolder(training_folder(home) / run)
     if not is_run_name(run) or not folder.path.is_dir():
         raise HoustonError(
-            f"There is no training run {run[:80]!r}.", effect, "houston train list", ExitCode.USAGE
+            f"There is no training run {run[:80]!r}.",
+            effect,
+            "houston train list",
+            ExitCode.NOT_FOUND,
         )
     return folder

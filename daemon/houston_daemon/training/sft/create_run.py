@@ -184,10 +184,10 @@ def request_resume(
     """
     if not is_run_name(run):  # it names a folder of the home, and nothing else
         raise HoustonError(
-            f"{run[:80]!r} is no training run.",
+            f"There is no training run {run[:80]!r}.",
             NOTHING_TRAINED_MESSAGE,
             "houston train list",
-            ExitCode.USAGE,
+            ExitCode.NOT_FOUND,
         )
     folder = sft_run_folder.folder_of_run(loaded.home, run)
     spec = folder.spec
@@ -249,7 +249,11 @@ def _prepare_data(
     """
     if request.data is not None:
         if not request.data.is_dir():
-            raise HoustonError(f"There is no folder {request.data}.", NOTHING_TRAINED_MESSAGE)
+            raise HoustonError(
+                f"There is no folder {request.data}.",
+                NOTHING_TRAINED_MESSAGE,
+                code=ExitCode.NOT_FOUND,
+            )
         to.data.symlink_to(request.data.absolute(), target_is_directory=True)
         return ()
     ids = tuple(request.rollouts)

@@ -12,7 +12,7 @@ import msgspec
 
 from houston_daemon.training.runs.tracker_choice import ReportTo, require_trackers
 from houston_shared import toml_file
-from houston_shared.errors import ConfigurationError, did_you_mean
+from houston_shared.errors import ConfigurationError, ExitCode, did_you_mean
 from houston_shared.sample_roles import parse_row_roles
 from houston_shared.toml_file import Settings
 
@@ -176,6 +176,7 @@ def find_recipe_file(name: str, folder: Path) -> Path:
         raise ConfigurationError(
             f"There is no recipe {name}; there are {', '.join(names)}, or a .toml file.",
             next=did_you_mean(name, names),
+            code=ExitCode.NOT_FOUND,
         )
     return file
 

@@ -98,6 +98,7 @@ class RunFolder(TrainingRunFolder):
                 f"There is no training run {self.path.name!r} in {self.path.parent}.",
                 NOTHING_TRAINED_MESSAGE,
                 "houston train list",
+                ExitCode.NOT_FOUND,
             ) from None
         except (OSError, msgspec.DecodeError) as problem:
             raise HoustonError(
