@@ -1,16 +1,21 @@
-"""`houston completion bash|zsh|fish`: a script with which a shell completes commands and flags.
+"""`houston completion bash|zsh|fish`: a script with which a shell completes commands, flags, names.
 
-Made by shtab from the parsers of all commands, which are built only here. A rollout is completed
-with the ids that the home has; nothing else is looked up.
+Made by shtab from the parsers of all commands, which are built only here. What an argument names
+shows in its metavar. Names in the home and in the configuration are asked for at each completion by
+`houston completion --names KIND`, which reads them and nothing else; those of packaged suites,
+recipes and dialects stand in the script.
 """
 
 import argparse
+import importlib
+import re
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from houston_shared import command_output, command_parser
 from houston_shared.command_table import COMMANDS, CommandSpec
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ExitCode
+from houston_shared.errors import ExitCode, HoustonError
 
 WHERE = {
     "bash": "~/.local/share/bash-completion/completions/houston",
@@ -18,34 +23,110 @@ WHERE = {
     "fish": "~/.config/fish/completions/houston.fish",
 }
 """The file that each shell reads when a terminal opens, or when `houston` is completed first."""
-LIST_IDS = """houston rollout list --json 2>/dev/null | sed 's/^{"rollout":"\\([^"]*\\)".*/\\1/'"""
-"""Prints the ids of the home's rollouts, a line each."""
-ROLLOUT_IDS = {
-    "bash": "_houston_rollout_ids",
-    "zsh": "_houston_rollout_ids",
-    "fish": f"({LIST_IDS})".replace("$", "\\$").replace('"', '\\"'),
-    "preamble": {
-        "bash": f'_houston_rollout_ids() {{ compgen -W "$({LIST_IDS})" -- "$1"; }}\n',
-        "zsh": f'_houston_rollout_ids() {{ compadd -- ${{(f)"$({LIST_IDS})"}}; }}\n',
-    },
+KINDS = {
+    "R": "rollouts",
+    "POLICY": "policies",
+    "MODEL|POLICY": "policies",
+    "RUN": "runs",
+    "TASK": "tasks",
+    "SUITE/NAME": "results",
+    ("BEFORE", "AFTER"): "results",
+    "ENGINE": "engines",
+    "HOST": "hosts",
 }
-"""How each shell completes a rollout, for shtab."""
+"""By metavar, what an argument names in the home or in the configuration."""
+SUITES = "houston_daemon.suites.suite_catalog:SUITES"
+RL_RECIPES = "houston_daemon.training.rl.rl_recipe:rl_recipe_names"
+RECIPES = {
+    ("train", "sft"): "houston_daemon.training.sft.sft_recipe:recipe_names",
+    ("train", "dapo"): RL_RECIPES,
+    ("train", "grpo"): RL_RECIPES,
+    ("train", "echo"): RL_RECIPES,
+    ("train", "prm"): "houston_daemon.training.prm.prm_recipe:prm_recipe_names",
+    ("export",): "houston_daemon.training.export.export_recipe:RECIPES",
+    ("experiment",): "houston_daemon.experiments.experiment_recipe:packaged_recipes",
+}
+"""By command, what gives the names of its packaged recipes."""
+SAFE_NAME = re.compile(r"[\w@.:/+-]+")
+"""Names that a shell takes as they are; bash would expand others."""
+BASH_ENTRY = r"""
+# Bash also breaks words at @ : and =, which names such as policy@2 hold: here they are whole.
+_houston() {
+  local typed="${COMP_LINE:0:COMP_POINT}" breaks="${COMP_WORDBREAKS//[^@:=]/}" there="" last
+  local -a words
+  read -ra words <<< "$typed"
+  [[ "$typed" == *[[:space:]] ]] && words+=("")
+  last="${words[-1]}"
+  if [[ "$last" == --*=* ]]; then
+    words[-1]="${last%%=*}" last="${last#*=}"
+    words+=("$last")
+  fi
+  [[ -n "$breaks" ]] && there="${last%"${last##*[$breaks]}"}"
+  COMP_WORDS=("${words[@]}") COMP_CWORD=$(( ${#words[@]} - 1 ))
+  _shtab_houston
+  COMPREPLY=("${COMPREPLY[@]#"$there"}")
+}
+complete -o bashdefault -F _houston houston houston-agents"""
+"""Stands in the place of the line that shtab ends a script for bash with."""
 
 
 def add_completion_arguments(parser: argparse.ArgumentParser) -> None:
-    """`SHELL`."""
+    """`SHELL`, `--names`."""
     places = "; ".join(f"{shell}: {file}" for shell, file in WHERE.items())
     parser.add_argument(
-        "shell", choices=tuple(WHERE), help=f"write what it prints into the shell's file ({places})"
+        "shell",
+        nargs="?",
+        choices=tuple(WHERE),
+        help=f"write what it prints into the shell's file ({places})",
+    )
+    parser.add_argument(
+        "--names",
+        choices=tuple(dict.fromkeys(KINDS.values())),
+        help="what the script asks: print names of this kind, a line each",
     )
 
 
 def run_completion(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """Print the script."""
+    """Print the script, or names."""
+    if arguments.names:
+        for name in read_names(arguments.names, loaded):
+            if SAFE_NAME.fullmatch(name):
+                command_output.print_line(name)
+    elif arguments.shell:
+        command_output.print_line(completion_script(arguments.shell))
+    else:
+        raise HoustonError("Name a shell.", "", "houston completion bash", ExitCode.USAGE)
+    return int(ExitCode.DONE)
+
+
+def completion_script(shell: str) -> str:
+    """The script for a shell, without a newline at its end."""
     import shtab
 
-    command_output.print_line(shtab.complete(build_whole_parser(), arguments.shell).rstrip("\n"))
-    return int(ExitCode.DONE)
+    script: str = shtab.complete(build_whole_parser(), shell).rstrip("\n")
+    return script.rpartition("\ncomplete ")[0] + BASH_ENTRY if shell == "bash" else script
+
+
+def read_names(kind: str, loaded: LoadedConfiguration) -> Iterable[str]:
+    """The names of a kind (`KINDS`). Raises HoustonError where the home cannot be read."""
+    if kind == "engines":
+        return dict.fromkeys(("embedded", *loaded.config.engines))
+    if kind == "hosts":
+        return list(loaded.config.hosts.named)
+    if kind == "results":
+        suites = loaded.home.path / "suites"
+        return sorted(f"{file.parent.name}/{file.stem}" for file in suites.glob("*/*.json"))
+    from houston_shared.store import policy_queries, rollout_queries
+    from houston_shared.store.store_reader import Reader
+
+    with Reader(loaded.home) as reader:
+        if kind == "rollouts":
+            return [row.id for row in reader.run(rollout_queries.list_rollouts())]
+        if kind == "tasks":
+            return [task.name for task in reader.run(rollout_queries.list_tasks())]
+        if kind == "policies":
+            return [policy.name for policy in reader.run(policy_queries.list_policies())]
+        return [run.id for run in reader.run(policy_queries.list_training_runs())]
 
 
 def build_whole_parser() -> argparse.ArgumentParser:
@@ -74,10 +155,46 @@ def _add_parser(parent: Any, word: str, command: CommandSpec) -> None:
     import shtab
 
     for action in parser._actions:
-        metavar = action.metavar if isinstance(action.metavar, str) else ""
-        if metavar == "R":
-            action.complete = ROLLOUT_IDS
+        metavar = action.metavar
+        if metavar in KINDS:
+            action.complete = _names_completer(KINDS[metavar])
+        elif action.choices is None and (packaged := _packaged_names(command, metavar)):
+            action.choices = packaged
         elif metavar == "DIR":
             action.complete = shtab.DIRECTORY
-        elif "FILE" in metavar or metavar == "TASK.toml":
+        elif "FILE" in (metavar or "") or metavar == "TASK.toml":
             action.complete = shtab.FILE
+
+
+def _names_completer(kind: str) -> dict[str, Any]:
+    """How each shell completes names of a kind, for shtab; what cannot be read is no name."""
+    asked = f"houston completion --names {kind} 2>/dev/null"
+    function = f"_houston_{kind}"
+    return {
+        "bash": function,
+        "zsh": function,
+        "fish": f"({asked})",
+        "preamble": {
+            "bash": f'{function}() {{ compgen -W "$({asked})" -- "$1"; }}\n',
+            "zsh": f'{function}() {{ compadd -- ${{(f)"$({asked})"}}; }}\n',
+        },
+    }
+
+
+def _packaged_names(command: CommandSpec, metavar: Any) -> list[str]:
+    """Names that come with Houston and that an argument takes; none for most."""
+    if metavar == "DIALECT":
+        from houston_shared.plugins import plugin_names
+
+        return plugin_names("houston.dialects")
+    if metavar == "RECIPE":
+        return _named_in(RECIPES[command.words])
+    return _named_in(SUITES) if metavar in ("SUITE", "SUITE|FILE", "TASK|SUITE") else []
+
+
+def _named_in(place: str) -> list[str]:
+    """The names that `module:attribute` holds, or gives when it is called."""
+    module, _, attribute = place.partition(":")
+    found: Iterable[str] | Callable[[], Iterable[str]]
+    found = getattr(importlib.import_module(module), attribute)
+    return list(found() if callable(found) else found)

@@ -440,7 +440,7 @@ def add_tail_arguments(parser: argparse.ArgumentParser) -> None:
         help="only of this rollout (may be given again)",
     )
     parser.add_argument(
-        "--task", default="", metavar="NAME", help="only of this task's rollouts, later ones too"
+        "--task", default="", metavar="TASK", help="only of this task's rollouts, later ones too"
     )
     parser.add_argument(
         "--kind",

@@ -276,7 +276,9 @@ def add_policy_activate_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_activation_options(parser: argparse.ArgumentParser) -> None:
     """`--engine`, `--wait`, `--as`, `--json`."""
-    parser.add_argument("--engine", default="", metavar="E", help="engine; default: the default")
+    parser.add_argument(
+        "--engine", default="", metavar="ENGINE", help="engine; default: the default"
+    )
     parser.add_argument(
         "--wait",
         type=seconds_argument,

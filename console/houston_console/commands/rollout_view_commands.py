@@ -115,7 +115,7 @@ def _list_packaged_tasks(json: bool) -> int:
 
 def add_rollout_list_arguments(parser: argparse.ArgumentParser) -> None:
     """`--task`, `--state`, `--by-task`, `--json`."""
-    parser.add_argument("--task", default="", metavar="NAME", help="only rollouts of this task")
+    parser.add_argument("--task", default="", metavar="TASK", help="only rollouts of this task")
     states = get_args(RolloutState)
     parser.add_argument("--state", default="", choices=states, help="only rollouts in this state")
     parser.add_argument(
@@ -424,7 +424,7 @@ def _refined_by_text(row: dict[str, Any]) -> str:
 def add_rollout_people_arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `--task`, `--with-past`, `--json`."""
     command_options.add_rollout_argument(parser, optional=True)
-    parser.add_argument("--task", default="", metavar="NAME", help="only rollouts of this task")
+    parser.add_argument("--task", default="", metavar="TASK", help="only rollouts of this task")
     parser.add_argument(
         "--with-past",
         action="store_true",
@@ -501,10 +501,10 @@ class ComparisonSide(NamedTuple):
 
 
 def add_rollout_compare_arguments(parser: argparse.ArgumentParser) -> None:
-    """`A`, `B`, `--json`."""
+    """Two `R`, `--json`."""
     for name in ("a", "b"):
         parser.add_argument(
-            name, metavar=name.upper(), help="rollout: its id, or a unique beginning or ending"
+            name, metavar="R", help="rollout: its id, or a unique beginning or ending"
         )
     command_options.add_json_option(parser, "one JSON object with both")
 

@@ -31,7 +31,7 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
     mode.add_argument("--regex", action="store_true", help="QUERY is a regular expression")
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--rollout", default="", metavar="R", help="only in this rollout")
-    place.add_argument("--task", default="", metavar="NAME", help="only in rollouts of this task")
+    place.add_argument("--task", default="", metavar="TASK", help="only in rollouts of this task")
     parser.add_argument(
         "--in",
         dest="what",

@@ -55,7 +55,9 @@ _ENTRY = re.compile(r"^\d+\. ", re.MULTILINE)
 def add_ask_arguments(parser: argparse.ArgumentParser) -> None:
     """`QUESTION`, `--engine`, `--corpus`, `--web`, `--steps`, `--memory`, `--json`."""
     parser.add_argument("question", metavar="QUESTION", help="what is asked, in quotes")
-    parser.add_argument("--engine", help="engine of the configuration, or script:FILE")
+    parser.add_argument(
+        "--engine", metavar="ENGINE", help="engine of the configuration, or script:FILE"
+    )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--corpus",

@@ -57,11 +57,15 @@ def add_critique_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--engine",
+        metavar="ENGINE",
         default="",
         help="engine of the critic; default: [review] critic_engine, then [judge] engine",
     )
     parser.add_argument(
-        "--policy", default="", metavar="P", help="policy of the critic; default: [review] critic"
+        "--policy",
+        default="",
+        metavar="POLICY",
+        help="policy of the critic; default: [review] critic",
     )
     parser.add_argument("--template", type=Path, metavar="FILE", help="the critic's words")
     parser.add_argument(

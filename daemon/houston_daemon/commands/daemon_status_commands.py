@@ -193,7 +193,7 @@ def add_daemon_logs_arguments(parser: argparse.ArgumentParser) -> None:
         "-n", "--lines", type=whole_number(), default=40, metavar="N", help="last N lines"
     )
     log_choice = parser.add_mutually_exclusive_group()
-    log_choice.add_argument("--engine", metavar="NAME", help="the log of this engine instead")
+    log_choice.add_argument("--engine", metavar="ENGINE", help="the log of this engine instead")
     log_choice.add_argument(
         "--rollout", metavar="R", help="the log of this rollout's worker instead"
     )

@@ -21,7 +21,10 @@ SAMPLE_SECONDS = 120.0
 def add_engine_check_arguments(parser: argparse.ArgumentParser) -> None:
     """`NAME`, `--seconds`, `--json`."""
     parser.add_argument(
-        "name", nargs="?", metavar="NAME", help="engine of the configuration; default: its default"
+        "name",
+        nargs="?",
+        metavar="ENGINE",
+        help="engine of the configuration; default: its default",
     )
     parser.add_argument(
         "--seconds",

@@ -20,7 +20,7 @@ from houston_shared.errors import ExitCode
 def add_experiment_arguments(parser: argparse.ArgumentParser) -> None:
     """`RECIPE`, `--out`, `--only`, `--seeds`, `--resume`, `--report`, `--json`."""
     recipes = ", ".join(experiment_recipe.packaged_recipes())
-    parser.add_argument("recipe", metavar="FILE", help=f"recipe, or one of {recipes}")
+    parser.add_argument("recipe", metavar="RECIPE", help=f"recipe, or one of {recipes}")
     parser.add_argument(
         "--out",
         type=Path,

@@ -43,7 +43,7 @@ def add_selection_arguments(parser: argparse.ArgumentParser, subject: str = "rol
     parser.add_argument(
         "rollouts", metavar="R", nargs="*", help=f"{subject}, by id or a part of it"
     )
-    parser.add_argument("--task", default="", metavar="NAME", help="all rollouts of a task")
+    parser.add_argument("--task", default="", metavar="TASK", help="all rollouts of a task")
     parser.add_argument("--group", default="", metavar="G", help="all rollouts of a group")
     parser.add_argument("--all", action="store_true", help="all rollouts of the home")
 
@@ -81,7 +81,7 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--roles", default="", metavar="ROLE,…", help=roles)
     add_rules_argument(parser)
     recipes = f"how often and in which order rows stand: {', '.join(RECIPES)}, or a TOML file"
-    parser.add_argument("--recipe", default="once", metavar="NAME", help=recipes)
+    parser.add_argument("--recipe", default="once", metavar="RECIPE", help=recipes)
     parser.add_argument(
         "--seed", type=whole_number(), default=0, help="of shuffling and of the split"
     )
@@ -149,7 +149,9 @@ def add_row_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--thoughts", choices=("strip",), help="leave thoughts out, train actions only"
     )
-    parser.add_argument("--dialect", default="", metavar="NAME", help="that rows are rendered in")
+    parser.add_argument(
+        "--dialect", default="", metavar="DIALECT", help="that rows are rendered in"
+    )
     parser.add_argument(
         "--tokenizer",
         default="",

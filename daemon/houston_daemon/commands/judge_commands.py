@@ -183,9 +183,11 @@ def add_judge_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="ask and store nothing; what it takes"
     )
-    parser.add_argument("--engine", metavar="E", help="engine of the configuration that judges")
     parser.add_argument(
-        "--policy", default="", metavar="NAME", help="an adapter that it has loaded"
+        "--engine", metavar="ENGINE", help="engine of the configuration that judges"
+    )
+    parser.add_argument(
+        "--policy", default="", metavar="POLICY", help="an adapter that it has loaded"
     )
     parser.add_argument("--template", type=Path, metavar="FILE", help="the judge's words")
     parser.add_argument("--cases", type=Path, metavar="DIR", help="cases for --check-template")

@@ -32,7 +32,7 @@ def add_rollout_import_arguments(parser: argparse.ArgumentParser) -> None:
         " (.eval or JSON)",
     )
     parser.add_argument(
-        "--task", default="", metavar="NAME", help="name of their task (that of the file)"
+        "--task", default="", metavar="TASK", help="name of their task (that of the file)"
     )
     parser.add_argument("--json", action="store_true", help="one JSON line a rollout")
 

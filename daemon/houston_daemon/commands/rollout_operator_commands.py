@@ -42,7 +42,9 @@ ROLLOUTS_PER_START_LIMIT = 1_000
 def add_rollout_start_arguments(parser: argparse.ArgumentParser) -> None:
     """`TASK.toml`, `--engine`, `--policy`, `-n`, `--seed`, `--purify`, `--json`."""
     parser.add_argument("task", metavar="TASK.toml", help="task file, or the folder that holds it")
-    parser.add_argument("--engine", help="engine of the configuration, or script:FILE")
+    parser.add_argument(
+        "--engine", metavar="ENGINE", help="engine of the configuration, or script:FILE"
+    )
     number = whole_number(1, ROLLOUTS_PER_START_LIMIT)
     parser.add_argument(
         "--policy",
@@ -255,7 +257,7 @@ def add_rollout_printed_arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `TERMINAL`, `--host`, `--from`, `--to`, `--out`, `--json`."""
     parser.add_argument("rollout", metavar="R", help="rollout")
     parser.add_argument("terminal", metavar="TERMINAL", help="its name")
-    parser.add_argument("--host", required=True, metavar="H", help="the machine it is on")
+    parser.add_argument("--host", required=True, metavar="HOST", help="the machine it is on")
     parser.add_argument(
         "--from",
         dest="start",

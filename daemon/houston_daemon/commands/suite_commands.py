@@ -90,7 +90,9 @@ def add_suite_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_player_arguments(parser: argparse.ArgumentParser) -> None:
     """Who plays which tasks of a suite, how often, and what the result is called."""
-    parser.add_argument("--engine", help="engine of the configuration, or script:FILE")
+    parser.add_argument(
+        "--engine", metavar="ENGINE", help="engine of the configuration, or script:FILE"
+    )
     parser.add_argument(
         "--policy", default="", metavar="POLICY", help="policy@2, or `base`; default: the active"
     )

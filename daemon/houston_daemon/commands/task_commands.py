@@ -260,7 +260,9 @@ def add_task_validate_arguments(parser: argparse.ArgumentParser) -> None:
         help="also evaluate this folder (a solution), or without DIR the task's own workspace"
         " (the baseline), as `eval` would",
     )
-    parser.add_argument("--engine", help="also check this engine's file, e.g. script:FILE")
+    parser.add_argument(
+        "--engine", metavar="ENGINE", help="also check this engine's file, e.g. script:FILE"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 

@@ -64,7 +64,7 @@ def add_train_sft_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(rules=None, **dict.fromkeys(_default_row_flags()))
     parser.add_argument(
         "--recipe",
-        metavar="NAME",
+        metavar="RECIPE",
         help=f"{', '.join(sft_recipe.recipe_names())}, or a TOML file (small); docs/training.md has"
         " the keys",
     )

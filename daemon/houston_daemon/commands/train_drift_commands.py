@@ -30,10 +30,13 @@ def add_train_drift_arguments(parser: argparse.ArgumentParser) -> None:
     """`RUN`, who diagnoses, how many tasks, where pictures go."""
     parser.add_argument("run", metavar="RUN", help="of houston train echo, as train list says it")
     parser.add_argument(
-        "--engine", default="", help="engine that writes diagnoses; default: the run's own"
+        "--engine",
+        metavar="ENGINE",
+        default="",
+        help="engine that writes diagnoses; default: the run's own",
     )
     parser.add_argument(
-        "--policy", default="", metavar="P", help="its policy; default: the run's first critic"
+        "--policy", default="", metavar="POLICY", help="its policy; default: the run's first critic"
     )
     parser.add_argument(
         "-n", type=whole_number(1, 10_000), default=100, metavar="N", help="held-out tasks (100)"

@@ -38,7 +38,7 @@ def add_train_prm_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--recipe",
         default="small",
-        metavar="NAME",
+        metavar="RECIPE",
         help=f"{names}, or a TOML file (small); docs/prm-recipe.md has the keys",
     )
     parser.add_argument(

@@ -56,9 +56,14 @@ def run_train_grpo(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
 
 def add_train_rl_arguments(parser: argparse.ArgumentParser, algorithm: str) -> None:
     """Of a command whose default recipe has the name of its algorithm."""
-    parser.add_argument("--suite", default="", help="tasks to train on (houston suite list)")
     parser.add_argument(
-        "--engine", default="", help="engine that samples, embedded or vllm; default: the default"
+        "--suite", metavar="SUITE", default="", help="tasks to train on (houston suite list)"
+    )
+    parser.add_argument(
+        "--engine",
+        metavar="ENGINE",
+        default="",
+        help="engine that samples, embedded or vllm; default: the default",
     )
     parser.add_argument(
         "--base", default="", metavar="POLICY", help="go on from policy@2; default: engine's model"
@@ -67,7 +72,7 @@ def add_train_rl_arguments(parser: argparse.ArgumentParser, algorithm: str) -> N
     parser.add_argument(
         "--recipe",
         default=algorithm,
-        metavar="NAME",
+        metavar="RECIPE",
         help=f"{names}, or a TOML file ({algorithm}); docs/rl-recipe.md has the keys",
     )
     parser.add_argument(

@@ -15,7 +15,7 @@ import pytest
 from houston_shared import command_parser
 from houston_shared.command import main
 from houston_shared.command_table import COMMANDS, SECTIONS, CommandSpec
-from houston_shared.completion_command import build_whole_parser
+from houston_shared.completion_command import KINDS, build_whole_parser
 from houston_shared.errors import EXIT_CODE_MEANINGS, ExitCode
 from tests.support.written_home import WrittenHome, sample
 
@@ -158,13 +158,27 @@ def test_the_design_lists_the_same_exit_codes() -> None:
 
 @pytest.fixture(scope="module")
 def completed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a home of two rollouts, and `houston` with its completion for each shell."""
+    """A folder with a home of two rollouts, two policies, a result and two engines beside the
+    embedded one, a broken configuration, and `houston` with its completion for each shell."""
     folder = tmp_path_factory.mktemp("completion")
     home = WrittenHome(folder / "home")
     for rollout in ("words-aaaa", "words-bbbb"):
         home.rollout(rollout)
         home.step(rollout, 1, sample("x"))
+    for number in (1, 2):
+        home.insert(
+            "policies", name=f"policy@{number}", family="policy", number=number, kind="lora",
+            base="/m", base_hash="b", hash=f"h{number}", folder="", parent="", run="", manifest="",
+            seq=1, created_at=1,
+        )  # fmt: skip
     home.close()
+    (folder / "home" / "suites" / "word-worlds").mkdir(parents=True)
+    (folder / "home" / "suites" / "word-worlds" / "night.json").touch()
+    (folder / "home" / "houston.toml").write_text(
+        '[engines.big]\nkind = "chat"\nurl = "http://x/v1"\nmodel = "x"\n'
+        '[engines."$(touch harmed)"]\nkind = "embedded"\n'
+    )
+    (folder / "broken.toml").write_text("[engines\n")
     houston = folder / "bin" / "houston"
     houston.parent.mkdir()
     houston.write_text(f'#!/bin/sh\nexec {sys.executable} -m houston_shared.command "$@"\n')
@@ -182,13 +196,27 @@ COMPLETIONS = {
     "a flag": ("houston rollout list --sta", {"--state"}),
     "a value": ("houston rollout list --state r", {"running"}),
     "a rollout": ("houston guide w", {"words-aaaa", "words-bbbb"}),
+    "two rollouts": ("houston rollout compare words-aaaa words-b", {"words-bbbb"}),
+    "a task": ("houston rollout list --task c", {"count-words"}),
+    "an engine": ("houston engine check ", {"embedded", "big"}),
+    "an engine of a start": ("houston rollout start x.toml --engine b", {"big"}),
+    "a policy": ("houston policy show pol", {"policy@1", "policy@2"}),
+    "a policy, half written": ("houston policy show policy@", {"policy@1", "policy@2"}),
+    "a policy of a suite": ("houston suite run word-worlds --policy policy@2", {"policy@2"}),
+    "a result": ("houston label --suite-run word", {"word-worlds/night"}),
+    "a suite": ("houston train dapo --suite word-e", {"word-errands"}),
+    "a recipe": ("houston train echo --recipe echo", {"echo", "echo_small"}),
+    "a recipe of SFT": ("houston train sft --recipe a", {"apollo"}),
+    "a dialect": ("houston export --dialect llama", {"llama-3"}),
 }
 DRIVERS = {
     "bash": """
         source houston.bash
-        COMP_WORDS=($LINE_TYPED) COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 ))
+        # As bash calls it: words are broken at @ too, and what stands before the last stays.
+        COMP_WORDS=(${LINE_TYPED//@/ @ }) COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 ))
         COMP_LINE="$LINE_TYPED" COMP_POINT=${#LINE_TYPED}
-        _shtab_houston; printf '%s\\n' "${COMPREPLY[@]}"
+        last=${LINE_TYPED##* } stays=${last%"${last##*@}"}
+        _houston; printf "$stays%s\\n" "${COMPREPLY[@]}"
     """,
     "fish": "source houston.fish; complete -C $LINE_TYPED | string replace -r '\\t.*' ''",
 }
@@ -215,6 +243,52 @@ def test_a_shell_completes(shell: str, typed: str, completed: Path) -> None:
         check=True,
     )
     assert set(run.stdout.split()) == expected, run.stderr
+    assert not (completed / "harmed").exists(), "names are words, and no shell runs them"
+
+
+@pytest.mark.parametrize("shell", DRIVERS)
+@pytest.mark.parametrize("variable", ["HOUSTON_CONFIG", "HOUSTON_HOME"])
+def test_where_nothing_can_be_read_nothing_is_completed_and_said(
+    variable: str, shell: str, completed: Path
+) -> None:
+    if not shutil.which(shell):
+        pytest.skip(f"there is no {shell} here")
+    place = "broken.toml" if variable == "HOUSTON_CONFIG" else "nowhere"
+    run = subprocess.run(
+        [shell, "-c", DRIVERS[shell]],
+        cwd=completed,
+        env={
+            "PATH": f"{completed / 'bin'}:{os.environ['PATH']}",
+            "HOME": str(completed),
+            "LINE_TYPED": "houston policy show ",
+            variable: str(completed / place),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (run.stdout.strip(), run.stderr) == ("", "")
+
+
+@pytest.mark.parametrize("kind", dict.fromkeys(KINDS.values()))
+def test_names_come_without_what_only_other_commands_need(kind: str, completed: Path) -> None:
+    code = (
+        "import sys\nfrom houston_shared.command import main\n"
+        f"assert main(['completion', '--names', '{kind}']) == 0\n"
+        "sys.stderr.write(' '.join(sys.modules))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "HOUSTON_HOME": str(completed / "home")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert not {"asyncio", "difflib", "rich", "shtab", "zmq", "houston_daemon"} & {
+        module.partition(".")[0] for module in run.stderr.split()
+    }
 
 
 def test_zsh_reads_its_script(completed: Path) -> None:
