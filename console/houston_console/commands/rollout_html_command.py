@@ -53,11 +53,12 @@ class _RolloutFacts(NamedTuple):
 
 
 def add_rollout_html_arguments(parser: argparse.ArgumentParser) -> None:
-    """`R`, `--out`, `--json`."""
+    """`R`, `--out`, `--force`, `--json`."""
     command_options.add_place_argument(parser, "STEP-STEP")
     parser.add_argument(
         "--out", metavar="FILE", help="where to (ROLLOUT.html in this folder); - for stdout"
     )
+    parser.add_argument("--force", action="store_true", help="replace the file that is there")
     command_options.add_json_option(parser, "the file and its size as one JSON object")
 
 
@@ -65,6 +66,8 @@ def run_rollout_html(arguments: argparse.Namespace, loaded: LoadedConfiguration)
     """Write the page."""
     secret_redaction.install_secrets(loaded.config)
     place = command_arguments.parse_permalink(arguments.rollout)
+    if arguments.out not in (None, "-"):
+        _check_place(Path(arguments.out), arguments.force)  # before a long rollout is read
     with Reader(loaded.home) as reader:
         facts = reader.run(_read_facts(place.rollout))
         first, last = place.first or 1, place.last or facts.row.steps
@@ -77,7 +80,7 @@ def run_rollout_html(arguments: argparse.Namespace, loaded: LoadedConfiguration)
         return int(ExitCode.DONE)
     file = Path(arguments.out or f"{facts.row.id}.html")
     data = page.encode()
-    _write_page(file, data)
+    _write_page(file, data, arguments.force)
     if arguments.json:
         told = {"rollout": facts.row.id, "file": str(file.absolute()), "bytes": len(data)}
         command_output.print_json_line(told | {"steps": steps})
@@ -156,12 +159,23 @@ def _what_is_missing(facts: _RolloutFacts, first: int, last: int) -> str:
     return " ".join(notes)
 
 
-def _write_page(file: Path, data: bytes) -> None:
+def _check_place(file: Path, force: bool) -> None:
+    """Raise HoustonError where something lies that is not to be replaced."""
     if file.exists() and not file.is_file():
         raise HoustonError(
             f"{file} is there, and no file.", "Nothing was written.", "Name another --out FILE.",
             ExitCode.USAGE,
         )  # fmt: skip
+    if file.exists() and not force:
+        raise HoustonError(
+            f"{file} is there already.",
+            "Nothing was written.",
+            "Name another --out, or replace it: --force",
+        )
+
+
+def _write_page(file: Path, data: bytes, force: bool) -> None:
+    _check_place(file, force)
     try:
         atomic_file.write_atomically(file, data, durable=False)
     except OSError as problem:

@@ -8,6 +8,7 @@ console's screens; it reads no events.
 
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -186,6 +187,53 @@ def print_rollout_table(
     room = None if width is None else width - _columns_width(columns)
     columns["state"] = [_state_cell(need, room, archives) for need in needs]
     page.table(tuple(columns), list(zip(*columns.values(), strict=True)))
+
+
+def print_rollouts_by_task(
+    page: OutputPage, needs: Sequence[RolloutNeed], archives: dict[str, str], fold: bool
+) -> None:
+    """A table for each task, in the order of the first rollout of each; those of numbered tasks, as
+    a suite has, are one. fold: what has ended and asks for nobody is one line behind its table.
+    """
+    stems = Counter(map(_task_stem, {need.standing.rollout.task for need in needs}))
+    by_title: dict[str, list[RolloutNeed]] = {}
+    for need in needs:
+        task = need.standing.rollout.task
+        title = task if stems[_task_stem(task)] == 1 else f"{_task_stem(task)}*"
+        by_title.setdefault(title, []).append(need)
+    for number, (title, listed) in enumerate(by_title.items()):
+        tasks = len({need.standing.rollout.task for need in listed})
+        about = f" ({tasks} tasks)" if tasks > 1 else ""
+        page.line("\n" if number else "", span(title, "name"), span(about, "dim"))
+        ended = [need for need in listed if fold and is_settled(need)]
+        folded = len(ended) > 1
+        if shown := [need for need in listed if not (folded and is_settled(need))]:
+            print_rollout_table(page, shown, archives, by_task=tasks == 1)
+        if folded:
+            page.line(span(_ended_text(ended), "dim"))
+
+
+def _task_stem(task: str) -> str:
+    """A task's name without the number that it ends in: `word-worlds-1-test-17` is one of many."""
+    return task.rstrip("0123456789") if "-" in task else task
+
+
+def is_settled(need: RolloutNeed) -> bool:
+    """Whether a rollout has ended and asks for nobody."""
+    return need.standing.rollout.state in ENDED_STATES and not need.weight
+
+
+def _ended_text(ended: Sequence[RolloutNeed]) -> str:
+    """How many there are, and how they did."""
+    rollouts = [need.standing.rollout for need in ended]
+    tasks = len({rollout.task for rollout in rollouts})
+    of_tasks = f" of {tasks} tasks" if tasks > 1 else ""
+    text = f"{len(ended)} rollouts{of_tasks} have ended and ask for nobody"
+    scores = [rollout.best_score for rollout in rollouts if rollout.best_score is not None]
+    if not scores:
+        return text
+    mean = format_score(sum(scores) / len(scores))
+    return f"{text}: best score {format_score(max(scores))}, mean {mean}"
 
 
 def _table_columns(needs: Sequence[RolloutNeed]) -> TableColumns:

@@ -6,7 +6,6 @@ in `commands.rollout_control_commands`.
 
 import argparse
 from collections.abc import Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -119,7 +118,10 @@ def add_rollout_list_arguments(parser: argparse.ArgumentParser) -> None:
     states = get_args(RolloutState)
     parser.add_argument("--state", default="", choices=states, help="only rollouts in this state")
     parser.add_argument(
-        "--by-task", action="store_true", help="task by task, that with the most need first"
+        "--by-task",
+        action="store_true",
+        help="task by task, that with the most need first; what has ended and asks for nobody is a"
+        " line for each task, or for all of a suite; with --task or --state every rollout",
     )
     command_options.add_json_option(parser, "one JSON line a rollout")
 
@@ -148,11 +150,11 @@ def run_rollout_list(arguments: argparse.Namespace, loaded: LoadedConfiguration)
             command_output.print_json_line({**line, "as_of": stood and iso_time(stood)})
     elif ranked:
         page = OutputPage()
-        tables = groupby(ranked, _task_name) if arguments.by_task else [("", iter(ranked))]
-        for number, (task, needs) in enumerate(tables):
-            if task:
-                page.line("\n" if number else "", span(task, "name"))
-            rollout_summary.print_rollout_table(page, list(needs), archives, by_task=bool(task))
+        if arguments.by_task:
+            fold = not (arguments.task or arguments.state)
+            rollout_summary.print_rollouts_by_task(page, ranked, archives, fold)
+        else:
+            rollout_summary.print_rollout_table(page, ranked, archives, by_task=False)
         if stood:
             command_output.print_note(rollout_queries.last_known_sentence(stood))
     elif arguments.task or arguments.state:

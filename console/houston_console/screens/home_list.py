@@ -14,6 +14,7 @@ from textual.message import Message
 
 from houston_console.app.console_state import NOTHING_SPENT, RolloutSpending
 from houston_console.app.key_bindings import actions_by_key
+from houston_console.commands.rollout_summary import is_settled
 from houston_console.screens.base_screen import post_from
 from houston_console.screens.home_columns import (
     HomeEntry,
@@ -29,7 +30,6 @@ from houston_console.screens.rollout_lists import (
     ListOrder,
     ListRow,
     handover_note,
-    is_settled,
     is_unseen,
     name_within_task,
     other_viewers,

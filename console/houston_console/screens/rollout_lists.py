@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
-from houston_console.commands.rollout_summary import format_score
+from houston_console.commands.rollout_summary import format_score, is_settled
 from houston_console.widgets.styled_text import (
     TextLine,
     TextSpan,
@@ -179,11 +179,6 @@ class ListRow(NamedTuple):
     def is_task(self) -> bool:
         """Whether it is the name of a task over its rollouts."""
         return self.need is None and not self.ended
-
-
-def is_settled(need: RolloutNeed) -> bool:
-    """Whether a rollout has ended and asks for nobody."""
-    return need.standing.rollout.state in ENDED_STATES and not need.weight
 
 
 def is_unseen(need: RolloutNeed) -> bool:

@@ -356,6 +356,31 @@ def test_lists_are_narrowed(written: WrittenHome, houston: Houston) -> None:
     assert houston("rollout", "list", "--state", "wrong").code == 2
 
 
+def test_by_task_a_suite_is_one_table_and_what_ended_is_a_line(
+    written: WrittenHome, houston: Houston
+) -> None:
+    for number in range(60):
+        score = {"best_score": 100.0 * (number % 2)}
+        task = f"word-worlds-1-test-{number}"
+        written.rollout(f"w-{number:02}", task, state="finished", **score)
+        written.rollout(f"v-{number:02}", task, state="finished", **score)
+    written.rollout("w-60", "word-worlds-1-test-60")
+    written.rollout("one-aaaa", "alone", state="finished", best_score=7.0)
+    written.rollout("two-aaaa", "other", state="finished")
+    written.rollout("two-bbbb", "other", state="finished")
+    lines = houston("rollout", "list", "--by-task").out.splitlines()
+    assert lines[0] == "word-worlds-1-test-* (61 tasks)"
+    assert lines[1].split()[:2] == ["rollout", "task"] and lines[2].startswith("w-60")
+    folded = "120 rollouts of 60 tasks have ended and ask for nobody: best score 100, mean 50"
+    assert lines[3] == folded
+    text = "\n".join(lines)
+    assert "other\n2 rollouts have ended and ask for nobody" in text
+    assert "one-aaaa" in text, "a single one needs no fold"
+    finished = houston("rollout", "list", "--by-task", "--state", "finished").out
+    assert "w-07" in finished and "two-bbbb" in finished and "ask for nobody" not in finished
+    assert len(houston("rollout", "list", "--by-task", "--json").lines) == 124
+
+
 def test_long_observations_are_cut_and_say_so_unless_full(
     written: WrittenHome, houston: Houston
 ) -> None:

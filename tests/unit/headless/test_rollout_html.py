@@ -149,6 +149,8 @@ def test_secrets_of_this_machine_do_not_leave_it(
 FILES = [
     pytest.param(["--out", "no/such/folder/page.html"], 1, "cannot be written", id="no folder"),
     pytest.param(["--out", "."], 2, "is there, and no file", id="a folder"),
+    pytest.param(["--out", "mine.txt"], 1, "mine.txt is there already", id="a file"),
+    pytest.param([], 1, f"{ROLLOUT}.html is there already", id="an earlier page"),
 ]
 
 
@@ -163,9 +165,13 @@ def test_a_place_that_cannot_be_written_is_a_sentence(
     said: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    for name in ("mine.txt", f"{ROLLOUT}.html"):
+        (tmp_path / name).write_text("kept")
     assert command.main(["--home", str(home), "rollout", "html", ROLLOUT, *words]) == code
     error = capsys.readouterr().err
     assert said in error and "Nothing was written." in error
+    assert (tmp_path / "mine.txt").read_text() == "kept"
+    assert (tmp_path / f"{ROLLOUT}.html").read_text() == "kept"
 
 
 def test_it_is_written_into_this_folder_and_says_where(
@@ -179,6 +185,10 @@ def test_it_is_written_into_this_folder_and_says_where(
         "rollout": ROLLOUT, "file": str(file), "bytes": file.stat().st_size, "steps": 10,
     }  # fmt: skip
     assert file.read_text().startswith("<!doctype html>")
+    file.write_text("an earlier one")
+    assert command.main(["--home", str(home), "rollout", "html", ROLLOUT, "--force"]) == 0
+    assert file.read_text().startswith("<!doctype html>")
+    capsys.readouterr()
     wrong = command.main(["--home", str(home), "rollout", "html", f"{ROLLOUT}@99"])
     assert wrong == ExitCode.NOT_FOUND
     assert "has 10 steps so far" in capsys.readouterr().err
