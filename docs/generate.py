@@ -354,8 +354,9 @@ COMMANDS_INTRO = """\
 - An error says its cause, its effect and the next command on standard error. A word that is not
   known is answered with those that are like it.
 
-`houston completion bash|zsh|fish` prints what completes commands, flags, values and names (rollouts,
-policies, runs, tasks, engines, suites, recipes) in your shell; `houston completion --help` names the file it belongs into.
+`houston completion bash|zsh|fish` prints what completes commands, flags, values and names
+(rollouts, policies, runs, tasks, engines, suites, recipes) in your shell; `houston completion
+--help` names the file it belongs into.
 
 ## Exit codes
 

@@ -14,6 +14,7 @@ import msgspec
 
 from houston_shared.records import (
     ContextHead,
+    ForkBody,
     ObservationBody,
     RolloutSpec,
     SampleBody,
@@ -102,6 +103,8 @@ class ImportedGuidance(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=
 
     author: str
     text: str
+    id: str = ""
+    """The file's own, by which a fork names what it keeps; the recorder gives another."""
 
 
 class ImportedStep(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -116,6 +119,8 @@ class ImportedStep(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
     """Microseconds from the beginning of the rollout to the end of the step."""
     mask: str = ""
     """Why nothing of it may be trained; empty where it may."""
+    fork: ForkBody | None = None
+    """The summary with which a new context began before it; its guidance by the file's ids."""
 
 
 class ImportRollout(FromPerson, frozen=True, kw_only=True):

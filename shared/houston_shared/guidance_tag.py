@@ -316,6 +316,11 @@ def _unstyled_letter(character: str) -> str:
 
 OPENING_TAG = "<real_user>"
 CLOSING_TAG = "</real_user>"
+PERSON_RULE = (
+    "A person may speak to you at the end of an observation, inside"
+    f" {OPENING_TAG} and {CLOSING_TAG}."
+)
+"""What every system prompt says of the tag; a prompt of another file may say it, too."""
 _DOES_NOT_FIT = "do not fit this model's window"
 
 _ESCAPED_BRACKET = "&lt;"

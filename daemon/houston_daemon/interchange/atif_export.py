@@ -19,7 +19,10 @@ from msgspec.structs import replace
 from houston_daemon.interchange.atif_schema import (
     ATIF_USER,
     ATIF_VERSION,
+    COPIED_REASON,
+    DISPATCHED_REASON,
     HOUSTON_EXTRA,
+    REASONING_LENGTH,
     AtifAgent,
     AtifCall,
     AtifFinalMetrics,
@@ -150,18 +153,19 @@ def _query_trajectory(rollout: str, names: _PersonNames) -> ReadPlan[AtifTraject
     if head is None or not closed:
         raise HoustonError(f"{row.id} has no closed step.", NOTHING_EXPORTED)
     verdicts = yield from annotation_queries.read_verdicts_with_reasons(row.id)
-    summaries: dict[int, str] = {}
+    summaries: dict[int, ForkBody] = {}
     for fork in (yield from rollout_queries.list_forks(row.id)):
         body = yield from journal_events.read_record_at(fork.seq, ForkBody, _NO_SUMMARY)
-        summaries[fork.step] = body.summary
+        summaries[fork.step] = body
     model = _model_name(spec)
     steps = _head_steps(head)
     for record in closed:
         if record.step in summaries:
             steps.append(_summary_step(summaries[record.step]))
         verdict = next(iter(verdicts.get(record.step, ())), None)
-        steps.append(_agent_step(record, model, _verdict_extra(verdict, names)))
-        steps += [_guidance_step(said, record.at, names) for said in record.guidance]
+        at = _time_of(record, spec)
+        steps.append(_agent_step(record, model, at, verdict, names))
+        steps += [_guidance_step(said, at, names) for said in record.guidance]
     numbered = [replace(step, step_id=number) for number, step in enumerate(steps, 1)]
     return AtifTrajectory(
         schema_version=ATIF_VERSION,
@@ -226,9 +230,16 @@ def _head_steps(head: ContextHead) -> list[AtifStep]:
     return steps
 
 
-def _summary_step(summary: str) -> AtifStep:
+def _summary_step(fork: ForkBody) -> AtifStep:
+    own: dict[str, Any] = {"k": fork.k, "first_kept_step": fork.first_kept_step}
+    own |= {"guidance": fork.guidance} if fork.guidance else {}
+    own |= {"shortened": fork.shortened} if fork.shortened else {}
+    own |= {"mechanical": True} if fork.mechanical else {}
     return AtifStep(
-        step_id=0, source="system", message=summary, extra={HOUSTON_EXTRA: {"summary": True}}
+        step_id=0,
+        source="system",
+        message=fork.summary,
+        extra={HOUSTON_EXTRA: {"summary": True, "fork": own}},
     )
 
 
@@ -244,34 +255,64 @@ def _verdict_extra(verdict: SourceVerdict | None, names: _PersonNames) -> dict[s
     }
 
 
-def _guidance_step(said: DeliveredGuidance, at: str, names: _PersonNames) -> AtifStep:
+def _time_of(record: StepRecord, spec: RolloutSpec) -> str | None:
+    """When it was; of what was sampled elsewhere as its file says, if it does."""
+    timestamp = record.sample.parameters.get("timestamp")
+    return str(timestamp) if timestamp else (record.at if spec.elsewhere is None else None)
+
+
+def _guidance_step(said: DeliveredGuidance, at: str | None, names: _PersonNames) -> AtifStep:
     extra = {HOUSTON_EXTRA: {"author": names(said.author), "guidance": said.id}}
     return AtifStep(step_id=0, source="user", message=said.text, timestamp=at, extra=extra)
 
 
-def _agent_step(record: StepRecord, model: str, verdict: dict[str, str]) -> AtifStep:
+def _agent_step(
+    record: StepRecord,
+    model: str,
+    at: str | None,
+    verdict: SourceVerdict | None,
+    names: _PersonNames,
+) -> AtifStep:
     sample = record.sample
+    reason = verdict.reason if verdict else ""
+    said = _verdict_extra(verdict, names)
+    reasoning, message = _split_thought(record)
     own: dict[str, Any] = {"step": record.step}
     if sample.finish_reason != "stop":
         own["finish_reason"] = sample.finish_reason
     if sample.malformed:
         own["malformed"] = sample.malformed
-    if verdict:
-        own["verdict"] = verdict
+    if sample.drift not in ("clean", "forked"):  # where contexts begin, a summary says
+        own["drift"] = sample.drift
+    if said:
+        own["verdict"] = said
     sampled_by = sample.policy or model
     return AtifStep(
         step_id=0,
         source="agent",
-        message=sample.thought,
-        timestamp=str(sample.parameters.get("timestamp") or record.at),
+        message=message,
+        reasoning_content=reasoning or None,
+        timestamp=at,
         model_name=None if sampled_by == model else sampled_by,
         tool_calls=[_call(call) for call in sample.calls] or None,
         observation=_observation(record),
         metrics=_metrics(record),
-        is_copied_context=True if record.inherited else None,
-        llm_call_count=1,
+        is_copied_context=True if record.inherited or reason == COPIED_REASON else None,
+        llm_call_count=0 if reason == DISPATCHED_REASON else 1,
         extra={HOUSTON_EXTRA: own},
     )
+
+
+def _split_thought(record: StepRecord) -> tuple[str, str]:
+    """Reasoning and message of an imported answer, as its file had them; else all is message."""
+    thought = record.sample.thought
+    length = record.sample.parameters.get(REASONING_LENGTH)
+    if not isinstance(length, int):
+        return "", thought
+    reasoning, message = thought[:length], thought[length:]
+    if message and not message.startswith("\n\n"):  # a secret was taken out meanwhile
+        return "", thought
+    return reasoning, message.removeprefix("\n\n")
 
 
 def _call(call: ToolCall) -> AtifCall:

@@ -9,14 +9,17 @@ own rules; what has no place here is counted in `SampledElsewhere.left_out`.
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from houston_daemon.interchange.atif_schema import (
     ATIF_PREFIX,
     ATIF_USER,
+    COPIED_REASON,
+    DISPATCHED_REASON,
     HOUSTON_EXTRA,
+    REASONING_LENGTH,
     AtifContent,
     AtifResult,
     AtifStep,
@@ -28,10 +31,8 @@ from houston_daemon.interchange.imported_rollout import (
     foreign_sample,
 )
 from houston_shared.errors import HoustonError
-from houston_shared.records import SampledElsewhere, ToolCall, ToolResult
+from houston_shared.records import Drift, ForkBody, SampledElsewhere, ToolCall, ToolResult
 
-COPIED_REASON = "copied from an earlier trajectory (ATIF's is_copied_context)"
-DISPATCHED_REASON = "no model decided it (ATIF's llm_call_count is 0)"
 TRAJECTORY_FILE = Path("agent/trajectory.json")
 """Where a trial of Harbor keeps its trajectory."""
 RESULT_FILE = "result.json"
@@ -138,22 +139,42 @@ def _own(extra: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 def _take_step(rollout: ImportedRollout, step: AtifStep) -> None:
     own = _own(step.extra)
-    if own.get("summary"):
-        rollout.leave_out("summary of earlier steps")
-        return
     text = _text(rollout, step.message)
+    if own.get("summary"):
+        rollout.summary(_fork(own, text))
+        return
     if step.metrics is not None and step.metrics.completion_token_ids:
         rollout.leave_out("token ids of an answer")
     if step.source == "agent":
         rollout.answer(_sample(step, text), _mask(step, own))
     elif step.source == "user":
-        rollout.user(text, str(own.get("author") or ATIF_USER))
+        said = str(own.get("guidance") or "")
+        rollout.user(text, str(own.get("author") or ATIF_USER), said)
     else:
         rollout.system(text)
     for result in step.observation.results if step.observation else ():
         _take_result_of_call(rollout, result)
     if step.timestamp and (moment := _unix_time(step.timestamp)) is not None:
         rollout.at(moment)
+
+
+class _OwnFork(msgspec.Struct):
+    """Of a summary of ours what ATIF has no field for; without it none can be placed."""
+
+    k: int = 0
+    first_kept_step: int = 0
+    guidance: tuple[str, ...] = ()
+    shortened: dict[str, int] = {}
+    mechanical: bool = False
+
+
+def _fork(own: Mapping[str, Any], text: str) -> ForkBody:
+    """The fork that a summary of ours began; k is 0 where the file does not say enough."""
+    try:
+        said = msgspec.convert(own.get("fork") or {}, _OwnFork)
+    except msgspec.ValidationError:
+        said = _OwnFork()
+    return ForkBody(summary=text, **msgspec.structs.asdict(said))
 
 
 def _sample(step: AtifStep, text: str) -> Any:
@@ -179,8 +200,13 @@ def _sample(step: AtifStep, text: str) -> Any:
         step.model_name or "",
         finish_reason=str(own.get("finish_reason") or "stop"),
         malformed=str(own.get("malformed") or ""),
+        drift=own["drift"] if own.get("drift") in get_args(Drift) else "clean",
         tokens=tokens,
-        facts={"timestamp": step.timestamp, "cost_usd": metrics.cost_usd if metrics else None},
+        facts={
+            "timestamp": step.timestamp,
+            "cost_usd": metrics.cost_usd if metrics else None,
+            REASONING_LENGTH: len(step.reasoning_content or "") or None,
+        },
     )
 
 

@@ -25,10 +25,12 @@ from houston_shared.control_messages import (
     ImportRollout,
 )
 from houston_shared.errors import HoustonError
-from houston_shared.guidance_tag import disarm
+from houston_shared.guidance_tag import PERSON_RULE, disarm
 from houston_shared.records import (
     ELSEWHERE,
     ContextHead,
+    Drift,
+    ForkBody,
     ObservationBody,
     RolloutSpec,
     SampleBody,
@@ -68,6 +70,8 @@ class _OpenStep:
     text: list[str] = field(default_factory=list)
     guidance: list[ImportedGuidance] = field(default_factory=list)
     active_us: int = 0
+    fork: ForkBody | None = None
+    """The summary that its context began with, where that began with this step."""
 
 
 def foreign_sample(
@@ -77,6 +81,7 @@ def foreign_sample(
     *,
     finish_reason: str = "stop",
     malformed: str = "",
+    drift: Drift = "clean",
     tokens: Mapping[str, int | None] | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> SampleBody:
@@ -98,7 +103,7 @@ def foreign_sample(
         policy=model,
         engine=ELSEWHERE,
         parameters={key: value for key, value in (facts or {}).items() if value is not None},
-        drift="clean",
+        drift=drift,
         thought=thought,
         calls=calls,
         malformed=malformed,
@@ -123,6 +128,8 @@ class ImportedRollout:
         self._system: list[str] = []
         self._task: list[str] = []
         self._open: _OpenStep | None = None
+        self._fork: ForkBody | None = None
+        self._first_kept = 1
         self._steps: list[ImportedStep] = []
         self._left_out: Counter[str] = Counter()
         self._began: float | None = None
@@ -141,14 +148,28 @@ class ImportedRollout:
         """What a system prompt says; after the first answer it is a part of the observation."""
         self._say(text, self._system)
 
-    def user(self, text: str, author: str = "user") -> None:
-        """What a person says: the task, or after the first answer guidance."""
+    def summary(self, fork: ForkBody) -> None:
+        """A summary in the place of earlier steps: with the next answer a new context begins.
+
+        What does not fit the steps so far is left out.
+        """
+        number = self.steps + 1
+        if fork.k < 1 or not self._first_kept <= fork.first_kept_step <= number:
+            self.leave_out("summary of earlier steps")
+            return
+        self._first_kept = fork.first_kept_step
+        self._fork = replace(fork, summary=self._disarm(redact(_clean(fork.summary))))
+
+    def user(self, text: str, author: str = "user", id: str = "") -> None:
+        """What a person says: the task, or after the first answer guidance. id: the file's own."""
         long = len(text.encode("utf-8", "replace")) > MOST_GUIDANCE_BYTES
         if self._open is None or long or not text.strip():
             self._say(text, self._task)
             return
         name = _NAME_SPACE.sub(" ", author).strip()[:60] or "user"
-        self._open.guidance.append(ImportedGuidance(author=redact(name), text=redact(_clean(text))))
+        self._open.guidance.append(
+            ImportedGuidance(author=redact(name), text=redact(_clean(text)), id=id)
+        )
 
     def _say(self, text: str, before: list[str]) -> None:
         if text.strip():
@@ -166,15 +187,18 @@ class ImportedRollout:
             )
             for index, call in enumerate(sample.calls)
         ]  # fmt: skip
+        begins = number == 1 or self._fork is not None
         named = replace(
             sample, policy=_clean(sample.policy or self.model), calls=tuple(calls),
             thought=redact(_clean(sample.thought)), parameters=redact_all(sample.parameters),
+            drift="forked" if begins else sample.drift,
         )  # fmt: skip
         by_id: dict[str, ToolCall] = {}
         for given, call in zip(sample.calls, calls, strict=True):
             by_id.setdefault(given.id, call)
         before = self._steps[-1].active_us if self._steps else 0
-        self._open = _OpenStep(named, mask, by_id, active_us=before)
+        self._open = _OpenStep(named, mask, by_id, active_us=before, fork=self._fork)
+        self._fork = None
 
     def result(
         self,
@@ -194,6 +218,7 @@ class ImportedRollout:
             self.observe(text)
             return
         text, forged = disarm(redact(_clean(text)))
+        self._note_disarmed(forged)
         earlier = self._open.results.get(call_id)
         if earlier is not None:
             text, forged = f"{earlier.text}\n{text}", forged + earlier.forged_tags
@@ -227,7 +252,7 @@ class ImportedRollout:
                 call=ToolCall(id=number, name=SCORE_CALL, arguments={}),
                 kind="eval",
                 success=True,
-                text=disarm(redact(_clean(text))).text,
+                text=self._disarm(redact(_clean(text))),
                 fields={
                     "overall_score": points,
                     "state": "failed" if points is None else "scored",
@@ -242,7 +267,7 @@ class ImportedRollout:
         if self._open is None:
             self.observe(result.text)
             return
-        text, fields = disarm(redact(_clean(result.text))).text, redact_all(result.fields)
+        text, fields = self._disarm(redact(_clean(result.text))), redact_all(result.fields)
         self._open.scores.append(replace(result, text=text, fields=fields))
 
     def at(self, seconds: float) -> None:
@@ -264,7 +289,7 @@ class ImportedRollout:
             for call in step.sample.calls
         ]
         results += step.scores
-        observation = ObservationBody(tail=disarm(redact("\n".join(step.text))).text)
+        observation = ObservationBody(tail=self._disarm(redact("\n".join(step.text))))
         number = len(self._steps) + 1
         observed = observe_step(number, step.sample, results, observation)
         signals = self._attention.step(observed, _UNLIMITED, results)
@@ -282,9 +307,25 @@ class ImportedRollout:
                 guidance=tuple(step.guidance),
                 active_us=step.active_us,
                 mask=step.mask,
+                fork=step.fork,
             )
         )
         self._open = None
+
+    def _disarm(self, text: str) -> str:
+        """Text that can forge no guidance; that something was disarmed is said."""
+        dead, found = disarm(text)
+        self._note_disarmed(found)
+        return dead
+
+    def _note_disarmed(self, found: int) -> None:
+        for _ in range(found):
+            self.leave_out("look of a person's words in a text")
+
+    def _head_text(self, texts: list[str]) -> str:
+        """System prompt or task. What Houston itself says of guidance is no look-alike of it."""
+        parts = redact("\n\n".join(texts)).split(PERSON_RULE)
+        return PERSON_RULE.join(map(self._disarm, parts))
 
     def _tool_schema(self, tool: dict[str, Any]) -> dict[str, Any]:
         """A tool in OpenAI's form with all that renderers read; empty for one without a name."""
@@ -313,8 +354,8 @@ class ImportedRollout:
                 NOTHING_IMPORTED,
             )
         head = ContextHead(
-            system=_part(self._system),
-            task=_part(self._task) or NO_INSTRUCTIONS,
+            system=self._head_text(self._system),
+            task=self._head_text(self._task) or NO_INSTRUCTIONS,
             tools=tuple(redact_all(tools)),
             rendered="",
             token_ids=None,
@@ -372,10 +413,6 @@ def _make_task_record(name: str, instructions: str, format: str) -> TaskRecord:
 def _clean(text: str) -> str:
     """Text as the store can hold it: half a character of UTF-16 becomes a mark."""
     return text.encode("utf-8", "replace").decode()
-
-
-def _part(texts: list[str]) -> str:
-    return disarm(redact("\n\n".join(texts))).text
 
 
 def _counted(what: str, count: int) -> str:

@@ -10,7 +10,6 @@ from tests.support.recorder_client import Station
 
 MESSAGES: dict[str, Callable[[str], wire.ControlRequest]] = {
     "a rollout to guide": lambda _: wire.Guide(id="a", rollout="nope", text="x"),
-    "a rollout to erase of": lambda _: wire.EraseBodies(rollout="nope", reason="x"),
     "a rollout to branch": lambda _: wire.BranchRollout(request="b", rollout="nope", step=1),
     "a step to branch from": lambda id: wire.BranchRollout(request="b", rollout=id, step=9),
     "a step to mark": lambda id: wire.BookmarkStep(rollout=id, step=9),

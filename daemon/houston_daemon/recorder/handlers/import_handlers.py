@@ -9,6 +9,8 @@ is only checked what could harm the store.
 import secrets
 from itertools import groupby
 
+from msgspec.structs import replace
+
 from houston_daemon.recorder import guidance_delivery, journal_writer
 from houston_daemon.recorder.handlers.guidance_handlers import check_text
 from houston_daemon.recorder.handlers.ingest_handlers import check_result_numbers
@@ -29,7 +31,7 @@ from houston_shared.control_messages import (
     JudgedSteps,
 )
 from houston_shared.errors import ExitCode
-from houston_shared.records import ELSEWHERE, CallIntent, Record
+from houston_shared.records import ELSEWHERE, CallIntent, ForkBody, Record
 from houston_shared.store.event_bodies import GuidanceQueued, StoredObservation, StoredSample
 from houston_shared.task import parse_task_record
 from houston_shared.times_and_counts import count_words
@@ -47,8 +49,9 @@ def import_rollout(store: Store, message: ImportRollout, author: Author) -> Requ
     id = store_spec(store, message.spec, request, ELSEWHERE, author)
     change_state(store, _read_row(store, id), "running", author.person_label, author=author)
     _append(store, EventKey(id, 0, 1, "head"), "head", message.head)
+    stored_ids: dict[str, str] = {}
     for number, step in enumerate(message.steps, 1):
-        _store_step(store, id, number, step)
+        _store_step(store, id, number, step, stored_ids)
     row = _read_row(store, id)
     change_state(store, row, message.state, author.person_label, message.reason, author=author)
     masked = _masked_ranges(message.steps)
@@ -70,7 +73,15 @@ def _check_import(message: ImportRollout) -> None:
             f"It has {len(message.steps)} steps; 1 to {MOST_IMPORTED_STEPS} can be imported.",
             effect=NOTHING_IMPORTED,
         )
-    for step in message.steps:
+    first_kept = 1
+    for number, step in enumerate(message.steps, 1):
+        if step.fork is not None:
+            if step.fork.k < 1 or not first_kept <= step.fork.first_kept_step <= number:
+                raise denial(
+                    f"The summary before step {number} keeps no steps of its context.",
+                    effect=NOTHING_IMPORTED,
+                )
+            first_kept = step.fork.first_kept_step
         if step.sample.token_ids is not None or step.sample.new_prompt_ids is not None:
             raise denial(
                 "Token ids of another program are not taken over: nobody vouches that they are"
@@ -96,12 +107,17 @@ def _append(store: Store, key: EventKey, kind: str, record: Record) -> int:
     return store.journal.append(key, kind, journal_writer.prepare_body(store.home, record))
 
 
-def _store_step(store: Store, id: str, number: int, step: ImportedStep) -> None:
-    """The events of one step, in a worker's order."""
+def _store_step(
+    store: Store, id: str, number: int, step: ImportedStep, stored_ids: dict[str, str]
+) -> None:
+    """The events of one step, in a worker's order. stored_ids: of guidance, by the file's ids."""
 
     def key(part: str | None) -> EventKey:
         return EventKey(id, number, 1, part)
 
+    if step.fork is not None:
+        fork = _with_stored_ids(step.fork, number, stored_ids)
+        _append(store, EventKey(id, number, 1, "fork"), "fork", fork)
     stored = {name: getattr(step.sample, name) for name in step.sample.__struct_fields__}
     _append(store, key("sample"), "sample", StoredSample(**stored, active_us=step.active_us))
     for index, result in enumerate(step.results):
@@ -117,10 +133,23 @@ def _store_step(store: Store, id: str, number: int, step: ImportedStep) -> None:
             verified=False,  # the file says so, and nobody here
         )
         _append(store, EventKey(id), "guidance", queued)
+        if said.id:
+            stored_ids[said.id] = queued.id
     closed = {name: getattr(step.observation, name) for name in step.observation.__struct_fields__}
     body = StoredObservation(**closed, active_us=step.active_us)
     _append(store, key("observation"), "observation", body)
     guidance_delivery.deliver_guidance(store, id, number, 1)
+
+
+def _with_stored_ids(fork: ForkBody, number: int, stored_ids: dict[str, str]) -> ForkBody:
+    """The fork before a step, with the ids that guidance has here; its sample is not known."""
+    return replace(
+        fork,
+        guidance=tuple(stored_ids[id] for id in fork.guidance if id in stored_ids),
+        shortened={stored_ids[id]: n for id, n in fork.shortened.items() if id in stored_ids},
+        sample_seq=None,
+        before=number,
+    )
 
 
 def _masked_ranges(steps: tuple[ImportedStep, ...]) -> tuple[JudgedSteps, ...]:
