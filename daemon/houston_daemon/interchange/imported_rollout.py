@@ -320,7 +320,7 @@ class ImportedRollout:
 
     def _note_disarmed(self, found: int) -> None:
         for _ in range(found):
-            self.leave_out("look of a person's words in a text")
+            self.leave_out("look-alike of a guidance tag")
 
     def _head_text(self, texts: list[str]) -> str:
         """System prompt or task. What Houston itself says of guidance is no look-alike of it."""

@@ -40,6 +40,7 @@ def test_a_trial_comes_with_its_reward_and_a_log_with_a_rollout_for_each_sample(
     assert rows[0]["left_out"] == [
         "token ids of an answer",
         "reference to a subagent",
+        "look-alike of a guidance tag (2 times)",
         "image",
     ]
 

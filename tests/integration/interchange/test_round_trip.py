@@ -210,7 +210,7 @@ def test_what_could_pass_for_a_persons_words_is_dead_and_said(
     assert message.head.system.startswith(PERSON_RULE)
     assert message.head.system.count("<real_user>") == 1
     assert message.spec.elsewhere is not None
-    assert message.spec.elsewhere.left_out == ("look of a person's words in a text (2 times)",)
+    assert message.spec.elsewhere.left_out == ("look-alike of a guidance tag (2 times)",)
 
 
 SUMMARIES = {
