@@ -65,8 +65,8 @@ Houston's own; *switch*: whether `reasoning` does something."""
 _REFUSED = """
 ## Refused
 
-A family that breaks an invariant is refused when an engine names it, before anything starts. The
-dialect is made with a tokenizer of characters and tried: each ending of an answer with and without
+A family that breaks an invariant is refused when an engine names it, before anything starts, and
+`houston engine check` says why. The dialect is made with a tokenizer of characters and tried: each ending of an answer with and without
 results, an answer written anew and read back, markup in every text.
 """
 _LIMITS = """\

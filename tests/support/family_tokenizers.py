@@ -19,6 +19,8 @@ from houston_daemon.prompts.renderer_dialect import CharacterTokenizer
 from houston_daemon.prompts.renderer_families import RENDERER_FAMILIES
 
 REFUSED = {
+    "gemma-2": "and no system prompt",
+    "gemma-3": "puts the system prompt into the first turn of the user",
     "deepseek-r1": "must be read back as it was said",
     "gpt-oss": "must be those of the model's tokenizer",
 }

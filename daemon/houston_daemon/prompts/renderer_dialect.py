@@ -150,7 +150,8 @@ class RendererFamily:
 
     name: str
     renderer: str
-    """`module:Class` within `renderers`; its configuration is `ClassConfig` of its `configs`."""
+    """`module:Class` within `renderers`; its configuration is `ClassConfig` of its `configs`. Empty
+    for a family that is refused and that the package has not."""
     models: str
     """Which models it is for, for people."""
     reasoning: Mapping[bool, Mapping[str, Any]] = field(default_factory=dict)
@@ -170,14 +171,14 @@ class RendererFamily:
         Raises ConfigurationError where the package is not installed, and where the family breaks
         an invariant.
         """
+        if self.refused:
+            raise self.refusal(self.refused)
         if importlib.util.find_spec("renderers") is None:
             raise ConfigurationError(
                 f"The dialect {self.name!r} needs the package `renderers`, which is not installed.",
                 "No engine can use it.",
                 "pip install 'houston-agents[dialects]'",
             )
-        if self.refused:
-            raise self.refusal(self.refused)
         return _make_dialect(self, reasoning)
 
     def make_renderer(self, tokenizer: Any, reasoning: bool) -> Any:

@@ -22,6 +22,25 @@ DEEPSEEK_V4 = RendererFamily(
     _ENABLE_THINKING,
     markup=("｜DSML｜",),
 )
+_NO_PLACE_FOR_CALLS = (
+    "the model's own template says how tools, calls and results are written, and this one has a"
+    " place for none of them: it takes turns of user and model only, {system}. A server of it works"
+    ' with kind = "chat" and tool_calls = "text"'
+)
+GEMMA_2 = RendererFamily(
+    "gemma-2",
+    "",
+    "Gemma 2",
+    refused=_NO_PLACE_FOR_CALLS.format(system="and no system prompt"),
+)
+GEMMA_3 = RendererFamily(
+    "gemma-3",
+    "",
+    "Gemma 3",
+    refused=_NO_PLACE_FOR_CALLS.format(
+        system="and puts the system prompt into the first turn of the user"
+    ),
+)
 GEMMA_4 = RendererFamily(
     "gemma-4", "gemma4:Gemma4Renderer", "Gemma 4 E2B and E4B", _ENABLE_THINKING, markup=('<|"|>',)
 )
