@@ -8,14 +8,14 @@ adds no query of its own: everything is read by the plans in `store`. See docs/n
 import importlib
 import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import msgspec
 
 from houston_shared.config import load_configuration
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, HoustonError, did_you_mean
 from houston_shared.home import Home
-from houston_shared.records import Guidance, StepRecord
+from houston_shared.records import Guidance, RolloutState, StepRecord
 from houston_shared.store import (
     annotation_queries,
     json_views,
@@ -39,6 +39,21 @@ STEPS_PER_READ = 50
 """Steps of one read transaction."""
 TIME_COLUMNS = {"at", "created_at", "updated_at", "queued_at", "delivered_at"}
 """What is a time in a frame, if it is there."""
+SCORE_COLUMNS = {"best_score", "last_score", "final_score"}
+"""What is a number in a frame, also where no rollout has one yet."""
+COLUMNS = {
+    "rollouts": "rollout task state paused_by reason cancelling engine policy group parent sandbox"
+    " steps forks errors evaluations best_score last_score final_score active_seconds activity"
+    " created_at updated_at",
+    "steps": "rollout step thought calls observation guidance files verdict process_reward"
+    " attention attention_reasons engine policy usage at active_seconds",
+    "verdicts": "rollout step attempt source verdict by reason at counts",
+    "guidance": "id rollout author text mode state step queued_at delivered_at",
+    "policies": "name family number kind base base_hash hash folder parent run manifest seq"
+    " created_at",
+    "rows": "id kind rollout task group context provenance trained",
+}
+"""Those that every frame has, an empty one too; a test compares them with what is read."""
 
 
 class StepVerdict(NamedTuple):
@@ -83,8 +98,26 @@ class HomeReader:
         """Close the files; they are opened again if something else is read."""
         self._reader.close()
 
+    def __repr__(self) -> str:
+        return f"<home {self.home.path}>"
+
+    def rollout(self, name: str) -> RolloutRow:
+        """One rollout."""
+        row: RolloutRow = self._reader.run(rollout_queries.find_rollout(name))
+        return row
+
     def rollouts(self, task: str = "", state: str = "") -> Iterator[RolloutRow]:
         """Rollouts, of one task or in one state if asked."""
+        states = get_args(RolloutState)
+        if state and state not in states:
+            raise HoustonError(
+                f"There is no state {state!r}; there are: {', '.join(states)}.",
+                next=did_you_mean(state, states),
+                code=ExitCode.USAGE,
+            )
+        return self._rollouts(task, state)
+
+    def _rollouts(self, task: str, state: str) -> Iterator[RolloutRow]:
         yield from self._reader.run(rollout_queries.list_rollouts(task, state))
 
     def steps(self, rollout: str, first: int = 1, last: int = OPEN_END) -> Iterator[StepRecord]:
@@ -152,7 +185,14 @@ class HomeReader:
                 "pip install 'houston-agents[notebook]'",
             ) from None
         selection |= {"rollout": rollout} if rollout else {}
-        frame = pandas.DataFrame.from_records(list(lines(**selection)))
+        found = list(lines(**selection))
+        frame = pandas.DataFrame.from_records(
+            found, columns=None if found else COLUMNS[what].split()
+        )
+        for column in SCORE_COLUMNS & set(frame.columns):
+            frame[column] = pandas.to_numeric(frame[column])
+        if not found and "counts" in frame:
+            frame["counts"] = frame["counts"].astype(bool)  # what selects rows
         for column in TIME_COLUMNS & set(frame.columns):
             frame[column] = pandas.to_datetime(frame[column], utc=True, format="ISO8601")
         return frame

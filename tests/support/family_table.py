@@ -66,8 +66,9 @@ _REFUSED = """
 ## Refused
 
 A family that breaks an invariant is refused when an engine names it, before anything starts, and
-`houston engine check` says why. The dialect is made with a tokenizer of characters and tried: each ending of an answer with and without
-results, an answer written anew and read back, markup in every text.
+`houston engine check` says why. The dialect is made with a tokenizer of characters and tried: each
+ending of an answer with and without results, an answer written anew and read back, markup in every
+text.
 """
 _LIMITS = """\
 ## What to know

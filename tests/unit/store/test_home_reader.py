@@ -12,7 +12,7 @@ import pytest
 import houston_shared
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_shared.errors import HoustonError
-from houston_shared.home_reader import STEPS_PER_READ, StepVerdict
+from houston_shared.home_reader import COLUMNS, STEPS_PER_READ, TIME_COLUMNS, StepVerdict
 from houston_shared.records import ContextHead, ToolCall
 from houston_shared.store.event_bodies import VerdictGiven
 from tests.support.written_home import WrittenHome, sample
@@ -112,7 +112,35 @@ def test_frames_have_the_keys_of_json_and_times(home: WrittenHome) -> None:
         assert read.frame("verdicts", "words-a").counts.tolist() == [True, False]
         assert read.frame("rows", "words-a").trained.sum() == 2
         assert read.frame("policies").empty
+        scores = read.frame("rollouts").best_score
+        assert scores.isna().all() and scores.dtype == float, "no score is no number, not no column"
         assert read.frame("rollouts", state="finished").rollout.tolist() == ["words-a"]
+
+
+def test_an_empty_home_has_tables_with_the_same_columns(home: WrittenHome, tmp_path: Path) -> None:
+    """So what a notebook does with a table it also does on the first day."""
+    pytest.importorskip("pandas", reason="of the extra notebook; `make test` brings it")
+    WrittenHome(tmp_path / "new").close()
+    home.insert(
+        "policies", name="p@1", family="p", number=1, kind="base", base="/m", base_hash="b",
+        hash="h", folder="", parent="", run="", manifest="", seq=1, created_at=1,
+    )  # fmt: skip
+    with houston_shared.open(tmp_path / "new") as new, houston_shared.open(home.home.path) as read:
+        assert repr(new) == f"<home {tmp_path / 'new'}>"
+        for table in COLUMNS:
+            empty, filled = new.frame(table), read.frame(table, **ONE.get(table, {}))
+            assert list(empty.columns) == COLUMNS[table].split()
+            assert empty.empty and not filled.empty
+            assert list(filled.columns)[: len(empty.columns)] == list(empty.columns)
+            times = TIME_COLUMNS & set(empty.columns)
+            assert {name: empty[name].dtype.kind for name in times} == dict.fromkeys(times, "M")
+        verdicts = new.frame("verdicts")
+        assert verdicts[verdicts.counts].groupby(["source", "verdict"]).size().empty
+        assert new.frame("steps").groupby("rollout")["active_seconds"].max().empty
+
+
+ONE = {"rows": {"rollout": "words-a", "messages": True}}
+"""Of a table, what can be read of this home: the ids of `words-b` have no dialect."""
 
 
 def test_what_is_not_there_is_said(home: WrittenHome, tmp_path: Path) -> None:
@@ -121,6 +149,10 @@ def test_what_is_not_there_is_said(home: WrittenHome, tmp_path: Path) -> None:
             list(read.steps("nobody"))
         with pytest.raises(HoustonError, match="There is no table 'step'; there are: rollouts"):
             read.frame("step")
+        with pytest.raises(HoustonError, match="There is no state 'finishd'") as problem:
+            read.rollouts(state="finishd")
+        assert problem.value.next == "did you mean finished?"
+        assert read.rollout("words-a").id == "words-a"
     with pytest.raises(HoustonError, match="There is no database in the home"):
         houston_shared.open(tmp_path / "nowhere")
 
