@@ -50,9 +50,10 @@ RECIPES = {
 SAFE_NAME = re.compile(r"[\w@.:/+-]+")
 """Names that a shell takes as they are; bash would expand others."""
 BASH_ENTRY = r"""
-# Bash also breaks words at @ : and =, which names such as policy@2 hold: here they are whole.
+# Bash also breaks words at @ : and =, which names such as policy@2 hold: here they are whole. $2 is
+# the part of the last word that is replaced.
 _houston() {
-  local typed="${COMP_LINE:0:COMP_POINT}" breaks="${COMP_WORDBREAKS//[^@:=]/}" there="" last
+  local typed="${COMP_LINE:0:COMP_POINT}" there="" last
   local -a words
   read -ra words <<< "$typed"
   [[ "$typed" == *[[:space:]] ]] && words+=("")
@@ -61,7 +62,7 @@ _houston() {
     words[-1]="${last%%=*}" last="${last#*=}"
     words+=("$last")
   fi
-  [[ -n "$breaks" ]] && there="${last%"${last##*[$breaks]}"}"
+  [[ "$last" == *"$2" ]] && there="${last%"$2"}"
   COMP_WORDS=("${words[@]}") COMP_CWORD=$(( ${#words[@]} - 1 ))
   _shtab_houston
   COMPREPLY=("${COMPREPLY[@]#"$there"}")

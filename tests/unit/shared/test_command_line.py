@@ -212,11 +212,12 @@ COMPLETIONS = {
 DRIVERS = {
     "bash": """
         source houston.bash
-        # As bash calls it: words are broken at @ too, and what stands before the last stays.
+        # As bash calls it: words are broken at @, too.
         COMP_WORDS=(${LINE_TYPED//@/ @ }) COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 ))
         COMP_LINE="$LINE_TYPED" COMP_POINT=${#LINE_TYPED}
-        last=${LINE_TYPED##* } stays=${last%"${last##*@}"}
-        _houston; printf "$stays%s\\n" "${COMPREPLY[@]}"
+        last=${LINE_TYPED##* } replaced=${LINE_TYPED##* }
+        [[ "$last" == *@* ]] && replaced="@${last##*@}"  # as readline has it
+        _houston houston "$replaced"; printf "${last%"$replaced"}%s\\n" "${COMPREPLY[@]}"
     """,
     "fish": "source houston.fish; complete -C $LINE_TYPED | string replace -r '\\t.*' ''",
 }
