@@ -9,7 +9,7 @@ own rules; what has no place here is counted in `SampledElsewhere.left_out`.
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import msgspec
 
@@ -164,7 +164,7 @@ class _OwnFork(msgspec.Struct):
     k: int = 0
     first_kept_step: int = 0
     guidance: tuple[str, ...] = ()
-    shortened: dict[str, int] = {}
+    shortened: dict[str, Annotated[int, msgspec.Meta(ge=0, lt=2**31)]] = {}
     mechanical: bool = False
 
 

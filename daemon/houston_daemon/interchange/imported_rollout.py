@@ -154,7 +154,8 @@ class ImportedRollout:
         What does not fit the steps so far is left out.
         """
         number = self.steps + 1
-        if fork.k < 1 or not self._first_kept <= fork.first_kept_step <= number:
+        fits = self._first_kept <= fork.first_kept_step <= number
+        if not (fits and 1 <= fork.k < number):
             self.leave_out("summary of earlier steps")
             return
         self._first_kept = fork.first_kept_step

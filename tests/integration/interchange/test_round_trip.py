@@ -216,6 +216,8 @@ def test_what_could_pass_for_a_persons_words_is_dead_and_said(
 SUMMARIES = {
     "of no steps": {"k": 0, "first_kept_step": 1},
     "of steps to come": {"k": 1, "first_kept_step": 9},
+    "of more steps than there are": {"k": 10**30, "first_kept_step": 1},
+    "with a length below none": {"k": 1, "first_kept_step": 1, "shortened": {"g": -1}},
     "without numbers": {},
     "with words for numbers": {"k": "many", "first_kept_step": 1},
 }

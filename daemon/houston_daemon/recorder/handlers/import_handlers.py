@@ -76,7 +76,8 @@ def _check_import(message: ImportRollout) -> None:
     first_kept = 1
     for number, step in enumerate(message.steps, 1):
         if step.fork is not None:
-            if step.fork.k < 1 or not first_kept <= step.fork.first_kept_step <= number:
+            fits = first_kept <= step.fork.first_kept_step <= number
+            if not (fits and 1 <= step.fork.k < number):
                 raise denial(
                     f"The summary before step {number} keeps no steps of its context.",
                     effect=NOTHING_IMPORTED,
