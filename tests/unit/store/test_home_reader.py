@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -139,7 +140,7 @@ def test_an_empty_home_has_tables_with_the_same_columns(home: WrittenHome, tmp_p
         assert new.frame("steps").groupby("rollout")["active_seconds"].max().empty
 
 
-ONE = {"rows": {"rollout": "words-a", "messages": True}}
+ONE: dict[str, dict[str, Any]] = {"rows": {"rollout": "words-a", "messages": True}}
 """Of a table, what can be read of this home: the ids of `words-b` have no dialect."""
 
 
