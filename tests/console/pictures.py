@@ -59,7 +59,7 @@ async def sit_down(folder: Path, rollout: str, size: tuple[int, int]) -> AsyncIt
 
 async def shoot(folder: Path) -> None:
     """The way of docs/annotators.md to guidance that was heard, a picture at each stop."""
-    async with sit_down(folder, "", SIZE) as (app, pilot, station, worker):
+    async with sit_down(folder, "", SIZE) as (app, pilot, _station, worker):
         app.home_screen.refresh_list(ROLLOUT)
         await rest(pilot)
         _keep(app, "home")
