@@ -202,13 +202,13 @@ def _follow_until_ended(loaded: LoadedConfiguration, folder: TrainingRunFolder) 
     shown = _ProgressPrinter(folder)
     with Reader(loaded.home) as reader:
         while True:
-            shown.show()
             record = reader.run(policy_queries.find_training_run(folder.path.name))
-            if record is not None and record.state in ENDED_RUN_STATES:
+            if record is not None and record.state == "queued":
+                shown.say(record.reason)  # it has made no progress that could be shown
+            else:
                 shown.show()
+            if record is not None and record.state in ENDED_RUN_STATES:
                 return record.state
-            if record is not None and record.state == "queued" and record.reason:
-                shown.say(record.reason)
             if find_running_daemon(loaded.home) is None:
                 raise HoustonError(
                     f"The daemon ended; {folder.path.name} goes on when it is back.",
@@ -232,7 +232,7 @@ class _ProgressPrinter:
             self.say(policy_and_run_files.describe_training_progress(progress))
 
     def say(self, line: str) -> None:
-        """A line, if it is not the one before."""
-        if line != self._last:
+        """A line, if there is one and it is not the one before."""
+        if line and line != self._last:
             self._last = line
             command_output.print_note(line)
