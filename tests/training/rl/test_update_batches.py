@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 import torch
 
@@ -16,12 +17,18 @@ from houston_daemon.training.credit.policy_gradient_rows import PolicyGradientRo
 from houston_daemon.training.rl import rl_run
 from houston_daemon.training.rl.policy_gradient_trainer import NO_GAP, EngineGap, Pass
 from houston_daemon.training.rl.rl_recipe import RlRecipe
-from houston_daemon.training.rl.rollout_groups import GroupCoordinator, GroupOutcome, RolloutGroup
+from houston_daemon.training.rl.rollout_groups import (
+    GroupCoordinator,
+    GroupOutcome,
+    RolloutGroup,
+    refuse_failure_of_all,
+)
 from houston_daemon.training.rl.update_batches import UpdateBatches
 from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.store.purification_queries import PurificationCounts
+from houston_shared.store.rollout_queries import RolloutRow
 from tests.support.written_home import WrittenHome
 
 SIZE = 2
@@ -195,3 +202,47 @@ def test_what_failed_is_no_figure_of_a_validation() -> None:
     ]
     figures = rl_run._validation_figures(outcomes, 100.0)
     assert (figures.tasks, figures.solved, figures.tool_failures, figures.steps) == (2, 0.5, 2, 4)
+
+
+REASON = "There is no dialect 'chatml'"
+GROUPS = [
+    RolloutGroup(update=2, batch=0, split="train", index=0, policy="base", rollouts=("r0", "s0")),
+    RolloutGroup(update=2, batch=0, split="train", index=1, policy="base", rollouts=("r1", "s1")),
+]
+"""Of four rollouts: r0, s0, r1, s1."""
+
+
+def ended(id: str, state: str) -> RolloutRow:
+    texts = dict.fromkeys(("task", "paused_by", "engine", "policy", "group_id", "parent"), "")
+    zeros = ("forks", "first_step", "steps", "active_us", "evaluations", "errors")
+    times = ("created_at", "updated_at", "last_seq", "spec_seq")
+    nothing = dict.fromkeys(("parent_step", "best_score", "last_score", "head_seq"), None)
+    return RolloutRow(
+        id=id, state=state, reason=REASON, sandbox="", activity="",
+        **texts, **nothing, **dict.fromkeys((*zeros, *times), 0),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("states", "batch", "refused"),
+    [
+        pytest.param("ffff", 0, True, id="all fail"),
+        pytest.param("fffd", 0, False, id="one comes to its end"),
+        pytest.param("cccc", 0, False, id="somebody cancels all"),
+        pytest.param("ffff", 1, False, id="those that take the place of others fail"),
+    ],
+)
+def test_an_update_that_begins_with_failures_only_ends_the_run(
+    states: str, batch: int, refused: bool
+) -> None:
+    words = {"f": "failed", "d": "finished", "c": "cancelled"}
+    names = ("r0", "s0", "r1", "s1")
+    rows = {name: ended(name, words[state]) for name, state in zip(names, states, strict=True)}
+    groups = [msgspec.structs.replace(group, batch=batch) for group in GROUPS]
+    if not refused:
+        refuse_failure_of_all(groups, rows)
+        return
+    with pytest.raises(HoustonError) as problem:
+        refuse_failure_of_all(groups, rows)
+    assert "Update 3 began with 4 rollouts, and all failed" in str(problem.value)
+    assert REASON in str(problem.value) and "houston rollout show r0" in str(problem.value)

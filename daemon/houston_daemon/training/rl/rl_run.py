@@ -506,16 +506,26 @@ def figures_line(figures: UpdateFigures) -> str:
         f"clipped {loss.clip_low + loss.clip_high:.1%}",
     ]
     if critic := figures.critic:
-        parts[:2] = [
-            f"score {critic.before:.2f}",
-            f"with the critic {critic.before_refined:.2f} to {critic.after:.2f}",
-            f"gain {critic.gain:+.2f}",
-        ]
+        parts[:2] = [f"score {critic.before:.2f}", *_critique_words(critic)]
     if sampling.process_reward:
         parts.insert(2, f"process reward {sampling.process_reward:.2f} a decision")
     if figures.validation is not None:
         parts.insert(0, f"validation {figures.validation.solved:.0%}")
     return ", ".join(parts)
+
+
+def _critique_words(critic: CriticFigures) -> list[str]:
+    """What came of the critiques of an update, and how many were none."""
+    tried = critic.critiques - critic.malformed - critic.silent
+    words = [
+        f"with the critic {critic.before_refined:.2f} to {critic.after:.2f}",
+        f"gain {critic.gain:+.2f}",
+    ]
+    if not tried:
+        words = ["no critique to be tried"]
+    if critic.malformed:
+        words.append(f"{critic.malformed} of {critic.critiques} critiques malformed")
+    return words
 
 
 def register_result(folder: RlRunFolder) -> str:

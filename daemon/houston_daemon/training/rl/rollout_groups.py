@@ -185,9 +185,11 @@ class GroupCoordinator:
         return self._start(wanted, specs)
 
     def wait(self, groups: Sequence[RolloutGroup]) -> list[GroupOutcome]:
-        """All of them, in order, once every rollout has ended. Raises StopRequested."""
+        """All of them, in order, once every rollout has ended. Raises StopRequested, and
+        HoustonError as `refuse_failure_of_all`."""
         wanted = [rollout for group in groups for rollout in group.rollouts]
         rows = wait_until_ended(self._loaded.home, wanted, self._look)
+        refuse_failure_of_all(groups, rows)
         with Reader(self._loaded.home) as reader:
             return read_outcomes(reader, groups, rows, self._recipe.overlong_filter)
 
@@ -287,6 +289,24 @@ def _outcome(
         tuple(counts[rollout] for rollout in group.rollouts),
         sum(row.steps for row in rows),
     )
+
+
+def refuse_failure_of_all(groups: Sequence[RolloutGroup], rows: Mapping[str, RolloutRow]) -> None:
+    """Raise HoustonError where an update begins with rollouts that all fail: that is no bad luck,
+    and no further update would have others. rows: of their rollouts, by id."""
+    failed = [
+        rows[rollout]
+        for group in groups
+        for rollout in group.rollouts
+        if group.batch == 0 and rows[rollout].state == "failed"
+    ]
+    if failed and len(failed) == sum(len(group.rollouts) for group in groups):
+        raise HoustonError(
+            f"Update {groups[0].update + 1} began with {pluralize(len(failed), 'rollout')}, and all"
+            f" failed. {failed[0].id}: {failed[0].reason}",
+            "The update was not trained; those before it stay.",
+            f"houston rollout show {failed[0].id}",
+        )
 
 
 def refuse_other_engines(spec: RolloutSpec, recipe: RlRecipe) -> None:
