@@ -65,7 +65,8 @@ def run_train_drift(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     figures = _kept_figures(folder)
     out: Path = arguments.out or folder.path
     out.mkdir(parents=True, exist_ok=True)
-    title = f"{folder.spec.run}, {folder.spec.recipe.suite}"
+    recipe = folder.spec.recipe
+    title = f"{folder.spec.name}, {recipe.suite}, critic {recipe.critic}"
     drawn = _draw([
         (out / "usefulness.png", lambda file: drift_pictures.draw_usefulness(figures, title, file)),
         (
@@ -81,7 +82,10 @@ def run_train_drift(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
         )
         said = measured["diagnoses"]
         picture = out / "drift.png"
-        drawn += _draw([(picture, lambda file: drift_pictures.draw_drift(said, title, file))])
+        if said:
+            drawn += _draw([(picture, lambda file: drift_pictures.draw_drift(said, title, file))])
+        else:
+            command_output.print_note(f"{picture.name} was not drawn: the critic named no failure.")
     if arguments.json:
         shown = {key: value for key, value in measured.items() if key != "diagnoses"}
         command_output.print_json_line({**shown, "pictures": [str(file) for file in drawn]})

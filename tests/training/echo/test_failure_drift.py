@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from houston_daemon.training.echo.critique_gains import mean_gains
+from houston_daemon.training.echo.drift_pictures import draw_drift
 from houston_daemon.training.echo.failure_drift import (
     PHASES,
     Diagnosis,
@@ -103,6 +104,25 @@ def test_phases_are_compared_by_pairs_and_counted() -> None:
     assert list(figures["distances"]) == ["early to late"]
     assert figures["diagnoses"] == {"early": 5, "intermediate": 0, "late": 4}
     assert figures["most said"]["late"] == [("key blue", 4)]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        pytest.param(["coin red"] * 12, id="always the same"),
+        pytest.param(["coin red", "coin blue", "key red"] * 4, id="too few for t-SNE"),
+        pytest.param([f"{what} {colour} {n}" for what in ("coin", "key") for colour in COLOURS
+                      for n in range(4)], id="many"),
+        pytest.param(["You should read the whole log before you train again. " * 4] * 3,
+                     id="too long to be written beside its dot"),
+    ],
+)  # fmt: skip
+def test_whatever_was_said_is_drawn(tmp_path: Path, texts: list[str]) -> None:
+    said = [
+        {"phase": PHASES[number % 2], "text": text} for number, text in enumerate(texts)
+    ]  # nothing of the third phase
+    draw_drift(said, "a run", tmp_path / "drift.png")
+    assert (tmp_path / "drift.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_an_attempt_of_which_nothing_was_said_gained_nothing() -> None:

@@ -57,6 +57,16 @@ def test_a_question_recalls_those_like_it(
     assert [episode.rollout for episode in store.recall("ask", question, 3)] == rollouts
 
 
+def test_what_makes_vectors_has_nothing_else_printed() -> None:
+    """WordLlama sets up logging for a whole process: each request of httpx became a line."""
+    code = (
+        "import logging; from houston_daemon.agent.flow.episode_memory import embed;"
+        " embed('x'); logging.getLogger('httpx').info('HTTP Request')"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "HTTP Request" not in told.stderr + told.stdout
+
+
 def test_only_the_same_task_recalls(store: EpisodeStore) -> None:
     assert store.recall("other", VENUS, 3) == []
 

@@ -179,8 +179,12 @@ def embed(text: str) -> bytes:
 
 @cache
 def _word_vectors() -> Any:
-    import wordllama
+    root = logging.getLogger()
+    handlers, level = [*root.handlers], root.level
+    import wordllama  # has everything that is logged printed
 
+    root.handlers[:] = handlers
+    root.setLevel(level)
     # Its tokenizer lies in a folder of the package where only a cache is looked for.
     folder = Path(wordllama.__file__).parent
     return wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
