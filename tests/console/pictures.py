@@ -104,11 +104,11 @@ def _close_step(worker: Worker) -> None:
 
 
 def _evaluate(worker: Worker, step: int, score: float) -> None:
-    scored = {"kind": "eval", "fields": {"overall_score": score, "state": "scored"}}
+    fields = {"overall_score": score, "state": "scored"}
     for reply in (
         worker.sample(step),
         worker.intent(step),
-        worker.result(step, text=f"Score: {score:g}.", **scored),
+        worker.result(step, kind="eval", text=f"Score: {score:g}.", fields=fields),
         worker.observation(step, tail=f"[step {step} · active 42 min · 1 evaluation left]"),
     ):
         assert isinstance(reply, wire.Ack), reply

@@ -48,7 +48,9 @@ class Played(GroupCoordinator):
     def task_order(self, update: int) -> list[int]:
         return list(range(self.size))
 
-    def begin(self, update: int, batch: int, indices: Any, policy: str) -> list[RolloutGroup]:
+    def begin(
+        self, update: int, batch: int, indices: Any, policy: str, size: int = 0
+    ) -> list[RolloutGroup]:
         tasks = list(indices)
         self.begun.append(tasks)
         if any(self.ends[task] == "refused" for task in tasks):
@@ -213,14 +215,15 @@ GROUPS = [
 
 
 def ended(id: str, state: str) -> RolloutRow:
-    texts = dict.fromkeys(("task", "paused_by", "engine", "policy", "group_id", "parent"), "")
-    zeros = ("forks", "first_step", "steps", "active_us", "evaluations", "errors")
+    texts = ("task", "paused_by", "engine", "policy", "group_id", "parent", "sandbox", "activity")
+    numbers = ("forks", "first_step", "steps", "active_us", "evaluations", "errors")
     times = ("created_at", "updated_at", "last_seq", "spec_seq")
-    nothing = dict.fromkeys(("parent_step", "best_score", "last_score", "head_seq"), None)
-    return RolloutRow(
-        id=id, state=state, reason=REASON, sandbox="", activity="",
-        **texts, **nothing, **dict.fromkeys((*zeros, *times), 0),
-    )  # fmt: skip
+    fields: dict[str, Any] = {
+        **dict.fromkeys(texts, ""),
+        **dict.fromkeys((*numbers, *times), 0),
+        **dict.fromkeys(("parent_step", "best_score", "last_score", "head_seq"), None),
+    }
+    return RolloutRow(id=id, state=state, reason=REASON, **fields)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What is printed while a run of the daemon is followed."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def test_a_run_that_waits_says_for_what_once(
         lambda: moved("queued", WAITS), lambda: None, lambda: None, runs, lambda: moved("finished"),
     ))  # fmt: skip
     monkeypatch.setattr(sft_launch, "find_running_daemon", lambda home: True)
-    monkeypatch.setattr(sft_launch.time, "sleep", lambda seconds: next(turns)())
+    monkeypatch.setattr(time, "sleep", lambda seconds: next(turns)())
     loaded = LoadedConfiguration(Configuration(), written.home, "defaults")
     assert sft_launch.follow_daemon_run(loaded, TrainingRunFolder(folder)) == "finished"
     assert capsys.readouterr().err.splitlines() == [WAITS, "sampling for update 1"]
