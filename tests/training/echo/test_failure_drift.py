@@ -110,6 +110,7 @@ def test_phases_are_compared_by_pairs_and_counted() -> None:
     "texts",
     [
         pytest.param(["coin red"] * 12, id="always the same"),
+        pytest.param([r"pay $\frac$ or $5"] * 6, id="signs of formulas"),
         pytest.param(["coin red", "coin blue", "key red"] * 4, id="too few for t-SNE"),
         pytest.param([f"{what} {colour} {n}" for what in ("coin", "key") for colour in COLOURS
                       for n in range(4)], id="many"),

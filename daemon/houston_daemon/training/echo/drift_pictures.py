@@ -168,6 +168,7 @@ def _write_most_said(axes: Any, places: Any, texts: Sequence[str], counts: Count
             textcoords="offset points",
             ha="right" if right else "left",
             fontsize=7,
+            parse_math=False,  # a model's words may hold any signs
         )
 
 

@@ -305,7 +305,7 @@ def refuse_failure_of_all(groups: Sequence[RolloutGroup], rows: Mapping[str, Rol
             f"Update {groups[0].update + 1} began with {pluralize(len(failed), 'rollout')}, and all"
             f" failed. {failed[0].id}: {failed[0].reason}",
             "The update was not trained; those before it stay.",
-            f"houston rollout show {failed[0].id}",
+            f"Next: houston rollout show {failed[0].id}; when that is mended, a new run",
         )
 
 
