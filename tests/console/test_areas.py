@@ -212,6 +212,20 @@ async def test_hints_take_two_rows_where_there_is_height(
         assert str(hints.render_line(rows - 1).text).rstrip().endswith("q quit")
 
 
+async def test_nothing_moves_for_an_area_with_fewer_keys(builder: HomeBuilder, sit: Sit) -> None:
+    builder.start("r")
+    for step in (1, 2):
+        builder.whole("r", step, f"thought {step}")
+    async with sit(builder.home) as seat:
+        stands = seat.transcript.region
+        assert seat.app.top_screen.hints.size.height == 2
+        for keys in (["colon"], ["1", "enter"], ["1"], ["5"], ["escape"]):
+            await seat.press(*keys)
+            assert seat.transcript.region == stands, f"after {keys}"
+        await seat.pilot.resize_terminal(160, 29)
+        await seat.until(lambda: seat.app.top_screen.hints.size.height == 1, "a low terminal")
+
+
 def test_the_picture_shows_the_home(builder: HomeBuilder, tmp_path: Path) -> None:
     with builder.bulk():
         builder.start("r")

@@ -10,8 +10,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import Reactive
 from textual.screen import Screen
@@ -249,6 +251,11 @@ class HintBar(BarWidget):
         self._area: Area = "trajectory"
         self._message: TextLine = ()
         """What to tell, in one piece; wrapped for the width there is."""
+        self._rows = 1
+        """Rows that hints have needed at this size. It gives none back: areas above would be laid
+        out and drawn again whenever the focus goes to one with fewer keys."""
+        self._rows_at: tuple[int, Size] | None = None
+        """The width of the bar and the size of the terminal then."""
 
     def show_area(self, area: Area) -> None:
         """The focus is there now."""
@@ -267,12 +274,14 @@ class HintBar(BarWidget):
             self._redraw_hints()
 
     def _redraw_hints(self) -> None:
+        if (sizes := (self.size.width, self.app.size)) != self._rows_at:
+            self._rows, self._rows_at = 1, sizes
         if self._message:
             words = self._message[0]
             lines = text_block(words.text, max(20, self.size.width - 1), words.tone, span(" "))[
                 :MAX_NOTICE_LINES
             ]
-            self.show_lines(*lines)
+            self._show_rows(lines)
             return
         hints = [line(span(f" {key}", "tool"), span(f" {word}  ", "dim"))
                  for key, word in hints_for(self._area)]  # fmt: skip
@@ -282,7 +291,11 @@ class HintBar(BarWidget):
         last = ALWAYS_SHOWN_HINTS if "app" in focus_chain(self._area) else ALWAYS_SHOWN_HINTS - 1
         while len(lines := flow_groups(hints, width)) > rows and len(hints) > last:
             hints.pop(-last - 1)
-        self.show_lines(*lines)
+        self._rows = max(self._rows, len(lines))
+        self._show_rows(lines)
+
+    def _show_rows(self, lines: Sequence[TextLine]) -> None:
+        self.show_lines(*lines, *[()] * (self._rows - len(lines)))
 
     def on_resize(self) -> None:
         """More or fewer of them fit."""
@@ -355,6 +368,11 @@ class HoustonScreen(ErrorBoundary, Screen[None]):
 
     def show_link_state(self) -> None:
         """The daemon came, or went, or took what was sent."""
+
+    @on(events.Resize)
+    def fit_hints(self) -> None:
+        """Hints take more or fewer rows in another height, too."""
+        self.hints.on_resize()
 
     def on_screen_resume(self) -> None:
         """It is shown, for the first time or again."""
