@@ -161,7 +161,6 @@ def _hand_over(node: Node) -> None:
     node.desk.until("esc cancel", "it asks to whom, and for a note")
     node.desk.type("Its job failed: look at the log first.")
     node.desk.press("BTab")
-    time.sleep(0.3)  # a person looks where they write
     node.desk.type("ben")
     node.desk.press("Enter")
     node.desk.until("ben by you|to ben", "it is handed to him")

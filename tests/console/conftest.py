@@ -83,6 +83,7 @@ class Seat:
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
+        await self.app.keys.settle()
         await self.pilot.pause()
         await self.transcript.settle()
         await self.pilot.pause()

@@ -1,15 +1,19 @@
 """Every key has one meaning, can be changed by its person, and can be found by its words."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from textual import events
 
+from houston_console.app import key_order
 from houston_console.app.key_bindings import KEYS, find_key_conflicts, keymap_toml, load_keymap
+from houston_console.transcript.transcript_search import HitsDialog
 from houston_console.widgets import dialogs
 from houston_console.widgets.dialogs import CommandInput
+from houston_console.widgets.key_help import HelpDialog
 from houston_shared.errors import ExitCode, HoustonError
-from tests.console.conftest import SMALL, Sit
+from tests.console.conftest import SECONDS, SMALL, Seat, Sit
 from tests.console.homes import HomeBuilder
 from tests.support.station import Station
 
@@ -138,3 +142,52 @@ async def test_keys_of_a_line_do_not_overtake_letters(builder: HomeBuilder, sit:
         for key in ("o", "n", "e", "ctrl+u", "t", "w", "o", "home", "x"):
             seat.app.post_message(events.Key(key, key if len(key) == 1 else None))
         await seat.until(lambda: line.value == "xtwo", "in the order they came")
+
+
+def _typed(seat: Seat, *keys: str) -> None:
+    """Keys that came in one read."""
+    for key in keys:
+        character = {"space": " ", "enter": "\r"}.get(key, key if len(key) == 1 else None)
+        seat.app.post_message(events.Key(key, character))
+
+
+async def test_keys_in_one_read_go_where_the_focus_has_moved(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    builder.start("r")
+    asked: list[tuple[str, ...] | None] = []
+    async with sit(builder.home) as seat:
+        question = dialogs.QuestionDialog("Hand over", "To whom?", {"to": "anybody", "note": ""})
+        await seat.app.push_screen(question, asked.append)
+        _typed(seat, *"note", "shift+tab", "ctrl+u", *"ben", "tab", *"!", "enter", "5", *"hi")
+        await seat.until(lambda: asked, "answered")
+        assert asked == [("ben", "note!")]
+        composer = seat.app.watch_screen.guidance.composer
+        await seat.until(lambda: composer.text == "hi", "what came behind the answer")
+
+
+async def test_a_search_in_one_read_is_as_its_keys_say(builder: HomeBuilder, sit: Sit) -> None:
+    for rollout in ("r", "other"):
+        builder.start(rollout)
+        builder.whole(rollout, 1, "A quasar is in it.")
+    async with sit(builder.home, "r") as seat:
+        _typed(seat, "slash", "ctrl+o", "ctrl+o", *"quasar", "enter")
+        await seat.until(lambda: isinstance(seat.app.screen, HitsDialog), "a list of places")
+        await seat.until(lambda: seat.app.screen.query("HitList"), "which is drawn")
+        title = str(seat.app.screen.query_one("#results").border_title)
+        assert "/quasar" in title and "all rollouts" in title
+
+
+async def test_a_part_that_hangs_does_not_take_the_keyboard(
+    builder: HomeBuilder, sit: Sit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder.start("r")
+    monkeypatch.setattr(key_order, "PATIENCE_SECONDS", 0.1)
+    async with sit(builder.home) as seat:
+        released = asyncio.Event()
+        seat.app.watch_screen.files.call_later(released.wait)
+        _typed(seat, "question_mark")
+        async with asyncio.timeout(SECONDS):
+            while not isinstance(seat.app.screen, HelpDialog):
+                await asyncio.sleep(0.01)  # a pilot's pause would wait for what hangs
+        released.set()

@@ -37,6 +37,8 @@ ENDED = ["enter", "enter", "escape", "escape", "escape", "backspace", "delete", 
 BOUND = [key.strip() for known in KEYS for key in known.keys.split(",")]
 CHARACTERS = {"space": " ", "minus": "-", "at": "@", "full_stop": ".", "enter": "\r", "tab": "\t"}
 NEWS_EVERY, SIZE_EVERY = 12, 60
+MOST_WAITING = 20
+"""Keys that may wait for those before them."""
 
 
 class GoingOn:
@@ -203,7 +205,8 @@ async def _press(
         keys = _next_keys(chance)
         last.extend(keys)
         _send(seat.app, keys)
-        if chance.random() < 0.3:  # some keys come faster than they are answered
+        if chance.random() < 0.3 or len(seat.app.keys) > MOST_WAITING:
+            await seat.app.keys.settle()  # the others come faster than they are answered
             await seat.pilot.pause()
         else:
             await asyncio.sleep(0)

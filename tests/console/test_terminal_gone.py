@@ -112,6 +112,23 @@ def test_a_console_without_a_terminal_leaves(home: Home, tmp_path: Path) -> None
         assert is_kept()
 
 
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        pytest.param(b"+Look.\x1b[Z\x1577\r", b"'77' is no number", id="the line before"),
+        pytest.param(b"/\x0f\x0fLook\r", "Look  1 found · as written · all rollouts".encode(),
+                     id="a search of all rollouts"),
+    ],
+)  # fmt: skip
+def test_keys_of_one_write_go_where_the_focus_has_moved(
+    home: Home, tmp_path: Path, typed: bytes, shown: bytes
+) -> None:
+    with open_console(home, tmp_path) as terminal:
+        until(lambda: terminal.shows(b"I look at what"), "the step shows")
+        os.write(terminal.master, typed)
+        until(lambda: terminal.shows(shown), "what the keys say")
+
+
 def test_stderr_may_go_to_a_file(home: Home, tmp_path: Path) -> None:
     errors = tmp_path / "errors"
     with errors.open("wb") as file, open_console(home, tmp_path, stderr=file) as terminal:

@@ -36,6 +36,7 @@ from houston_console.app.console_state import (
 from houston_console.app.daemon_link import DaemonLink
 from houston_console.app.error_boundary import ErrorBoundary, ErrorLog
 from houston_console.app.key_bindings import bindings_for
+from houston_console.app.key_order import KeyOrder, TypedEvent
 from houston_console.app.terminal_driver import SafeDriver, crash_console
 from houston_console.app.undo_offers import UndoOffers
 from houston_console.panes.guidance_messages import GuidanceOutbox
@@ -118,6 +119,7 @@ class HoustonConsole(ErrorBoundary, App[None]):
         )
         self._background_alerts = BackgroundAlerts(loaded)
         self._begins_at_home = not rollout
+        self.keys = KeyOrder(self, self._handle_typed)
         self._configuration_watcher: ConfigurationWatcher | None = None
         self.low = low
         self._make_screens(rollout, current_person(name))
@@ -408,10 +410,17 @@ class HoustonConsole(ErrorBoundary, App[None]):
     # --- the clipboard -----------------------------------------------------------------------
 
     async def on_event(self, event: events.Event) -> None:
+        """What is typed waits for what the key before it does; all else is Textual's."""
+        if isinstance(event, TypedEvent) and not event.is_forwarded:
+            await self.keys.take(event)
+        else:
+            await super().on_event(event)
+
+    async def _handle_typed(self, event: TypedEvent) -> None:
         """Keys are noted: only they may write to the clipboard. What was told has been read."""
+        if not self.screen_stack:
+            return  # it is being left
         if isinstance(event, events.Key):
-            if not self.screen_stack:
-                return  # it is being left
             self._pressed_at = time.monotonic()
             # Here, not in `on_key`: a key that an area takes never rises to the app.
             self.top_screen.hints.clear_message()
@@ -497,6 +506,7 @@ async def write_screenshot(
         async with asyncio.timeout(FIRST_READ_TIMEOUT_SECONDS):
             for pressed in ((), keys):
                 await pilot.press(*pressed)
+                await app.keys.settle()
                 await pilot.pause()
                 await app.query_one(Transcript).settle()
                 await app.home_screen.preview.settle()

@@ -39,11 +39,17 @@ class FaultReceiver(Protocol):
 class ErrorBoundary(MessagePump):
     """Mixed in before a widget, a screen or the app: what it raises does not end the program."""
 
+    is_dispatching = False
+    """Whether a message is being handled: keys wait for that."""
+
     async def _dispatch_message(self, message: Message) -> None:
+        self.is_dispatching = True
         try:
             await super()._dispatch_message(message)
         except Exception as error:  # noqa: BLE001 shown and logged, whatever it is
             _report_fault(self, error)
+        finally:
+            self.is_dispatching = False
 
 
 if TYPE_CHECKING:

@@ -171,15 +171,6 @@ class BottomPrompt(OneLineInput):
         self.display = True
         self.screen.set_focus(self)  # at once: the next key is its own
 
-    async def _on_key(self, event: events.Key) -> None:
-        """A key in one breath with the enter before it is for what has the focus since."""
-        focused = self.screen.focused
-        if focused is not None and focused is not self:
-            event.stop()
-            event.prevent_default()
-            if not await self.app._check_bindings(event.key, priority=True):
-                focused._forward_event(events.Key(event.key, event.character))
-
     async def action_submit(self) -> None:
         """Ask, and leave at once: the next key is no letter of this."""
         self.close()
