@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,36 @@ def _newest(home: Home) -> str:
 Sit = Callable[..., AbstractAsyncContextManager[Seat]]
 
 
+@asynccontextmanager
+async def sit_down(
+    home: Home,
+    rollout: str = "",
+    size: tuple[int, int] = WIDE,
+    at_home: bool = False,
+    name: str = "",
+    *,
+    folder: Path,
+) -> AsyncIterator[Seat]:
+    """Sit down at a console; folder: where drafts are kept."""
+    named = rollout or ("" if at_home else _newest(home))
+    loaded = LoadedConfiguration(Configuration(), home, "defaults")
+    app = HoustonConsole(loaded, named, folder, name=name)
+    async with app.run_test(size=size) as pilot:
+        seat = Seat(app, pilot)
+        watching = app.watch_screen
+        if at_home:
+            await seat.until(lambda: app.home_screen.list.rows, "home")
+        else:
+            await seat.until(lambda: watching.source or not app.state.rollouts, "opened")
+        if home.database.exists():
+            await app.refresh_from_store()
+        await pilot.pause()
+        await seat.transcript.settle()
+        await pilot.pause()
+        yield seat
+    assert app.errors.faults == seat.expected_faults
+
+
 @pytest.fixture
 def sit(tmp_path: Path) -> Sit:
     """Sit down at a console: `async with sit(home) as seat`.
@@ -153,31 +184,4 @@ def sit(tmp_path: Path) -> Sit:
     Without a rollout at the newest that runs; at_home: where somebody begins who names none.
     name: as `--as` gives it.
     """
-
-    @asynccontextmanager
-    async def down(
-        home: Home,
-        rollout: str = "",
-        size: tuple[int, int] = WIDE,
-        at_home: bool = False,
-        name: str = "",
-    ) -> AsyncIterator[Seat]:
-        named = rollout or ("" if at_home else _newest(home))
-        loaded = LoadedConfiguration(Configuration(), home, "defaults")
-        app = HoustonConsole(loaded, named, tmp_path / "state", name=name)
-        async with app.run_test(size=size) as pilot:
-            seat = Seat(app, pilot)
-            watching = app.watch_screen
-            if at_home:
-                await seat.until(lambda: app.home_screen.list.rows, "home")
-            else:
-                await seat.until(lambda: watching.source or not app.state.rollouts, "opened")
-            if home.database.exists():
-                await app.refresh_from_store()
-            await pilot.pause()
-            await seat.transcript.settle()
-            await pilot.pause()
-            yield seat
-        assert app.errors.faults == seat.expected_faults
-
-    return down
+    return partial(sit_down, folder=tmp_path / "state")

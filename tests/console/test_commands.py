@@ -186,8 +186,8 @@ async def test_a_part_that_hangs_does_not_take_the_keyboard(
     async with sit(builder.home) as seat:
         released = asyncio.Event()
         seat.app.watch_screen.files.call_later(released.wait)
-        _typed(seat, "question_mark")
+        await seat.app.on_event(events.Key("question_mark", "?"))
         async with asyncio.timeout(SECONDS):
-            while not isinstance(seat.app.screen, HelpDialog):
-                await asyncio.sleep(0.01)  # a pilot's pause would wait for what hangs
+            await seat.app.keys.settle()  # a pilot's pause would wait for what hangs
+        assert isinstance(seat.app.screen, HelpDialog)
         released.set()

@@ -2,14 +2,15 @@
 
 Each seed presses its keys on a home of eighteen rollouts that goes on meanwhile, at sizes that
 change. `HOUSTON_FUZZ_KEYS` and `HOUSTON_FUZZ_SEEDS` (a list, parted by commas) run more, or one
-seed again; what was pressed last is in the message of a failure. Leaving and attaching to tmux are
+seed again; what was pressed last is in the message of a failure, and
+`bench/console_fuzz.py` presses as many as one has time for. Leaving and attaching to tmux are
 left out: they end the screen, as they should.
 """
 
 import asyncio
 import os
 import random
-from collections import deque
+from collections import Counter, deque
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from houston_console.panes.terminals_pane import TerminalsPane
 from houston_shared import terminal_log_files
 from houston_shared.records import FileChange, TerminalSpan
 from tests.console import crowd
-from tests.console.conftest import Seat, Sit
+from tests.console.conftest import Seat, sit_down
 from tests.console.homes import HomeBuilder
 from tests.console.record_terminals import RECORDED
 
@@ -165,26 +166,34 @@ async def _alone(*_: object) -> None:
     [(1, 250), *(pytest.param(seed, KEYS_A_SEED, marks=pytest.mark.slow) for seed in SEEDS)],
 )
 async def test_no_key_ends_the_console(
-    seed: int, keys: int, sit: Sit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seed: int, keys: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    await fuzz(seed, keys, tmp_path, monkeypatch)
+
+
+async def fuzz(seed: int, keys: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Press the keys of a seed on a home in `folder`; how many were pressed on which screen."""
     monkeypatch.setattr(HoustonConsole, "action_quit", _alone)
     monkeypatch.setattr(TerminalsPane, "action_attach", _alone)
     monkeypatch.delenv("TMUX", raising=False)
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
+        monkeypatch.setenv(name, str(folder / name))
     chance = random.Random(seed)
-    builder = crowd.build(tmp_path)
-    going_on = GoingOn(builder, tmp_path / "host", chance)
+    builder = crowd.build(folder)
+    going_on = GoingOn(builder, folder / "host", chance)
     last: deque[str] = deque(maxlen=60)
+    visited: Counter[str] = Counter()
+    seated = sit_down(builder.home, at_home=seed % 2 == 0, folder=folder / "state")
     try:
-        async with sit(builder.home, at_home=seed % 2 == 0) as seat:
-            await _press(seat, keys, chance, going_on, last)
+        async with seated as seat:
+            await _press(seat, keys, chance, going_on, last, visited)
             await seat.pilot.pause()
     except BaseException as problem:
         problem.add_note(f"seed {seed}, last keys: {' '.join(last)}")
         raise
     finally:
         builder.close()
+    return visited
 
 
 def _send(app: HoustonConsole, keys: list[str]) -> None:
@@ -198,12 +207,18 @@ def _send(app: HoustonConsole, keys: list[str]) -> None:
 
 
 async def _press(
-    seat: Seat, wanted: int, chance: random.Random, going_on: GoingOn, last: deque[str]
+    seat: Seat,
+    wanted: int,
+    chance: random.Random,
+    going_on: GoingOn,
+    last: deque[str],
+    visited: Counter[str],
 ) -> None:
     pressed = 0
     while pressed < wanted:
         keys = _next_keys(chance)
         last.extend(keys)
+        visited[type(seat.app.screen).__name__] += len(keys)
         _send(seat.app, keys)
         if chance.random() < 0.3 or len(seat.app.keys) > MOST_WAITING:
             await seat.app.keys.settle()  # the others come faster than they are answered

@@ -34,6 +34,8 @@ class KeyOrder:
         self._app = app
         self._handle = handle
         self._waiting: deque[TypedEvent] = deque()
+        self._settled = asyncio.Event()
+        self._settled.set()
         self._waits_since = 0.0
         self._turns = 0
 
@@ -44,14 +46,14 @@ class KeyOrder:
     async def take(self, event: TypedEvent) -> None:
         """A key was pressed, or text was pasted: handle it, at once where nothing is on its way."""
         self._waiting.append(event)
+        self._settled.clear()
         if len(self._waiting) == 1:
             self._waits_since, self._turns = time.monotonic(), 0
             await self._next()
 
     async def settle(self) -> None:
         """Wait until every key was handled."""
-        while self._waiting:
-            await asyncio.sleep(BUSY_SLEEP_SECONDS)
+        await self._settled.wait()
 
     async def _next(self) -> None:
         """Handle the first key, or wait behind what the app has to do before it."""
@@ -67,6 +69,8 @@ class KeyOrder:
             if self._waiting:
                 self._waits_since, self._turns = time.monotonic(), 0
                 self._app.call_later(self._next)
+            else:
+                self._settled.set()
 
     def _is_busy(self) -> bool:
         """Whether a message is on its way in the app or a widget, or is being handled there."""
