@@ -27,7 +27,7 @@ from tests.console.conftest import Seat, sit_down
 from tests.console.homes import HomeBuilder
 from tests.console.record_terminals import RECORDED
 
-KEYS_A_SEED = int(os.environ.get("HOUSTON_FUZZ_KEYS", "1000"))
+KEYS_A_SEED = int(os.environ.get("HOUSTON_FUZZ_KEYS", "400"))
 SEEDS = [
     int(seed) for seed in os.environ.get("HOUSTON_FUZZ_SEEDS", "1,2,3,4,5,6,7,8,9,10").split(",")
 ]
