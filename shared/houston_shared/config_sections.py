@@ -48,6 +48,15 @@ class EngineSettings(Settings, frozen=True):
     Packages register more (docs/extending.md)."""
     url: str = ""
     """Base address, e.g. `http://127.0.0.1:8000/v1`."""
+    urls: tuple[str, ...] = ()
+    """Instead of `url`: base addresses of several servers that serve the same model, one replica
+    each. A rollout keeps to one of them, and moves when that one is away (docs/engines.md)."""
+    replicas: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
+    """How many servers a child is (`embedded` and `vllm`): each with a port, a log and `gpus` of
+    its own. The first is called as the engine, the others `NAME#2`, `NAME#3`, …"""
+    silence_seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """Longest silence of a server that is at work, before its request is sent again; 0: 900 s with
+    token ids, 600 s for `chat`. A long prompt on a slow machine is silent for long."""
     port: int = 0
     """Port of a child on the loopback address; 0 takes a free one."""
     command: tuple[str, ...] = ()
@@ -129,10 +138,22 @@ class EngineSettings(Settings, frozen=True):
     and only full weights can be activated for it. With a `command` of your own, say what that does.
     """
 
+    @property
+    def addressed(self) -> bool:
+        """Whether it is at an address, or at several, that somebody else keeps."""
+        return bool(self.url or self.urls)
+
+
+def server_name(url: str) -> str:
+    """Host and port of a URL: what may be shown of it, since the rest may hold a key."""
+    from urllib.parse import urlsplit  # 3 ms that nobody pays without engines at addresses
+
+    return urlsplit(url).netloc.rpartition("@")[2] or url
+
 
 REQUEST_KEYS = (
     "api_key_env", "parameters", "omit_parameters", "max_tokens_field", "headers", "headers_env",
-    "reasoning_field", "price",
+    "reasoning_field", "price", "silence_seconds",
 )  # fmt: skip
 """Keys of an engine that say how it is asked and not what it is: running rollouts go by what the
 configuration says as the daemon starts, so that a wrong one can be mended."""

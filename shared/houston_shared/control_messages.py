@@ -27,6 +27,24 @@ class WireMessage(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_
     """Base of every message; the tag is the class name."""
 
 
+class ReplicaStatus(msgspec.Struct, frozen=True):
+    """How one server of an engine stands that has several."""
+
+    name: str
+    state: str
+    """`ready`, `starting`, `draining`, or `down: <reason>`."""
+    address: str
+    """Host and port; empty before it has one."""
+    rollouts: int = 0
+    """Rollouts that keep to it."""
+    requests: int = 0
+    """Samples of rollouts that it works at."""
+    policies: tuple[str, ...] = ()
+    """Adapters that it has loaded, as it said last."""
+    restarts: int = 0
+    """How often it was brought up again since the daemon's start."""
+
+
 class Status(WireMessage, frozen=True, kw_only=True):
     """How the daemon stands: the JSON of `daemon status --json`."""
 
@@ -76,6 +94,8 @@ class Status(WireMessage, frozen=True, kw_only=True):
     """Training run → how far it has come, in words."""
     policies: dict[str, str] = {}
     """Engine → the policy that its new rollouts sample with; engines' own models are left out."""
+    replicas: dict[str, tuple[ReplicaStatus, ...]] = {}
+    """Engine that has several servers → how each stands."""
 
 
 class FromPerson(WireMessage, frozen=True, kw_only=True):

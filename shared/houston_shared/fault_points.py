@@ -203,7 +203,7 @@ FAULT_POINTS: dict[str, tuple[str, str]] = {
         "an engine runs, its pid is not recorded",
     ),
     "supervisor.engine.recorded": ("engines/engine_process.py", "an engine runs and is recorded"),
-    "supervisor.engine.ready": ("service/engine_servers.py", "an engine answers, nobody knows"),
+    "supervisor.engine.ready": ("service/engine_watch.py", "an engine answers, nobody knows"),
     "nursery.fork.before": ("service/fork_server.py", "a worker is about to be forked"),
     "nursery.fork.after": ("service/fork_server.py", "a worker runs, the supervisor was not told"),
     "nursery.child.before": (

@@ -102,7 +102,7 @@ def hub_keys(settings: EngineSettings) -> dict[str, HubId]:
     """Keys of an engine that read like a model of the hub: `model` of a child of ours, `tokenizer`
     of whatever takes token ids."""
     named = {}
-    if settings.kind in ("embedded", "vllm") and not settings.url:
+    if settings.kind in ("embedded", "vllm") and not settings.addressed:
         named["model"] = settings.model
     if settings.kind not in ("chat", "script", "recorded"):
         named["tokenizer"] = settings.tokenizer

@@ -63,6 +63,26 @@ class QueuedGuidance(msgspec.Struct, frozen=True, omit_defaults=True):
     urgency: GuidanceMode | None = None
 
 
+class EngineReplica(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One server of an engine that has several, as its rollouts are told of it."""
+
+    name: str
+    """A child's as in the status; of a server at a URL, its host and port."""
+    url: str
+    state: Literal["ready", "draining", "down"] = "ready"
+    """`draining`: it was taken out of the configuration; what it samples now is waited for."""
+    reason: str = ""
+    """Why it is down."""
+
+
+class ReplicaUse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which replica of an engine a rollout keeps to."""
+
+    replica: str
+    requests: int = 0
+    """Requests of the rollout that it answers now."""
+
+
 class WorkerControl(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What is wanted of a worker, as state: repeated in every ack and heartbeat."""
 
@@ -71,6 +91,8 @@ class WorkerControl(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     cancel: bool = False
     drain: bool = False
     """The daemon is stopping: leave at the next safe point; running calls are found again."""
+    replicas: dict[str, tuple[EngineReplica, ...]] = {}
+    """Of each of the rollout's engines that has several servers, those servers."""
 
 
 # --- ingest: worker → recorder -----------------------------------------------------------------
@@ -171,6 +193,8 @@ class Heartbeat(FromWorker, frozen=True, kw_only=True):
 
     activity: str = ""
     """What it does now, a few words: `sampling`, `run_command`, `sleep`, …"""
+    replicas: dict[str, ReplicaUse] = {}
+    """Engine with several servers → the one that the rollout keeps to."""
 
 
 IngestRequest = (

@@ -9,15 +9,16 @@ from safetensors.numpy import save_file
 WIDTH, LAYERS, RANK = 576, 30, 4
 
 
-def make_adapter(folder: Path, seed: int) -> Path:
-    """Write adapter_config.json and adapter_model.safetensors; returns the folder."""
+def make_adapter(folder: Path, seed: int, width: int = WIDTH, layers: int = LAYERS) -> Path:
+    """Write adapter_config.json and adapter_model.safetensors; returns the folder. width, layers:
+    of the model that it is for."""
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(seed)
     tensors = {}
-    for layer in range(LAYERS):
+    for layer in range(layers):
         name = f"base_model.model.model.layers.{layer}.self_attn.q_proj"
-        tensors[f"{name}.lora_A.weight"] = random.normal(0, 1, (RANK, WIDTH)).astype(np.float32)
-        tensors[f"{name}.lora_B.weight"] = random.normal(0, 0.05, (WIDTH, RANK)).astype(np.float32)
+        tensors[f"{name}.lora_A.weight"] = random.normal(0, 1, (RANK, width)).astype(np.float32)
+        tensors[f"{name}.lora_B.weight"] = random.normal(0, 0.05, (width, RANK)).astype(np.float32)
     save_file(tensors, folder / "adapter_model.safetensors", {"format": "pt"})
     config = {
         "peft_type": "LORA",

@@ -24,6 +24,7 @@ from houston_daemon.engines.engine_protocol import (
     SampleRequest,
 )
 from houston_daemon.engines.logprob_kind import true_logprob_kind
+from houston_daemon.engines.replicated_engine import take_replicas
 from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.prompts import dialect_protocol as reading
 from houston_daemon.prompts.context_ledger import PromptLink
@@ -299,6 +300,7 @@ class PolicySampler:
         task = asyncio.create_task(self.engine.sample(request, stop))
         try:
             while not task.done():
+                take_replicas(self.engine, control.current)
                 raise_if_exiting(control.current)
                 if interruptible and should_stop_sample(control.current):
                     stop.set()

@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import zmq
@@ -200,6 +200,8 @@ class RecorderClient:
         self.rollout = rollout
         self.activity = ""
         """What the worker does now, a few words; shown to people."""
+        self.replica_uses: Callable[[], dict[str, wire.ReplicaUse]] = dict
+        """Which replica each of the rollout's engines is asked at."""
         self._client = client
         self.lease = lease
 
@@ -272,6 +274,7 @@ class RecorderClient:
             lease=self.lease,
             active_us=self.clock.microseconds(),
             activity=f"waiting: {waiting}" if waiting else redact(self.activity),
+            replicas=self.replica_uses(),
         )
 
     async def wait_at_safe_point(self) -> None:

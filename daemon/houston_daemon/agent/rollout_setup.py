@@ -6,7 +6,7 @@ away, pauses where only a person can help, and stores the head of a new rollout.
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -80,11 +80,15 @@ QUESTION_LEAD = "Question: "
 """How the brief of an environment that asks one of a set begins."""
 
 
-def make_rollout_engine(spec: RolloutSpec, url: str) -> tuple[Engine, Mapping[str, Any]]:
-    """The rollout's engine and its settings. url: where the supervisor's child answers."""
+def make_rollout_engine(
+    spec: RolloutSpec, url: str, replicas: Sequence[wire.EngineReplica] = ()
+) -> tuple[Engine, Mapping[str, Any]]:
+    """The rollout's engine and its settings. url: where the supervisor's child answers; replicas:
+    its servers, where the daemon knows of several."""
     settings = {**spec.engine_settings, **({"url": url} if url else {})}
     script = spec.engine.removeprefix("script:") if spec.engine.startswith("script:") else None
-    return choose_engine(settings, script, spec.engine if script is None else ""), settings
+    name = spec.engine if script is None else ""
+    return choose_engine(settings, script, name, replicas=replicas), settings
 
 
 def engine_price(settings: Mapping[str, Any]) -> EnginePrice | None:
@@ -138,7 +142,8 @@ async def wait_for_engine(
                 return kept
         engine = None
         try:
-            engine, settings = make_rollout_engine(spec, url)
+            replicas = line.control.current.replicas.get(spec.engine, ())
+            engine, settings = make_rollout_engine(spec, url, replicas)
             await engine.ready()
             await refusals.end_pause()
             if engines:

@@ -30,6 +30,7 @@ from houston_daemon.agent.rollout_setup import (
 )
 from houston_daemon.agent.worker_control import ControlState, WorkerExit
 from houston_daemon.engines.engine_protocol import Engine
+from houston_daemon.engines.replicated_engine import ReplicatedEngine, take_replicas
 from houston_daemon.environments.environment_protocol import Environment, Gpus
 from houston_shared import wire
 from houston_shared.errors import HoustonError
@@ -203,6 +204,7 @@ class WorkerRun:
         self._welcome = welcome
         self._url = engine_url
         self._opened: list[Engine] = []
+        line.replica_uses = self._replica_uses
         self._environment: Environment | None = None
 
     async def run(self) -> None:
@@ -251,6 +253,15 @@ class WorkerRun:
         opened = await wait_for_engine(spec, "", self._line, self._engines, of_role=True)
         self._opened.append(opened[0])
         return opened
+
+    def _replica_uses(self) -> dict[str, wire.ReplicaUse]:
+        """Engine with several servers → the one that this rollout keeps to."""
+        uses = {}
+        for engine in self._opened:
+            take_replicas(engine, self._line.control.current)
+            if isinstance(engine, ReplicatedEngine):
+                uses[engine.name] = engine.use_of(self._welcome.spec.rollout)
+        return {name: use for name, use in uses.items() if use is not None}
 
     async def _store_state(self, state: RolloutState, reason: str = "") -> None:
         with contextlib.suppress(WorkerExit):  # it has ended already, by another's word

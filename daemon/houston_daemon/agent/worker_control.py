@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Collection
 from typing import Any, Literal
 
+import msgspec
+
 from houston_daemon.environments.environment_protocol import StopReason
 from houston_shared.wire import WorkerControl
 
@@ -25,9 +27,7 @@ class ControlState:
     def update(self, control: WorkerControl) -> None:
         """Take a newer state; wakes all who wait when it differs."""
         if self._drain and not control.drain:  # this process was told to go; that stays
-            control = WorkerControl(
-                waiting=control.waiting, pause=control.pause, cancel=control.cancel, drain=True
-            )
+            control = msgspec.structs.replace(control, drain=True)
         if control != self.current:
             self.current = control
             self._changed.set()

@@ -26,7 +26,7 @@ from houston_shared import command_output
 from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import ControlClient, describe_blocked_process
-from houston_shared.control_messages import Status
+from houston_shared.control_messages import ReplicaStatus, Status
 from houston_shared.errors import DaemonFrozen, DaemonNotRunning, ExitCode, HoustonError, NoAnswer
 from houston_shared.home_lock import HomeOwner, find_dead_daemon, find_running_daemon
 from houston_shared.store import rollout_queries
@@ -146,6 +146,8 @@ def _show_status(status: Status, waiting: list[EngineWaitedFor]) -> None:
     )
     for name, state in sorted(status.engines.items()):
         command_output.print_line(f"  engine    {name}: {state}")
+        for replica in status.replicas.get(name, ()):
+            command_output.print_line(f"  replica     {_replica_words(replica)}")
     for name, policy in sorted(status.policies.items()):
         command_output.print_line(f"  policy    {name}: new rollouts sample with {policy}")
     for name, words in sorted(status.training.items()):
@@ -171,6 +173,16 @@ def _show_status(status: Status, waiting: list[EngineWaitedFor]) -> None:
         command_output.print_line(f"  trouble   {name}: {words}")
     if status.last_error:
         command_output.print_line(f"  last error: {status.last_error}")
+
+
+def _replica_words(replica: ReplicaStatus) -> str:
+    """How one server stands, and what it is used for."""
+    at = f" at {replica.address}" if replica.address not in ("", replica.name) else ""
+    parts = [f"{replica.name}{at}: {replica.state}", _counted(replica.rollouts, "rollouts")]
+    parts += [f"{_counted(replica.requests, 'samples')} under way"] if replica.requests else []
+    parts += [f"has {', '.join(replica.policies)}"] if replica.policies else []
+    parts += [f"brought up again {replica.restarts} times"] if replica.restarts else []
+    return "; ".join(parts)
 
 
 def _counted(number: int, parts: str) -> str:

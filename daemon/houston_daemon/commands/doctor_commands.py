@@ -446,11 +446,11 @@ def check_engines_at_urls(loaded: LoadedConfiguration) -> Iterator[CheckFinding]
     """Engines of the configuration that live at a URL, as `rollout start` looks at them. One that
     nobody has started yet is no fault of this machine."""
     for name, engine in sorted(loaded.config.engines.items()):
-        if not engine.url:
+        if not engine.addressed:
             continue
-        line = f"engine {name}"
+        line, place = f"engine {name}", engine.url or f"one of its {len(engine.urls)} servers"
         try:
-            if reason := connection_problem(parse_address(engine.url)):
+            if engine.url and (reason := connection_problem(parse_address(engine.url))):
                 step = f"Start it, or correct `engines.{name}.url`."
                 yield CheckFinding(line, "warn", reason, step)
                 continue
@@ -459,9 +459,9 @@ def check_engines_at_urls(loaded: LoadedConfiguration) -> Iterator[CheckFinding]
             yield CheckFinding(line, "fail", problem.cause.rstrip("."), problem.next)
             continue
         if has_engine_key(engine):
-            yield ok_finding(line, f"{engine.url} answers")
+            yield ok_finding(line, f"{place} answers")
         else:
-            found = f"{engine.url} answers; its key is not set in this shell, so no more was asked"
+            found = f"{place} answers; its key is not set in this shell, so no more was asked"
             yield CheckFinding(line, "warn", found, f"houston engine check {name}, with its key")
 
 

@@ -97,6 +97,7 @@ class ChatEngine:
         omit: Sequence[str] = (),
         headers: Mapping[str, str] | None = None,
         retry: RetryPolicy | None = None,
+        silence_seconds: float = 0.0,
     ) -> None:
         self.name = name
         self.window = window
@@ -109,7 +110,7 @@ class ChatEngine:
         self._omitted = set(omit)
         """Of the configuration, and what the endpoint has refused of `OWN_PARAMETERS`."""
         self._retry = retry or RetryPolicy()
-        self._http = make_http_client(url, api_key, CHAT_READ_SECONDS, headers)
+        self._http = make_http_client(url, api_key, silence_seconds or CHAT_READ_SECONDS, headers)
 
     async def ready(self) -> None:
         """Return when the endpoint answers at all: what it lists and asks differs widely."""

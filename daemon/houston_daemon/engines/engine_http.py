@@ -102,11 +102,14 @@ async def with_retries(
             after = problem.after if isinstance(problem, TransientFailure) else None
         if failed < retry.attempts and await wait_until_set(stop, retry.wait(failed, after)):
             return None
-    raise EngineUnavailable(
-        f"Engine {name} did not answer in {retry.attempts} attempts: {reason}.",
+    times = f" in {retry.attempts} attempts" if retry.attempts > 1 else ""
+    away = EngineUnavailable(
+        f"Engine {name} did not answer{times}: {reason}.",
         "Nothing was sampled.",
         "See `houston daemon status` and the engine's log.",
     )
+    away.after = after
+    raise away
 
 
 async def wait_until_set(event: asyncio.Event, seconds: float) -> bool:

@@ -129,6 +129,9 @@ class EngineSample:
 class EngineUnavailable(HoustonError):
     """The engine cannot be reached or is starting; the same request may be sent again later."""
 
+    after: float | None = None
+    """Seconds that it asked to wait; None where it did not say."""
+
 
 class EngineRefused(HoustonError):
     """The engine answers and refuses: a key, an account, a model or a parameter is to be mended.

@@ -6,20 +6,23 @@ configuration adds to each request.
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from houston_daemon.engines import chat_engine, token_engine
 from houston_daemon.engines.chat_engine import ChatEngine
 from houston_daemon.engines.engine_protocol import Engine, EngineUnavailable
+from houston_daemon.engines.replicated_engine import ReplicatedEngine
 from houston_daemon.engines.script_engine import ScriptEngine
 from houston_daemon.engines.token_engine import TokenEngine
 from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_shared import plugins
 from houston_shared.backoff import RetryPolicy
+from houston_shared.config_sections import server_name
 from houston_shared.errors import ConfigurationError
 from houston_shared.secret_redaction import redact
+from houston_shared.wire import EngineReplica
 
 ENGINE_KINDS = ("embedded", "vllm", "token", "chat", "script")
 EngineFactory = Callable[[Mapping[str, Any], str], Engine]
@@ -32,17 +35,21 @@ def choose_engine(
     script: str | None = None,
     name: str = "",
     retry: RetryPolicy | None = None,
+    replicas: Sequence[EngineReplica] = (),
 ) -> Engine:
     """Return the engine that `settings` (RolloutSpec.engine_settings) describe.
 
     script: path of a script, which then is the engine whatever the settings say.
     name: as written into the ledger; empty for the kind. retry: how long a failed request is tried
-    again (chat and token client); None for as long as a rollout has it tried.
+    again (chat and token client); None for as long as a rollout has it tried. replicas: the servers
+    of an engine that has several, as the daemon tells of them.
 
     Keys, all optional besides `kind` and what its kind needs:
 
     - `kind`: `embedded`, `vllm` or `token` (the token client), `chat`, `script`.
     - `url`: base address, with or without `/v1`; of a child server, the one it was started on.
+    - `urls`: base addresses of several servers, one of which answers each request.
+    - `silence_seconds`: longest silence before a request is sent again.
     - `model`: name in requests; for the token client empty, or a folder, means the served one.
     - `window`: largest prompt + answer in tokens; 0 for what the server says.
     - `api_key_env`: environment variable that holds the key.
@@ -62,6 +69,8 @@ def choose_engine(
     EngineUnavailable when a variable that holds the API key or a header is not set.
     """
     kind = settings.get("kind", "script" if script else "")
+    if replicas or settings.get("urls"):
+        return _replicated_engine(settings, name or kind, replicas, retry)
     if script or kind == "script":
         path = Path(script or _required_setting(settings, "path"))
         return ScriptEngine(path, name or "script")
@@ -79,6 +88,7 @@ def choose_engine(
             reasoning_field=settings.get("reasoning_field", "none"),
             max_tokens_field=settings.get("max_tokens_field", "max_tokens"),
             retry=retry,
+            silence_seconds=float(settings.get("silence_seconds") or 0),
             **request_options(settings),
         )
     if kind in ENGINE_KINDS:
@@ -95,9 +105,28 @@ def choose_engine(
             own_policy=str(settings.get("own_policy") or ""),
             logprobs_mode=settings.get("logprobs_mode", "raw_logprobs"),
             retry=retry,
+            silence_seconds=float(settings.get("silence_seconds") or 0),
             **request_options(settings),
         )
     return plugin_factory(kind)(settings, name or kind)
+
+
+def _replicated_engine(
+    settings: Mapping[str, Any],
+    name: str,
+    replicas: Sequence[EngineReplica],
+    retry: RetryPolicy | None,
+) -> ReplicatedEngine:
+    """The client of several servers; without `replicas`, of those at `urls`."""
+    one_server = {**settings, "urls": ()}
+    at_urls = [EngineReplica(server_name(url), url) for url in settings.get("urls") or ()]
+
+    def make(replica: EngineReplica) -> Engine:
+        return choose_engine(
+            {**one_server, "url": replica.url}, None, replica.name, RetryPolicy(attempts=1)
+        )
+
+    return ReplicatedEngine(name, replicas or at_urls, make, retry)
 
 
 def request_options(settings: Mapping[str, Any]) -> dict[str, Any]:

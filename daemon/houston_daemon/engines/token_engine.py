@@ -155,6 +155,7 @@ class TokenEngine:
     never sent. headers: of each request.
     own_policy: the policy whose full weights the server was started with; empty for a base model.
     logprobs_mode: how the server was started; only `raw_logprobs` are of the policy itself.
+    silence_seconds: before a request is sent again; 0 for `COMPLETION_READ_SECONDS`.
     """
 
     token_ids = True
@@ -175,6 +176,7 @@ class TokenEngine:
         omit: Sequence[str] = (),
         headers: Mapping[str, str] | None = None,
         retry: RetryPolicy | None = None,
+        silence_seconds: float = 0.0,
     ) -> None:
         self.name = name
         self.window = window or None
@@ -189,7 +191,10 @@ class TokenEngine:
         self._retry = retry or RetryPolicy()
         self._added, self._omitted = dict(parameters or {}), frozenset(omit)
         self._http = make_http_client(
-            url.rstrip("/").removesuffix("/v1"), api_key, COMPLETION_READ_SECONDS, headers
+            url.rstrip("/").removesuffix("/v1"),
+            api_key,
+            silence_seconds or COMPLETION_READ_SECONDS,
+            headers,
         )
 
     @property

@@ -6,10 +6,11 @@ silent worker is the supervisor's work.
 """
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from houston_shared.wire import WorkerControl
+from houston_shared.wire import ReplicaUse, WorkerControl
 
 MAX_TURN_SECONDS = 0.5
 """A turn of the recorder that takes longer was stopped, or starved: no worker is blamed for it."""
@@ -30,6 +31,8 @@ class LiveWorker:
     """How long the recorder had listened, in all, when it heard of it last."""
     active_us: int = 0
     """Active time of its newest heartbeat; what it said with a step is in the journal."""
+    replicas: Mapping[str, ReplicaUse] = field(default_factory=dict)
+    """Of its engines that have several servers, the one that it keeps to."""
 
 
 class WorkerSilence(NamedTuple):
@@ -95,11 +98,18 @@ class LiveWorkers:
         worker.listened_seconds = self._listened_seconds
         worker.routing = routing
 
-    def note_active_time(self, rollout: str, active_us: int) -> None:
-        """A heartbeat told how long the rollout has worked."""
+    def note_heartbeat(
+        self, rollout: str, active_us: int, replicas: Mapping[str, ReplicaUse]
+    ) -> None:
+        """A heartbeat told how long the rollout has worked, and where its engines are asked."""
         worker = self._by_rollout.get(rollout)
         if worker is not None:
             worker.active_us = active_us
+            worker.replicas = replicas
+
+    def replica_uses(self) -> list[tuple[str, ReplicaUse]]:
+        """Engine and replica, once for each rollout that keeps to it."""
+        return [use for worker in self._by_rollout.values() for use in worker.replicas.items()]
 
     def remove(self, rollout: str, lease: int) -> int:
         """A worker ended; the active time of its last heartbeat, 0 when it is not the newest.

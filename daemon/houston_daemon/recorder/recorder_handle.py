@@ -11,9 +11,10 @@ from typing import Protocol
 
 from houston_daemon.recorder.live_workers import WorkerSilence
 from houston_shared.config import RoleSettings
-from houston_shared.control_messages import Status
+from houston_shared.control_messages import ReplicaStatus, Status
 from houston_shared.records import RolloutSpec
 from houston_shared.store.training_event_bodies import RunState
+from houston_shared.wire import EngineReplica, ReplicaUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,8 @@ class SupervisorReport:
     """Training run → how far it has come, in words."""
     policies: Mapping[str, str] = field(default_factory=dict)
     """Engine → the policy that its new rollouts sample with."""
+    replicas: Mapping[str, tuple[ReplicaStatus, ...]] = field(default_factory=dict)
+    """Engine that has several servers → how each stands."""
 
 
 RecorderEvent = RunnableChanged | StopRequested | RecorderFailed
@@ -117,6 +120,14 @@ class RecorderHandle(Protocol):
 
     def pause_for_engine(self, engine: str, down: bool, reason: str = "") -> None:
         """Pause (by `engine`), or resume, the rollouts that sample from `engine`."""
+        ...
+
+    def use_replicas(self, replicas: Mapping[str, tuple[EngineReplica, ...]]) -> None:
+        """Engine that has several servers → those servers: workers are told at once."""
+        ...
+
+    def replica_uses(self) -> list[tuple[str, ReplicaUse]]:
+        """Engine and replica, once for each rollout that keeps to it."""
         ...
 
     def report_training_state(

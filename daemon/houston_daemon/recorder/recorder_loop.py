@@ -13,7 +13,7 @@ import shutil
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from importlib.metadata import version
 
@@ -45,7 +45,13 @@ from houston_shared.control_messages import Status
 from houston_shared.faults import point
 from houston_shared.store.event_bodies import ClockJumped
 from houston_shared.times_and_counts import now_us
-from houston_shared.wire import PUSH_REQUEST_ID, ControlPush, Notice, WorkerControl
+from houston_shared.wire import (
+    PUSH_REQUEST_ID,
+    ControlPush,
+    EngineReplica,
+    Notice,
+    WorkerControl,
+)
 
 MB = 1_000_000
 CONTROL_KINDS = frozenset({"guidance", "edit", "withdraw", "delivery", "state", "cancel"})
@@ -321,6 +327,12 @@ class RecorderLoop:
         self._controls.forget_all()
         store.after_commit.append(self._push_all)
 
+    def use_replicas(self, store: Store, replicas: Mapping[str, tuple[EngineReplica, ...]]) -> None:
+        """From now on workers hear of these servers of their engines."""
+        store.replicas = replicas
+        self._controls.forget_all()
+        store.after_commit.append(self._push_all)
+
     def _push_all(self) -> None:
         rollouts = self._store.workers.rollouts()
         push_control_states(self._store, self._receiving.ingest, rollouts, self._controls.get)
@@ -356,6 +368,7 @@ class RecorderLoop:
             gpus=dict(reported.gpus),
             training=dict(reported.training),
             policies=dict(reported.policies),
+            replicas=dict(reported.replicas),
             acked=self._answered,
             ack_p99_ms=self._answer_seconds.p99_ms(),
         )

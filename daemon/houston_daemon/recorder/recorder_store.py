@@ -8,7 +8,7 @@ every few seconds as rows, without events.
 
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -25,7 +25,7 @@ from houston_shared.store import store_reader
 from houston_shared.store.journal_events import FetchBlob, ReadPlan
 from houston_shared.store.presence_queries import IDLE_US, LOOK_COLUMNS, SILENCE_US
 from houston_shared.times_and_counts import now_us
-from houston_shared.wire import ReportPresence
+from houston_shared.wire import EngineReplica, ReportPresence
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Record)
@@ -276,6 +276,8 @@ class Store:
     """Orders to free hosts, from the commit on until the process for them begins."""
     presence: PresenceTracker = field(default_factory=PresenceTracker)
     draining: bool = False
+    replicas: Mapping[str, tuple[EngineReplica, ...]] = field(default_factory=dict)
+    """Engine that has several servers → those servers."""
     checked_rollouts: set[str] = field(default_factory=set)
     """Rollouts whose context was checked since the start."""
 

@@ -11,11 +11,13 @@ import os
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from importlib.metadata import version
 from typing import TypeVar
+
+import msgspec
 
 from houston_daemon.maintenance.damage_report import UNKNOWN_SEQ, describe_damage
 from houston_daemon.recorder import rollout_assignment
@@ -36,16 +38,21 @@ from houston_daemon.recorder.recorder_loop import RecorderLoop
 from houston_daemon.recorder.recorder_store import Store
 from houston_daemon.recorder.request_checks import is_disk_full
 from houston_shared.config import Configuration, RoleSettings, fingerprint
-from houston_shared.control_messages import Status
+from houston_shared.control_messages import ReplicaStatus, Status
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.faults import point
 from houston_shared.home import Home
 from houston_shared.secret_redaction import redact, redact_all
 from houston_shared.store.event_bodies import DaemonDied, DaemonStarted
 from houston_shared.store.training_event_bodies import RunState
+from houston_shared.wire import EngineReplica, ReplicaUse
 
 _OPEN_ERRORS = (sqlite3.Error, OSError, UnicodeDecodeError)
 """How a database or a disk says no; SQLite's words about damage may quote the damage."""
+
+
+def _redacted(stands: tuple[ReplicaStatus, ...]) -> tuple[ReplicaStatus, ...]:
+    return tuple(msgspec.structs.replace(each, state=redact(each.state)) for each in stands)
 
 
 def begin_epoch(
@@ -186,6 +193,7 @@ class Recorder:
             error=redact(report.error),
             troubles=redact_all(dict(report.troubles)),
             training=redact_all(dict(report.training)),
+            replicas={name: _redacted(stands) for name, stands in report.replicas.items()},
         )
         self._call(lambda _: setattr(self._running(), "reported", report))
 
@@ -200,6 +208,14 @@ class Recorder:
     def pause_for_engine(self, engine: str, down: bool, reason: str = "") -> None:
         """Pause (by `engine`), or resume, the rollouts that sample from `engine`."""
         self._call(lambda store: rollout_assignment.pause_for_engine(store, engine, down, reason))
+
+    def use_replicas(self, replicas: Mapping[str, tuple[EngineReplica, ...]]) -> None:
+        """Engine that has several servers → those servers: workers are told at once."""
+        self._call(lambda store: self._running().use_replicas(store, replicas))
+
+    def replica_uses(self) -> list[tuple[str, ReplicaUse]]:
+        """Engine and replica, once for each rollout that keeps to it."""
+        return self._call(lambda store: store.workers.replica_uses())
 
     def report_training_state(
         self, run: str, state: RunState, reason: str = "", start: bool = False

@@ -25,6 +25,7 @@ from houston_shared.sample_roles import SampleRole
 from houston_shared.store import rollout_queries, step_queries, workspace_queries
 from houston_shared.store.rollout_queries import ScorePoint
 from houston_shared.wire import (
+    EngineReplica,
     QueuedGuidance,
     SideSample,
     Steps,
@@ -74,7 +75,18 @@ def read_control_state(store: Store, rollout: str) -> WorkerControl:
         pause=row.state == "paused",
         cancel=row.state == "cancelled" or bool(row.cancelling),
         drain=store.draining,
+        replicas=_replicas_of(store, row),
     )
+
+
+def _replicas_of(store: Store, row: RolloutRow) -> dict[str, tuple[EngineReplica, ...]]:
+    """The servers of those of a rollout's engines that have several."""
+    if not store.replicas:
+        return {}
+    own = "SELECT json_extract(value, '$.engine') FROM rollouts, json_each(role_engines)"
+    roles = store.connection.execute(f"{own} WHERE id = ?", (row.id,)).fetchall()
+    names = {row.engine, *(engine for (engine,) in roles)}
+    return {name: store.replicas[name] for name in sorted(names & store.replicas.keys())}
 
 
 def count_waiting_guidance(store: Store, rollout: str) -> QueuedGuidance:

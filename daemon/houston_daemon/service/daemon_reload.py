@@ -7,17 +7,20 @@ and lives in `houston_shared`.
 """
 
 import sqlite3
+import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 from houston_daemon.recorder.recorder_handle import RecorderHandle
 from houston_daemon.service.daemon_log import LOGGER
+from houston_daemon.service.engine_replicas import differs_in_servers_only
 from houston_daemon.service.engine_servers import EnginePool, is_daemon_child
 from houston_daemon.service.home_setup import check_roles
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_daemon.service.worker_pool import WorkerPool
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_reload import ConfigurationFile, EditedFiles, FolderWatcher
+from houston_shared.config_sections import EngineSettings
 from houston_shared.errors import HoustonError
 from houston_shared.store import rollout_queries
 from houston_shared.store.store_reader import Reader
@@ -202,7 +205,7 @@ class EditReloader:
             self._workers.shared.capacity = after.daemon.rollouts_per_worker
         self._engines.patience = after.daemon.engine_patience_seconds
         for name in before.engines.keys() | after.engines.keys():
-            self._engine_edited(name, before.engines.get(name) != after.engines.get(name))
+            self._engine_edited(name, before.engines.get(name), after.engines.get(name))
         self._on_change()
         if edit.changed:
             LOGGER.info("configuration was edited: %s in force", ", ".join(edit.changed))
@@ -210,12 +213,16 @@ class EditReloader:
             later = ", ".join(edit.later)
             LOGGER.warning("configuration: %s needs `houston daemon restart`", later)
 
-    def _engine_edited(self, name: str, differs: bool) -> None:
-        """Workers have the address of a server in their settings; a child is ours to end."""
-        if not differs:
+    def _engine_edited(
+        self, name: str, before: EngineSettings | None, after: EngineSettings | None
+    ) -> None:
+        """Workers have the address of a server in their settings, but of several they are told; a
+        child is ours to end."""
+        if before == after:
             return
-        engine = self._loaded.config.engines.get(name)
-        if engine is None or is_daemon_child(engine):
+        if differs_in_servers_only(before, after):
+            self._engines.change_servers(name, time.monotonic())
+        elif after is None or is_daemon_child(after):
             self._engines.mark_edited(name)
         else:
             self._engines.drop(name)

@@ -30,15 +30,16 @@ from houston_daemon.service import engine_probes
 from houston_daemon.service.check_findings import CheckFinding, ok_finding
 from houston_daemon.service.engine_child import recorded_process
 from houston_daemon.service.engine_probes import ROUND_TRIP_TOOL, ServerAddress
+from houston_daemon.service.engine_replicas import replica_names
 from houston_daemon.service.engine_servers import is_daemon_child
 from houston_daemon.service.rollout_start_checks import check_engine_settings
 from houston_shared.backoff import RetryPolicy
 from houston_shared.config import FILE_ENGINES, LoadedConfiguration
-from houston_shared.config_sections import EnginePrice, EngineSettings
+from houston_shared.config_sections import EnginePrice, EngineSettings, server_name
 from houston_shared.errors import HoustonError
 
 CHECK_ORDER = (
-    "settings", "reachable", "key", "model", "tokenizer", "dialect", "tool call",
+    "settings", "reachable", "replicas", "key", "model", "tokenizer", "dialect", "tool call",
     "log-probabilities", "adapters", "window", "usage", "price",
 )  # fmt: skip
 _CHAT_REASONS = {
@@ -101,14 +102,15 @@ async def _check(
     if engine.kind in FILE_ENGINES:
         yield CheckFinding("reachable", "skip", f"it plays {engine.path} and asks nobody")
         return
-    if is_daemon_child(engine):
-        process = recorded_process(loaded.home, name)
-        if not process.adopt():
-            step = f"houston rollout start TASK.toml --engine {name}"
-            found = "it does not run: the daemon starts it with its first rollout"
-            yield CheckFinding("reachable", "skip", found, step)
-            return
-        settings["url"] = process.url
+    servers = _server_urls(loaded, name, engine)
+    if is_daemon_child(engine) and not any(servers.values()):
+        step = f"houston rollout start TASK.toml --engine {name}"
+        found = "it does not run: the daemon starts it with its first rollout"
+        yield CheckFinding("reachable", "skip", found, step)
+        return
+    asked, finding = await engine_probes.compare_replicas(name, settings, servers)
+    yield finding
+    settings |= {"url": asked, "urls": ()}
     if not (engine.api_key_env or engine.headers_env):
         yield CheckFinding("key", "skip", "none is configured")
     if engine_probes.is_probed(settings):
@@ -139,6 +141,17 @@ async def _check_samples(
             yield _usage_finding(server, samples)
     except HoustonError as problem:
         yield _refusal_finding(server, problem)
+
+
+def _server_urls(loaded: LoadedConfiguration, name: str, engine: EngineSettings) -> dict[str, str]:
+    """Where each of an engine's servers answers, by its name; empty for a child that does not
+    run."""
+    if engine.urls:
+        return {server_name(url): url for url in engine.urls}
+    if not is_daemon_child(engine):
+        return {name: engine.url}
+    children = {each: recorded_process(loaded.home, each) for each in replica_names(name, engine)}
+    return {each: child.url if child.adopt() else "" for each, child in children.items()}
 
 
 @asynccontextmanager

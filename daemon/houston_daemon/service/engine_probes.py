@@ -16,6 +16,7 @@ import httpx
 
 from houston_daemon.agent.rollout_setup import make_dialect_and_tokenizer
 from houston_daemon.engines.engine_http import error_sentence, make_http_client
+from houston_daemon.engines.engine_protocol import EngineUnavailable
 from houston_daemon.engines.engine_registry import api_key, missing_variables, request_options
 from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.prompts.dialect_protocol import Dialect, PromptPiece
@@ -108,6 +109,49 @@ def first_failure(name: str, settings: Mapping[str, Any]) -> CheckFinding | None
     """What of `probe_engine` fails first; None where nothing does. Blocks."""
     found = asyncio.run(probe_engine(name, settings))
     return next((finding for finding in found if finding.state == "fail"), None)
+
+
+async def compare_replicas(
+    name: str, settings: Mapping[str, Any], servers: Mapping[str, str]
+) -> tuple[str, CheckFinding]:
+    """Which of an engine's servers the other checks ask, and whether all of them answer and serve
+    the same. servers: URL by name, empty for one that does not run."""
+    first = next(iter(servers.values()))
+    if len(servers) == 1:
+        return first, CheckFinding("replicas", "skip", "it has one server")
+    served = {
+        each: await _served_model(ServerAddress(name, {**settings, "url": url})) if url else None
+        for each, url in servers.items()
+    }
+    answering = [each for each, model in served.items() if model is not None]
+    asked = servers[answering[0]] if answering else first
+    if away := [each for each in servers if each not in answering]:
+        step = "houston daemon status; houston daemon logs --engine NAME"
+        found = f"{len(answering)} of {len(servers)} answer, and {', '.join(away)} not"
+        return asked, CheckFinding("replicas", "fail", found, step)
+    if len(set(served.values())) > 1:
+        kinds = "; ".join(f"{each}: {model}" for each, model in served.items())
+        step = "Have all of them serve the same model, with the same window."
+        return asked, CheckFinding(
+            "replicas", "fail", f"they serve different models: {kinds}", step
+        )
+    return asked, ok_finding("replicas", f"{len(servers)} answer, each with {served[answering[0]]}")
+
+
+async def _served_model(server: ServerAddress) -> str | None:
+    """What a server says that it serves, with its window; None where it does not answer."""
+    try:
+        async with server.client() as http:
+            answer = await http.get(server.path("/models"))
+    except (httpx.TransportError, EngineUnavailable):
+        return None
+    cards = _read_cards(answer) if answer.is_success else []
+    own = [card for card in cards or () if not card.get("parent")]
+    if not own:
+        return "no list of models" if answer.status_code < 500 else None
+    window = _window_of(server.model, own)
+    model = server.model or str(own[0].get("id"))
+    return f"{model}, {window:,} tokens" if window else model
 
 
 async def _probe(server: ServerAddress) -> AsyncIterator[CheckFinding]:

@@ -1,20 +1,20 @@
 """The engines that rollouts use: what is behind each name, watched and started again.
 
 A name stands for a child of ours, a URL that somebody else keeps, an engine of full weights named
-after its policy, or nothing (a script, a plug-in). Each server has a thread that brings it up,
-asks it, and brings it up again with backoff; the dead-engine and hung-engine limits are here. An
-engine that is down for half a minute pauses its rollouts (by `engine`) and resumes them when it
-answers; shorter gaps are bridged by the workers' retries. The child process itself is
-`engine_child`; loading a policy into an engine is `policy_activation`.
+after its policy, or nothing (a script, a plug-in); or for several servers that serve the same. Each
+server is watched by a thread (`engine_watch`). An engine of which no server answers for half a
+minute pauses its rollouts (by `engine`) and resumes them when one does; shorter gaps are bridged by
+the workers' retries. What its servers come to together is `engine_replicas`, the child process
+itself `engine_child`; loading a policy into an engine is `policy_activation`.
 """
 
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -24,173 +24,45 @@ from houston_daemon.recorder.recorder_handle import RecorderHandle
 from houston_daemon.service.daemon_log import LOGGER
 from houston_daemon.service.engine_child import EngineChild, recorded_command, recorded_process
 from houston_daemon.service.engine_endpoints import connection_problem, parse_address
+from houston_daemon.service.engine_replicas import (
+    WatchedEngine,
+    WatchedReplica,
+    is_replicated,
+    replica_names,
+)
+from houston_daemon.service.engine_watch import EngineServer, EngineState, EngineWatch
 from houston_daemon.service.gpu_ledger import GpuLedger
-from houston_daemon.training.policies import policy_constraints
-from houston_shared.backoff import Backoff
+from houston_daemon.training.policies import adapter_loader, policy_constraints
 from houston_shared.config import FILE_ENGINES, LoadedConfiguration
-from houston_shared.config_sections import ENGINE_KINDS, EngineSettings
+from houston_shared.config_sections import ENGINE_KINDS, EngineSettings, server_name
+from houston_shared.control_messages import ReplicaStatus
 from houston_shared.errors import ConfigurationError, HoustonError
-from houston_shared.faults import point
 from houston_shared.home import Home
 from houston_shared.policy_and_run_files import policies_folder
 from houston_shared.store import policy_queries
 from houston_shared.store.policy_queries import PolicyRow
 from houston_shared.store.store_reader import Reader
-
-STARTING_POLL_SECONDS = 0.5
-"""How often a starting engine is asked."""
-HEALTH_CHECK_SECONDS = 2.0
-"""How often an engine that answers is asked."""
-MISSED_CHECKS_LIMIT = 15
-"""Times a living engine may not answer before it is taken for hung and started again."""
-STEADY_SECONDS = 60.0
-"""An engine that answered this long did not crash at its start: it is started again at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class EngineState:
-    """How an engine stands: `ready`, `starting` or `down: <reason>`."""
-
-    name: str
-    state: str
-    url: str
-    """Where it answers; empty where workers know that themselves."""
-    restarts: int = 0
-    """How often it was brought up again since the daemon's start."""
-    next_try: float = 0.0
-    """When it is brought up again (monotonic), where it is down."""
-
-
-class EngineServer(Protocol):
-    """What is behind the name: a child of ours, or a place that somebody else keeps."""
-
-    url: str
-
-    def bring_up(self) -> None:
-        """Find it again or start it. Raises HoustonError."""
-        ...
-
-    def alive(self) -> bool:
-        """Whether it is worth asking."""
-        ...
-
-    def healthy(self) -> bool:
-        """Whether it answers."""
-        ...
-
-    def failure_reason(self) -> str:
-        """Why it does not, in a few words."""
-        ...
-
-    def end(self, seconds: float = 10.0) -> None:
-        """End it if it is ours, within about so many seconds."""
-        ...
-
-
-class EngineWatch:
-    """The thread of one engine."""
-
-    def __init__(
-        self, name: str, server: EngineServer, tell: Callable[[EngineState], None]
-    ) -> None:
-        self.name = name
-        self._server = server
-        self._tell = tell
-        self._ended = threading.Event()
-        self._unwanted = False
-        self._state = ""
-        self._restarts = 0
-        self._ready_since: float | None = None
-        self._thread = threading.Thread(target=self._run, name=f"engine {name}", daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self, keep: bool, seconds: float) -> None:
-        """Stop watching; end the engine unless it is to be kept. Bounded by `seconds`."""
-        end = time.monotonic() + seconds
-        self._unwanted = not keep
-        self._ended.set()
-        # It may be asking an engine that hangs, which takes it seconds: it is not waited for.
-        self._thread.join(seconds / 4)
-        if not keep:
-            self._server.end(end - time.monotonic())
-
-    def _run(self) -> None:
-        backoff = Backoff()
-        while not self._ended.is_set():
-            self._ready_since = None
-            reason = self._serve_once()
-            now = time.monotonic()
-            if self._ended.is_set():
-                return
-            steady = self._ready_since is not None and now - self._ready_since > STEADY_SECONDS
-            delay = backoff.fail(now, first=steady)
-            self._report(f"down: {reason}", backoff.not_before)
-            self._ended.wait(delay)
-            self._restarts += 1
-
-    def _serve_once(self) -> str:
-        """Bring it up and watch it until it is gone; returns why it is."""
-        if not self._state:
-            self._report("starting")
-        try:
-            self._server.bring_up()
-            if self._unwanted:  # it was to end while it was being brought up
-                self._server.end(1.0)
-            while not self._server.healthy():
-                if self._ended.wait(STARTING_POLL_SECONDS):
-                    return ""
-                if not self._server.alive():
-                    return self._server.failure_reason()
-            point("supervisor.engine.ready")
-            self._ready_since = time.monotonic()
-            self._report("ready")
-            return self._watch_until_gone()
-        except (HoustonError, OSError) as problem:  # a full disk, no more processes: tried again
-            return str(problem)
-
-    def _watch_until_gone(self) -> str:
-        missed = 0
-        while not self._ended.wait(HEALTH_CHECK_SECONDS):
-            if not self._server.alive():
-                return self._server.failure_reason()
-            missed = 0 if self._server.healthy() else missed + 1
-            if missed >= MISSED_CHECKS_LIMIT:
-                self._server.end()
-                return f"it did not answer for {missed * HEALTH_CHECK_SECONDS:g} s"
-        return ""
-
-    def _report(self, state: str, next_try: float = 0.0) -> None:
-        if state != self._state:
-            LOGGER.info("engine %s: %s", self.name, state)
-        if state != self._state or next_try:
-            self._state = state
-            self._tell(EngineState(self.name, state, self._server.url, self._restarts, next_try))
-
+from houston_shared.wire import EngineReplica, ReplicaUse
 
 ENGINE_PATIENCE_SECONDS = 30.0
 """How long an engine may be down before its rollouts are paused."""
+REPLICA_SECONDS = 5.0
+"""How long one of several servers may take to say that it is there, and what it has loaded."""
 ENGINE_DROP_SECONDS = 20.0
 """What an engine that is let go may take to end."""
 
 
-@dataclass(slots=True)
-class _WatchedEngine:
-    watch: EngineWatch | None
-    state: str = "starting"
-    url: str = ""
-    down_since: float | None = None
-    restarts: int = 0
-    next_try: float = 0.0
-    resumes: bool = True
-    """Whether rollouts may be paused for it, by this daemon or an earlier one."""
-    waiting: bool = False
-    """Whether it was said that its rollouts wait."""
+@dataclass(frozen=True, slots=True)
+class ReplicaServers:
+    """What is behind the name of an engine that has several servers."""
+
+    servers: Mapping[str, EngineServer]
+    """By name."""
+    policies_of: Callable[[str], tuple[str, ...]] | None = None
+    """See `EngineWatch`."""
 
 
-MakeEngineServer = Callable[[str], EngineServer | None]
+MakeEngineServer = Callable[[str], EngineServer | ReplicaServers | None]
 """What is behind an engine's name; None for engines that need nothing (script)."""
 
 
@@ -209,14 +81,14 @@ class EnginePool:
         self._make = make
         self._recorder = recorder
         self._tell = tell
-        self._watched: dict[str, _WatchedEngine] = {}
+        self._watched: dict[str, WatchedEngine] = {}
         self._edited: set[str] = set()
         """Engines that run with settings which were edited since."""
 
     @property
     def states(self) -> dict[str, str]:
         """Engine name → `ready`, `starting` or `down: <reason>`."""
-        return {name: watched.state for name, watched in self._watched.items() if watched.watch}
+        return {name: watched.state for name, watched in self._watched.items() if watched.replicas}
 
     @property
     def restarts(self) -> int:
@@ -236,19 +108,84 @@ class EnginePool:
         """Watch these engines from now on; those already watched go on."""
         for name in set(names) - self._watched.keys():
             server = self._make(name)
-            if server is None:
-                self._watched[name] = _WatchedEngine(None, "ready", resumes=False)
-                continue
-            watch = EngineWatch(name, server, self._tell)
-            self._watched[name] = _WatchedEngine(watch)
+            self._watched[name] = WatchedEngine(resumes=server is not None)
+            if server is not None:
+                self._watch_servers(name, server)
+
+    def _watch_servers(self, name: str, server: EngineServer | ReplicaServers) -> None:
+        """Watch the servers of an engine that are not watched yet."""
+        watched = self._watched[name]
+        watched.is_replicated |= isinstance(server, ReplicaServers)
+        found = server if isinstance(server, ReplicaServers) else ReplicaServers({name: server})
+        for replica in found.servers.keys() - watched.replicas.keys():
+            told = replica if watched.is_replicated else ""
+            watch = EngineWatch(name, found.servers[replica], self._tell, told, found.policies_of)
+            watched.replicas[replica] = WatchedReplica(watch)
             watch.start()
+
+    def change_servers(self, name: str, now: float) -> None:
+        """An edit added or took away servers of an engine that serve the same: rollouts go on with
+        the rest, and what is taken away ends when none of them samples there (`end_drained`)."""
+        watched, server = self._watched.get(name), self._make(name)
+        if watched is None or server is None:
+            return
+        self._watch_servers(name, server)
+        kept = server.servers.keys() if isinstance(server, ReplicaServers) else {name}
+        for replica, each in watched.replicas.items():
+            if replica in kept:
+                each.draining_since = None
+            elif each.draining_since is None:
+                LOGGER.info("replica %s of engine %s leaves", replica, name)
+                each.draining_since = now
+
+    def end_drained(self, uses: Collection[tuple[str, ReplicaUse]], now: float) -> None:
+        """End servers that were taken away, where no rollout keeps to them any more. uses: engine
+        and replica, once for each rollout."""
+        for name, watched in self._watched.items():
+            own = [use for engine, use in uses if engine == name]
+            for replica in watched.drained(own, now):
+                LOGGER.info("replica %s of engine %s has left", replica, name)
+                _stop_in_thread(watched.replicas.pop(replica))
+
+    @property
+    def is_any_replicated(self) -> bool:
+        """Whether there is an engine with several servers."""
+        return any(watched.is_replicated for watched in self._watched.values())
+
+    def told_replicas(self) -> dict[str, tuple[EngineReplica, ...]]:
+        """Engine that has several servers → what its workers are told of them."""
+        return {
+            name: watched.told_replicas()
+            for name, watched in self._watched.items()
+            if watched.is_replicated
+        }
+
+    def replica_statuses(
+        self, uses: Collection[tuple[str, ReplicaUse]]
+    ) -> dict[str, tuple[ReplicaStatus, ...]]:
+        """Engine that has several servers → what people are told of them. uses: as above."""
+        return {
+            name: watched.statuses(use for engine, use in uses if engine == name)
+            for name, watched in self._watched.items()
+            if watched.is_replicated
+        }
+
+    def is_starting(self, name: str) -> bool:
+        """Whether one of its servers was never ready yet, and may come to be."""
+        watched = self._watched.get(name)
+        return watched is not None and watched.is_starting
+
+    def ready_urls(self, name: str) -> dict[str, str]:
+        """Name of each server of an engine that is ready, and where it answers (empty where its
+        settings say it)."""
+        watched = self._watched.get(name)
+        return watched.ready_urls() if watched else {}
 
     def drop(self, name: str) -> None:
         """Watch an engine no more and end it, in a thread: that may take its time."""
-        watched = self._watched.pop(name, None)
-        if watched and watched.watch:
-            args = (False, ENGINE_DROP_SECONDS)
-            threading.Thread(target=watched.watch.stop, args=args, daemon=True).start()
+        if (watched := self._watched.pop(name, None)) is not None:
+            for replica in watched.replicas.values():
+                _stop_in_thread(replica)
 
     def mark_edited(self, name: str) -> None:
         """Its settings are others: it is made anew as soon as no rollout uses it."""
@@ -275,13 +212,15 @@ class EnginePool:
     def on_state(self, event: EngineState, now: float) -> None:
         """Take note of what a watch said."""
         watched = self._watched.get(event.name)
-        if watched is None:
+        replica = watched.replicas.get(event.replica or event.name) if watched else None
+        if watched is None or replica is None:
             return  # it was let go meanwhile
-        watched.state, watched.url = event.state, event.url
-        watched.restarts, watched.next_try = event.restarts, event.next_try
-        if event.state == "ready":
+        replica.state, replica.url = event.state, event.url
+        replica.restarts, replica.next_try = event.restarts, event.next_try
+        replica.policies = event.policies
+        if watched.state == "ready":
             watched.down_since = None
-        elif event.state.startswith("down") and watched.down_since is None:
+        elif watched.state.startswith("down") and watched.down_since is None:
             watched.down_since = now
 
     def pause_and_resume(self, now: float) -> None:
@@ -306,14 +245,19 @@ class EnginePool:
         """Stop watching; end our engines unless they are to be kept. At once for all, bounded."""
         end = time.monotonic() + seconds
         threads = [
-            threading.Thread(target=watched.watch.stop, args=(keep, seconds), daemon=True)
+            threading.Thread(target=replica.watch.stop, args=(keep, seconds), daemon=True)
             for watched in self._watched.values()
-            if watched.watch
+            for replica in watched.replicas.values()
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(max(0.0, end - time.monotonic()))
+
+
+def _stop_in_thread(replica: WatchedReplica) -> None:
+    args = (False, ENGINE_DROP_SECONDS)
+    threading.Thread(target=replica.watch.stop, args=args, daemon=True).start()
 
 
 def resolve_engine(
@@ -368,7 +312,7 @@ def _serves_policy(home: Home, policy: PolicyRow) -> bool:
 
 def is_daemon_child(engine: EngineSettings) -> bool:
     """Whether the daemon starts this engine itself."""
-    return engine.kind in ("embedded", "vllm") and not engine.url
+    return engine.kind in ("embedded", "vllm") and not engine.addressed
 
 
 def engine_model_folder(engine: EngineSettings) -> Path | None:
@@ -378,29 +322,52 @@ def engine_model_folder(engine: EngineSettings) -> Path | None:
     for word in engine.command:
         if (Path(word) / "config.json").is_file():
             return Path(word)
-    return None if engine.model or engine.command or engine.url else model_path()
+    return None if engine.model or engine.command or engine.addressed else model_path()
 
 
-def engine_server_factory(
-    loaded: LoadedConfiguration, gpus: GpuLedger
-) -> Callable[[str], EngineServer | None]:
-    """Make the server behind an engine's name, from the configuration in force."""
+def engine_server_factory(loaded: LoadedConfiguration, gpus: GpuLedger) -> MakeEngineServer:
+    """Make the server behind an engine's name, or its several, from the configuration in force."""
 
-    def make(name: str) -> EngineServer | None:
-        try:
-            engine = resolve_engine(loaded, name)
-        except ConfigurationError as problem:
-            return MissingEngine(problem)
-        if engine.kind in FILE_ENGINES or (engine.kind not in ENGINE_KINDS and not engine.url):
-            return None
-        if engine.url:
-            return RemoteEngine(engine.url)
+    def make_child(name: str, engine: EngineSettings) -> EngineChild:
         settings = loaded.config.daemon
         size = settings.log_mb * 1_000_000
         orphan = settings.engine_orphan_seconds
         return EngineChild(loaded.home, name, engine, size, settings.log_files, gpus, orphan)
 
+    def make(name: str) -> EngineServer | ReplicaServers | None:
+        try:
+            engine = resolve_engine(loaded, name)
+            if not is_replicated(engine):
+                return make_single(name, engine)
+            servers: dict[str, EngineServer] = {
+                server_name(url): RemoteReplica(url, engine) for url in engine.urls
+            } or {each: make_child(each, engine) for each in replica_names(name, engine)}
+        except ConfigurationError as problem:
+            return MissingEngine(problem)
+        return ReplicaServers(servers, partial(adapters_of, engine) if takes_ids(engine) else None)
+
+    def make_single(name: str, engine: EngineSettings) -> EngineServer | None:
+        if engine.kind in FILE_ENGINES or (engine.kind not in ENGINE_KINDS and not engine.url):
+            return None
+        return RemoteEngine(engine.url) if engine.url else make_child(name, engine)
+
     return make
+
+
+def takes_ids(engine: EngineSettings) -> bool:
+    """Whether it is asked with token ids, as vLLM and the embedded server are."""
+    return engine.kind in ("embedded", "vllm", "token")
+
+
+def adapters_of(engine: EngineSettings, url: str) -> tuple[str, ...]:
+    """The policies that a server has loaded; none where it does not say so in moments."""
+    key = adapter_loader.key_from_variable(engine.api_key_env)
+    server = adapter_loader.AdapterServer(server_name(url), url, key)
+    try:
+        return tuple(sorted(adapter_loader.served_models(server, REPLICA_SECONDS).adapters))
+    except HoustonError as problem:
+        LOGGER.debug("adapters of %s: %s", server.name, problem)
+        return ()
 
 
 class MissingEngine:
@@ -459,3 +426,33 @@ class RemoteEngine:
 
     def end(self, seconds: float = 10.0) -> None:
         """It is not ours."""
+
+
+class RemoteReplica(RemoteEngine):
+    """One of several servers that somebody else keeps: asked over HTTP, since a server that has
+    stopped still accepts connections, and others could answer in its place."""
+
+    def __init__(self, url: str, engine: EngineSettings) -> None:
+        super().__init__(url)
+        self.url = url
+        root = url.rstrip("/")
+        self._page = root.removesuffix("/v1") + "/health" if takes_ids(engine) else root + "/models"
+
+    def alive(self) -> bool:
+        """Only its answers tell."""
+        return True
+
+    def healthy(self) -> bool:
+        """Whether it answers within moments, and not with a fault of its own."""
+        import httpx  # see `engine_process.is_healthy`
+
+        try:
+            answer = httpx.get(self._page, timeout=REPLICA_SECONDS, trust_env=False)
+        except httpx.HTTPError as problem:
+            self._why = connection_problem(self._address) or (
+                f"{server_name(self.url)} does not answer ({type(problem).__name__})"
+            )
+            return False
+        # It may have no such page, or want a key.
+        self._why = f"it answers {answer.status_code}" if answer.status_code >= 500 else ""
+        return not self._why

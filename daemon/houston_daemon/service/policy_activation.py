@@ -8,7 +8,7 @@ weights that nobody uses any more. How an adapter is loaded and compared is `tra
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,21 +111,25 @@ class PolicyActivations:
         full = policy.kind == "full"
         serving = policy.name if full else request.engine
         self._engines.watch([serving])
-        url = self._engines.reachable(serving)
-        if url is None:
+        if self._engines.reachable(serving) is None:
             state = self._engines.states.get(serving, "")
             if state.startswith("down"):
                 raise HoustonError(f"Engine {serving} is {state}.")
             return
+        if self._engines.is_starting(serving):
+            return  # before any rollout asks for the policy, all have it that may be asked
         self._trying = request.seq
-        server = adapter_loader.AdapterServer(
-            serving,
-            url or engine.url,
-            adapter_loader.key_from_variable(engine.api_key_env),
-            policy_constraints.adapter_limit(engine),
-        )
+        key = adapter_loader.key_from_variable(engine.api_key_env)
+        limit = policy_constraints.adapter_limit(engine)
+        servers = [
+            adapter_loader.AdapterServer(name, url or engine.url, key, limit)
+            for name, url in self._engines.ready_urls(serving).items()
+        ]
         work = threading.Thread(
-            target=self._try, args=(request, policy, engine, server), daemon=True, name="activation"
+            target=self._try,
+            args=(request, policy, engine, servers),
+            daemon=True,
+            name="activation",
         )
         work.start()
 
@@ -134,18 +138,21 @@ class PolicyActivations:
         request: ActivationRow,
         policy: PolicyRow,
         engine: EngineSettings,
-        server: adapter_loader.AdapterServer,
+        servers: Sequence[adapter_loader.AdapterServer],
     ) -> None:
-        """In a thread of its own."""
+        """In a thread of its own; with all servers that are ready. One that comes back later is
+        given the policy by the first rollout that asks it."""
         try:
             unloaded: tuple[str, ...] = ()
             policy_files.require_policy_files(self._home, policy)
-            self._check_base(request, policy, engine, server)
+            for server in servers:
+                self._check_base(request, policy, engine, server)
             if policy.kind == "full":
-                adapter_loader.try_model(server)
+                for server in servers:
+                    adapter_loader.try_model(server)
             else:
                 folder = policies_folder(self._home) / policy.folder
-                unloaded = self._load(request, policy, server, folder)
+                unloaded = self._load(request, policy, servers, folder)
             self._tell(ActivationResult(request.seq, True, unloaded=unloaded))
         except HoustonError as problem:
             self._tell(ActivationResult(request.seq, False, _problem_sentence(problem)))
@@ -157,7 +164,7 @@ class PolicyActivations:
         self,
         request: ActivationRow,
         policy: PolicyRow,
-        server: adapter_loader.AdapterServer,
+        servers: Sequence[adapter_loader.AdapterServer],
         folder: Path,
     ) -> tuple[str, ...]:
         with Reader(self._home) as reader:
@@ -165,7 +172,7 @@ class PolicyActivations:
             earlier = reader.run(policy_queries.list_activations(request.engine))
         used = {row.policy: row.rollouts for row in uses if row.engine == request.engine}
         order = {row.policy: row.seq for row in earlier if row.state == "active"}
-        return adapter_loader.load_adapter(server, policy.name, folder, used, order, policy.hash)
+        return adapter_loader.load_on_all(servers, policy.name, folder, used, order, policy.hash)
 
     def _check_base(
         self,

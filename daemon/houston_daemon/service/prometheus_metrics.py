@@ -298,10 +298,25 @@ def _daemon_metrics(status: Status) -> Iterator[Metric]:
     yield _metric("policy_active", "Engines with a policy of ours.", active, "engine")
     up = {name: state == "ready" for name, state in status.engines.items()}
     yield _metric("engine_up", "Whether an engine answers.", up, "engine")
+    yield from _replica_metrics(status)
     yield _metric("restarts_total", f"Started again, {SINCE_START}.", status.restarts, "part")
     bad = "backup" in status.troubles
     yield _metric("backup_trouble", "Whether one failed, rotted, or is late.", bad)
     yield _metric("troubles", "Troubles that `daemon status` names.", len(status.troubles))
+
+
+def _replica_metrics(status: Status) -> Iterator[Metric]:
+    """Servers of engines that have several."""
+    ready = Metric("houston_replica_up", "Whether one of an engine's servers answers.", "gauge")
+    rollouts = Metric("houston_replica_rollouts", "Rollouts that keep to it.", "gauge")
+    requests = Metric("houston_replica_requests", "Samples that it works at.", "gauge")
+    for engine, replicas in status.replicas.items():
+        for replica in replicas:
+            labels = {"engine": engine, "replica": replica.name}
+            ready.add_sample(ready.name, labels, replica.state == "ready")
+            rollouts.add_sample(rollouts.name, labels, replica.rollouts)
+            requests.add_sample(requests.name, labels, replica.requests)
+    yield from (metric for metric in (ready, rollouts, requests) if metric.samples)
 
 
 def _training_metrics(home: Home, runs: Mapping[str, str]) -> Iterator[Metric]:

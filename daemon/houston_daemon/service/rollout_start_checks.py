@@ -46,6 +46,7 @@ from houston_daemon.service.engine_endpoints import (
     parse_address,
     port_taken_error,
 )
+from houston_daemon.service.engine_replicas import replica_names
 from houston_daemon.service.engine_servers import is_daemon_child
 from houston_daemon.training.policies import policy_constraints
 from houston_shared import command_output
@@ -424,6 +425,8 @@ def require_engine(
         )
     check_engine_settings(loaded, name, engine)
     settings: dict[str, Any] = msgspec.to_builtins(engine)
+    if engine.urls:
+        settings["url"] = _answering_url(loaded, name, engine)
     asked = engine_probes.is_probed(settings) and has_engine_key(engine)
     install_secrets(loaded.config)
     if asked and (failed := engine_probes.first_failure(name, settings)):
@@ -437,6 +440,26 @@ def require_engine(
         raise port_taken_error(name, engine.port)
 
 
+def _answering_url(loaded: LoadedConfiguration, name: str, engine: EngineSettings) -> str:
+    """The first of an engine's servers that somebody answers at; the others are told of. Raises
+    HoustonError where there is none."""
+    problems = {url: connection_problem(parse_address(url)) for url in engine.urls}
+    away = "; ".join(filter(None, problems.values()))
+    answering = [url for url, problem in problems.items() if not problem]
+    if not answering:
+        raise HoustonError(
+            f"Of the {len(problems)} servers of engine {name!r} none answers: {away}.",
+            NOTHING_STARTED,
+            f"Start one, or correct `engines.{name}.urls` in {loaded.source}.",
+        )
+    if away:
+        command_output.print_note(
+            f"Engine {name!r}: {away}; rollouts keep to the other"
+            f"{' servers' if len(answering) > 1 else ' server'}."
+        )
+    return answering[0]
+
+
 def has_engine_key(engine: EngineSettings) -> bool:
     """Whether its key and headers are in this process's environment: a daemon may have been started
     where they are, and this command not."""
@@ -448,16 +471,39 @@ def check_engine_settings(loaded: LoadedConfiguration, name: str, engine: Engine
     tokenizer, and what a child is started with."""
     if engine.kind in FILE_ENGINES:
         return check_engine_file(engine, NOTHING_STARTED)
-    if not engine.url and engine.kind in ENGINE_KINDS and not is_daemon_child(engine):
+    check_servers(loaded, name, engine)
+    if not engine.addressed and engine.kind in ENGINE_KINDS and not is_daemon_child(engine):
         raise ConfigurationError(
             f"{loaded.source}: `engines.{name}.url` is required for kind {engine.kind!r}.",
             NOTHING_STARTED,
         )
-    if not engine.url and engine.kind not in ENGINE_KINDS:
+    if not engine.addressed and engine.kind not in ENGINE_KINDS:
         plugin_factory(engine.kind)
     _check_settings(loaded, name, engine)
     if is_daemon_child(engine):
         _check_child(name, engine)
+
+
+def check_servers(loaded: LoadedConfiguration, name: str, engine: EngineSettings) -> None:
+    """Raise ConfigurationError for `urls` and `replicas` that contradict other keys."""
+    table = f"{loaded.source}, [engines.{name}]"
+    problem = ""
+    if engine.urls and engine.url:
+        problem = "`url` and `urls` are both set; `urls` alone says where its servers are"
+    elif engine.urls and engine.kind not in ("token", "chat", "vllm", "embedded"):
+        problem = f"`urls` are those of an engine at addresses, and its kind is {engine.kind!r}"
+    elif len(replica_names(name, engine)) < len(engine.urls):
+        problem = "`urls` names a server twice"
+    elif engine.replicas > 1 and not is_daemon_child(engine):
+        problem = "`replicas` are servers that the daemon starts; name others in `urls`"
+    elif engine.replicas > 1 and engine.port:
+        problem = "`port` is one server's; without it each of the `replicas` has one of its own"
+    elif taken := set(replica_names(name, engine)[1:]) & loaded.config.engines.keys():
+        problem = f"another engine is called {min(taken)}, as one of the `replicas`"
+    if problem:
+        raise ConfigurationError(f"{table}: {problem}.", NOTHING_STARTED)
+    for url in engine.urls:
+        parse_address(url)
 
 
 def _check_settings(loaded: LoadedConfiguration, name: str, engine: EngineSettings) -> None:

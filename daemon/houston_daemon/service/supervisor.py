@@ -22,7 +22,8 @@ from houston_daemon.recorder.recorder_handle import (
 )
 from houston_daemon.service.daemon_log import LOGGER, DaemonLogs
 from houston_daemon.service.daemon_reload import EditReloader, FilesTouched
-from houston_daemon.service.engine_servers import EnginePool, EngineState
+from houston_daemon.service.engine_servers import EnginePool
+from houston_daemon.service.engine_watch import EngineState
 from houston_daemon.service.force_exit import EXIT_CUT_SHORT, ForceExit
 from houston_daemon.service.fork_server import WorkerEnded, WorkerStarted
 from houston_daemon.service.gpu_ledger import RolloutGpus
@@ -53,8 +54,10 @@ from houston_daemon.service.trainers import TrainerEnded, Trainers
 from houston_daemon.service.worker_pool import WorkerPool
 from houston_daemon.service.worker_spawner import WorkerLost, WorkerSpawner
 from houston_shared.config import LoadedConfiguration
+from houston_shared.control_messages import ReplicaStatus
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.faults import point
+from houston_shared.wire import EngineReplica
 
 EXIT_RECORDER_FAILED = 70
 DRAIN_PART = 0.6
@@ -136,6 +139,10 @@ class Supervisor:
         """When to look at all that there is, monotonic; before, only at workers."""
         self._unlooked = False
         """Whether anything has happened since the last look at all."""
+        self._replicas: dict[str, tuple[ReplicaStatus, ...]] = {}
+        """Engine that has several servers → how each stands."""
+        self._told_replicas: dict[str, tuple[EngineReplica, ...]] = {}
+        """What workers were told of them."""
 
     def run(self) -> int:
         """Supervise until the end."""
@@ -182,11 +189,29 @@ class Supervisor:
         self._engines.pause_and_resume(now)
         self._free_ended()
         self._start_workers()
+        self._look_at_replicas(now)
         self._update_training(now)
         self._spawner.check_alive(now)
         self._workers.end_silent(self._recorder.silences())
         self._logs.rotate_long_logs(now, self._pids)
         self._recorder.report(self._report(now))
+
+    def _look_at_replicas(self, now: float) -> None:
+        """Which servers rollouts keep to, of engines that have several; let those go that were
+        taken away."""
+        if not self._engines.is_any_replicated:
+            self._replicas = {}
+            return
+        uses = self._recorder.replica_uses()
+        self._engines.end_drained(uses, now)
+        self._replicas = self._engines.replica_statuses(uses)
+
+    def _tell_replicas(self) -> None:
+        """Tell workers of the servers of their engines, where anything changed."""
+        replicas = self._engines.told_replicas()
+        if replicas != self._told_replicas:
+            self._recorder.use_replicas(replicas)
+            self._told_replicas = replicas
 
     def _update_training(self, now: float) -> None:
         """Policies and training; a home that cannot be read now keeps nothing else from going."""
@@ -260,6 +285,7 @@ class Supervisor:
             self._rollout_gpus.describe(),
             self._trainers.describe(),
             self._activations.active,
+            self._replicas,
         )
 
     def _reopen_logs(self) -> None:
@@ -276,6 +302,7 @@ class Supervisor:
     def _start_workers(self) -> None:
         resumable = self._read_resumable()
         self._engines.watch(self._engines_in_use)
+        self._tell_replicas()
         now, gpus = time.monotonic(), self._rollout_gpus
         try:
             self._workers.start_runnable(now, resumable, self._engines.reachable, gpus.try_lease)
@@ -312,11 +339,11 @@ class Supervisor:
 
     def _engine_changed(self, event: EngineState) -> None:
         self._engines.on_state(event, time.monotonic())
-        if event.state == "ready":
+        if event.state == "ready" and not event.replica:
             # A new port: workers would ask whoever listens at the old one.
             self._workers.end(signal.SIGTERM, event.name, other_than=event.url)
-        elif event.state.startswith("down"):
-            self._error = f"engine {event.name} {event.state}"
+        if event.state.startswith("down"):
+            self._error = f"engine {event.replica or event.name} {event.state}"
 
     def _seconds_to_wait(self, now: float) -> float:
         dues = (self._workers.next_due(now), self._trainers.next_due(now), self._edits.due(now))

@@ -115,10 +115,10 @@ class TrainerGpus:
 
     def _sees_all(self, name: str) -> bool:
         try:
-            engine = self._loaded.engine(name)
+            engine = self._loaded.engine(name.partition("#")[0])  # of a replica, its engine's
         except ConfigurationError:  # one of full weights: it has what its base's engine has
             return False
-        return engine.kind in ("embedded", "vllm") and not engine.url and not engine.gpus
+        return engine.kind in ("embedded", "vllm") and not engine.addressed and not engine.gpus
 
 
 TRAINER_BEGIN_SECONDS = 60.0

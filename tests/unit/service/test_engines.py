@@ -21,11 +21,11 @@ from houston_daemon.service.engine_child import end_orphaned_engines
 from houston_daemon.service.engine_servers import (
     ENGINE_PATIENCE_SECONDS,
     EnginePool,
-    EngineState,
     MissingEngine,
     RemoteEngine,
     engine_server_factory,
 )
+from houston_daemon.service.engine_watch import EngineState
 from houston_daemon.service.gpu_ledger import GpuLedger
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_shared.config import Configuration, DaemonSettings, LoadedConfiguration

@@ -157,7 +157,7 @@ def redact_spec(spec: RolloutSpec) -> RolloutSpec:
 
 
 def _redact_engine(settings: dict[str, Any]) -> dict[str, Any]:
-    secret = {"environment", "command", "url"} & settings.keys()
+    secret = {"environment", "command", "url", "urls"} & settings.keys()
     return {**settings, **{key: redact_all(settings[key]) for key in secret}}
 
 

@@ -209,6 +209,7 @@ class _AdapterLimits(msgspec.Struct, frozen=True):
 
     kind: str = ""
     url: str = ""
+    urls: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     max_adapters: int = 0
     lora: bool = True

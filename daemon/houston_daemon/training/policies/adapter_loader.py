@@ -5,7 +5,7 @@ runs in a thread. Which engine, and what else must be true, is decided elsewhere
 """
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,9 +45,9 @@ def key_from_variable(variable: str) -> str:
     return os.environ.get(variable, "") if variable else ""
 
 
-def served_models(server: AdapterServer) -> ServedModels:
-    """Its model and adapters. Raises HoustonError when it does not say."""
-    with _http_client(server) as http:
+def served_models(server: AdapterServer, seconds: float = ANSWER_TIMEOUT_SECONDS) -> ServedModels:
+    """Its model and adapters. Raises HoustonError when it does not say within `seconds`."""
+    with _http_client(server, seconds) as http:
         return _read_served(server, http)
 
 
@@ -89,6 +89,31 @@ def load_adapter(
     return unloaded
 
 
+def load_on_all(
+    servers: Sequence[AdapterServer],
+    policy: str,
+    folder: Path,
+    used: Mapping[str, Collection[str]],
+    order: Mapping[str, int],
+    content: str = "",
+) -> tuple[str, ...]:
+    """Load an adapter into each server of an engine, as `load_adapter` does; returns what had to
+    leave for it. Raises HoustonError: then none has it that had it not before."""
+    unloaded: set[str] = set()
+    newly: list[AdapterServer] = []
+    try:
+        for server in servers:
+            had = policy in served_models(server).adapters
+            unloaded.update(load_adapter(server, policy, folder, used, order, content))
+            newly += [] if had else [server]
+    except HoustonError:
+        for server in newly:
+            with _http_client(server) as http:
+                _unload(server, http, policy)
+        raise
+    return tuple(sorted(unloaded))
+
+
 def try_model(server: AdapterServer) -> None:
     """Sample one token with what it serves itself. Raises HoustonError."""
     with _http_client(server) as http:
@@ -120,12 +145,10 @@ def _ensure_adapter_place(place: AdapterLocation) -> str:
         ) from problem
 
 
-def _http_client(server: AdapterServer) -> httpx.Client:
+def _http_client(server: AdapterServer, seconds: float = ANSWER_TIMEOUT_SECONDS) -> httpx.Client:
     headers = {"Authorization": f"Bearer {server.key}"} if server.key else {}
     base = server.url.rstrip("/").removesuffix("/v1")
-    return httpx.Client(
-        base_url=base, headers=headers, timeout=ANSWER_TIMEOUT_SECONDS, trust_env=False
-    )
+    return httpx.Client(base_url=base, headers=headers, timeout=seconds, trust_env=False)
 
 
 def _read_served(server: AdapterServer, http: httpx.Client) -> ServedModels:

@@ -121,7 +121,7 @@ def adapter_limit(engine: EngineSettings) -> int:
         return engine.max_adapters
     if engine.kind == "embedded":
         return EMBEDDED_ADAPTERS
-    if engine.kind != "vllm" or engine.url:
+    if engine.kind != "vllm" or engine.addressed:
         return 0
     if not engine.command:
         return MAX_LOADED_ADAPTERS

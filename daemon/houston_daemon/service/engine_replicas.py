@@ -1,0 +1,179 @@
+"""How the servers behind one engine stand, together and each: ready, starting, draining, down.
+
+An engine has one server, or several that serve the same model (`replicas`, `urls`). It is ready
+while one of them is, and down when none is. What workers and people are told of the servers is made
+here; who watches one is `engine_servers`, and who keeps to which is `engines.replicated_engine`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import msgspec
+
+from houston_shared.config_sections import EngineSettings, server_name
+from houston_shared.control_messages import ReplicaStatus
+from houston_shared.wire import EngineReplica, ReplicaUse
+
+DRAIN_LEAST_SECONDS = 5.0
+"""How long a server is waited for at least that was taken out of the configuration: a worker that
+has just begun has not said yet where it samples."""
+
+
+class StoppableWatch(Protocol):
+    """Who watches a server."""
+
+    def stop(self, keep: bool, seconds: float) -> None:
+        """Watch it no more, and end it unless it is to be kept."""
+        ...
+
+
+@dataclass(slots=True)
+class WatchedReplica:
+    """One server."""
+
+    watch: StoppableWatch
+    state: str = "starting"
+    """`ready`, `starting` or `down: <reason>`."""
+    url: str = ""
+    restarts: int = 0
+    next_try: float = 0.0
+    policies: tuple[str, ...] = ()
+    """Adapters that it had at the last look."""
+    draining_since: float | None = None
+    """When it was taken out of the configuration (monotonic); None while it is in it."""
+
+
+@dataclass(slots=True)
+class WatchedEngine:
+    """All servers of one engine; none for one that needs nothing (a script)."""
+
+    replicas: dict[str, WatchedReplica] = field(default_factory=dict)
+    is_replicated: bool = False
+    """Whether its workers are told of its servers: it has, or may come to have, several."""
+    down_since: float | None = None
+    resumes: bool = True
+    """Whether rollouts may be paused for it, by this daemon or an earlier one."""
+    waiting: bool = False
+    """Whether it was said that its rollouts wait."""
+
+    @property
+    def _kept(self) -> dict[str, WatchedReplica]:
+        """Those of the configuration, or else whatever there is."""
+        kept = {name: each for name, each in self.replicas.items() if each.draining_since is None}
+        return kept or self.replicas
+
+    @property
+    def state(self) -> str:
+        """`ready` while one is; `starting` while one may come to be; else why all are down."""
+        kept = self._kept
+        states = [each.state for each in kept.values()]
+        for state in ("ready", "starting"):
+            if state in states:
+                return state
+        if len(kept) == 1:
+            return states[0]
+        reasons = "; ".join(f"{name}: {_down_reason(each)}" for name, each in kept.items())
+        return f"down: none of {len(kept)} replicas answers ({reasons})" if kept else "ready"
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether one of its servers was never ready yet, and may come to be."""
+        return any(each.state == "starting" for each in self._kept.values())
+
+    @property
+    def url(self) -> str:
+        """Where the first one answers that is ready; empty where workers know that themselves."""
+        return next((each.url for each in self._kept.values() if each.state == "ready"), "")
+
+    @property
+    def restarts(self) -> int:
+        """How often its servers were brought up again."""
+        return sum(each.restarts for each in self.replicas.values())
+
+    @property
+    def next_try(self) -> float:
+        """When the next of its servers is brought up again that is down."""
+        return min((each.next_try for each in self._kept.values()), default=0.0)
+
+    def ready_urls(self) -> dict[str, str]:
+        """Name of each server that is ready, and where it answers."""
+        kept = self._kept.items()
+        return {name: each.url for name, each in kept if each.state == "ready"}
+
+    def told_replicas(self) -> tuple[EngineReplica, ...]:
+        """What its workers are told of its servers: of those that have an address by now."""
+        return tuple(
+            EngineReplica(name, each.url, _told_state(each), _down_reason(each))
+            for name, each in self.replicas.items()
+            if each.url
+        )
+
+    def statuses(self, uses: Iterable[ReplicaUse]) -> tuple[ReplicaStatus, ...]:
+        """What people are told of its servers. uses: one for each rollout that keeps to one."""
+        uses = tuple(uses)
+        rollouts = Counter(use.replica for use in uses)
+        requests: Counter[str] = Counter()
+        for use in uses:
+            requests[use.replica] += use.requests
+        return tuple(
+            ReplicaStatus(
+                name,
+                "draining" if _told_state(each) == "draining" else each.state,
+                server_name(each.url) if each.url else "",
+                rollouts[name],
+                requests[name],
+                each.policies,
+                each.restarts,
+            )
+            for name, each in self.replicas.items()
+        )
+
+    def drained(self, uses: Iterable[ReplicaUse], now: float) -> list[str]:
+        """Servers that were taken out of the configuration and that no rollout keeps to."""
+        used = {use.replica for use in uses}
+        return [
+            name
+            for name, each in self.replicas.items()
+            if each.draining_since is not None
+            and now - each.draining_since >= DRAIN_LEAST_SECONDS
+            and name not in used
+        ]
+
+
+def _told_state(replica: WatchedReplica) -> Literal["ready", "draining", "down"]:
+    if replica.state != "ready":
+        return "down"
+    return "ready" if replica.draining_since is None else "draining"
+
+
+def _down_reason(replica: WatchedReplica) -> str:
+    return "" if replica.state == "ready" else replica.state.removeprefix("down: ")
+
+
+def replica_names(name: str, engine: EngineSettings) -> tuple[str, ...]:
+    """What the servers of an engine are called: children by number, servers at `urls` by host and
+    port. An engine of one server has one, of its own name."""
+    if engine.urls:
+        return tuple(dict.fromkeys(map(server_name, engine.urls)))
+    return (name, *(f"{name}#{number}" for number in range(2, engine.replicas + 1)))
+
+
+def differs_in_servers_only(before: EngineSettings | None, after: EngineSettings | None) -> bool:
+    """Whether an edit only adds or takes away servers that serve the same."""
+    if before is None or after is None or not (is_replicated(before) or is_replicated(after)):
+        return False
+    return before.addressed == after.addressed and _without_servers(before) == _without_servers(
+        after
+    )
+
+
+def is_replicated(engine: EngineSettings) -> bool:
+    """Whether an engine has several servers, or is told of by `urls`."""
+    return engine.replicas > 1 or bool(engine.urls)
+
+
+def _without_servers(engine: EngineSettings) -> dict[str, object]:
+    fields = msgspec.structs.asdict(engine)
+    return {key: value for key, value in fields.items() if key not in ("url", "urls", "replicas")}
