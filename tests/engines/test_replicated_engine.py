@@ -1,10 +1,12 @@
 """An engine of several servers: which one a rollout keeps to, and every way in which one fails.
 
-Two real embedded servers with a tiny model; what no such server does (a refusal with 429, an adapter
-that it cannot load) is answered by a scripted endpoint beside them.
+Two real embedded servers with a tiny model; what no such server does (a refusal with 429, an
+adapter that it cannot load) is answered by a scripted endpoint beside them.
 """
 
 import asyncio
+import contextlib
+import os
 import signal
 import socket
 import sys
@@ -65,9 +67,7 @@ class NoEngine:
 
 def test_a_rollout_keeps_to_its_replica_whoever_asks() -> None:
     three = replicas("a", "b", "c")
-    assert routed(50, three) == routed(50, three[::-1]), (
-        "also in another worker, or after a restart"
-    )
+    assert routed(50, three) == routed(50, three[::-1]), "also after a restart"
 
 
 def test_only_the_rollouts_of_a_replica_that_is_away_move() -> None:
@@ -217,17 +217,12 @@ async def test_a_replica_is_lost_in_mid_sample(
     told(pool, servers)
     assert pool.use_of("probe-aaaa") != home, "one that failed just now is passed over"
     told(pool, servers, other="down")
-    assert (await sampled(pool, asks())).finish_reason == "length", (
-        "and is asked where none else is"
-    )
+    assert (await sampled(pool, asks())).finish_reason == "length", "and asked where none else is"
 
 
 def send(pid: int, number: signal.Signals) -> None:
-    try:
-        signal.pidfd_send_signal(fd := __import__("os").pidfd_open(pid), number)
-    except ProcessLookupError:
-        return
-    __import__("os").close(fd)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 async def test_a_silent_one_is_left_without_a_daemon_too(servers: Servers) -> None:
@@ -328,13 +323,12 @@ async def test_all_are_away_and_one_comes_back(servers: Servers) -> None:
     with pytest.raises(EngineUnavailable) as raised:
         await sampled(engine, asks())
     assert all(f"127.0.0.1:{port}" in raised.value.cause for port in ports)
-    engine.use(
-        [EngineReplica("a", urls[0], "down", "it ended"), EngineReplica("b", urls[1], "down")]
-    )
+    ended = EngineReplica("a", urls[0], "down", "it ended")
+    engine.use([ended, EngineReplica("b", urls[1], "down")])
     with pytest.raises(EngineUnavailable) as raised:
         await sampled(engine, asks())
     assert "none of the 2 replicas of engine pool answers (a: it ended)" in raised.value.cause
-    engine.use([EngineReplica("a", urls[0], "down"), EngineReplica("b", servers.urls[0])])
+    engine.use([ended, EngineReplica("b", servers.urls[0])])
     assert (await sampled(engine, asks())).finish_reason == "length"
     await engine.close()
 

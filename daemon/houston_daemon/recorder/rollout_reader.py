@@ -84,7 +84,7 @@ def _replicas_of(store: Store, row: RolloutRow) -> dict[str, tuple[EngineReplica
     if not store.replicas:
         return {}
     own = "SELECT json_extract(value, '$.engine') FROM rollouts, json_each(role_engines)"
-    roles = store.connection.execute(f"{own} WHERE id = ?", (row.id,)).fetchall()
+    roles = store.connection.execute(f"{own} WHERE rollouts.id = ?", (row.id,)).fetchall()
     names = {row.engine, *(engine for (engine,) in roles)}
     return {name: store.replicas[name] for name in sorted(names & store.replicas.keys())}
 

@@ -125,4 +125,4 @@ def _choose_port(file: Path) -> int:
 
 def engine_file_name(name: str) -> str:
     """An engine's name as part of a file name: no two names have the same."""
-    return quote(name, safe="@")
+    return quote(name, safe="@#")

@@ -117,9 +117,11 @@ class EnginePool:
         watched = self._watched[name]
         watched.is_replicated |= isinstance(server, ReplicaServers)
         found = server if isinstance(server, ReplicaServers) else ReplicaServers({name: server})
-        for replica in found.servers.keys() - watched.replicas.keys():
+        for replica, each in found.servers.items():
+            if replica in watched.replicas:
+                continue
             told = replica if watched.is_replicated else ""
-            watch = EngineWatch(name, found.servers[replica], self._tell, told, found.policies_of)
+            watch = EngineWatch(name, each, self._tell, told, found.policies_of)
             watched.replicas[replica] = WatchedReplica(watch)
             watch.start()
 
@@ -439,8 +441,9 @@ class RemoteReplica(RemoteEngine):
         self._page = root.removesuffix("/v1") + "/health" if takes_ids(engine) else root + "/models"
 
     def alive(self) -> bool:
-        """Only its answers tell."""
-        return True
+        """Whether somebody listens: whether it answers, `healthy` tells."""
+        self._why = connection_problem(self._address)
+        return not self._why
 
     def healthy(self) -> bool:
         """Whether it answers within moments, and not with a fault of its own."""
