@@ -388,6 +388,12 @@ _SERVICE = _build_commands(
         "--json",
     ),
     (
+        "engine list",
+        "daemon.engine_list_commands",
+        "which engines there are, and how each of their servers stands",
+        "--json",
+    ),
+    (
         "engine check",
         "daemon.engine_commands",
         "whether rollouts can sample from an engine",

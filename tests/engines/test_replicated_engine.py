@@ -38,8 +38,8 @@ from tests.integration.rollout.endpoint import Answer, Endpoint, error
 from tests.training.sft import tiny
 
 pytestmark = pytest.mark.timeout(400)
-LONG = 3_000
-"""Tokens of a sample that takes the tiny model some seconds."""
+LONG = 500
+"""Tokens of a sample in the middle of which a server can be lost."""
 QUICK = RetryPolicy(attempts=2, first_wait=0.01, max_wait=0.02)
 
 
@@ -120,7 +120,7 @@ class Servers:
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     folder = tmp_path_factory.mktemp("replicas")
-    model = tiny.save_model(folder / "model", max_position_embeddings=4 * LONG)
+    model = tiny.save_model(folder / "model", max_position_embeddings=4_096)
     with ExitStack() as ending:
         made = []
         for number in range(2):
@@ -292,7 +292,7 @@ async def test_a_replica_refuses(
     servers: Servers, caplog: pytest.LogCaptureFixture, decide: Callable[[Any], Answer], why: str
 ) -> None:
     """The rollout goes to the next at once, and asks that one no more for a while."""
-    card = {"id": "m", "max_model_len": 4 * LONG}
+    card = {"id": "m", "max_model_len": 4_096}
     pages = {
         "/models": lambda _: (200, {"data": [card]}),
         "/health": lambda _: (200, {}),

@@ -147,7 +147,7 @@ def _show_status(status: Status, waiting: list[EngineWaitedFor]) -> None:
     for name, state in sorted(status.engines.items()):
         command_output.print_line(f"  engine    {name}: {state}")
         for replica in status.replicas.get(name, ()):
-            command_output.print_line(f"  replica     {_replica_words(replica)}")
+            command_output.print_line(f"  replica     {replica_words(replica)}")
     for name, policy in sorted(status.policies.items()):
         command_output.print_line(f"  policy    {name}: new rollouts sample with {policy}")
     for name, words in sorted(status.training.items()):
@@ -175,7 +175,7 @@ def _show_status(status: Status, waiting: list[EngineWaitedFor]) -> None:
         command_output.print_line(f"  last error: {status.last_error}")
 
 
-def _replica_words(replica: ReplicaStatus) -> str:
+def replica_words(replica: ReplicaStatus) -> str:
     """How one server stands, and what it is used for."""
     at = f" at {replica.address}" if replica.address not in ("", replica.name) else ""
     parts = [f"{replica.name}{at}: {replica.state}", _counted(replica.rollouts, "rollouts")]
