@@ -34,7 +34,7 @@ from houston_daemon.service.daemon_log import (
     worker_log_path,
 )
 from houston_daemon.service.daemon_reload import EditReloader
-from houston_daemon.service.engine_child import release_gpus_of_dead_engines
+from houston_daemon.service.engine_child import end_former_replicas, release_gpus_of_dead_engines
 from houston_daemon.service.engine_servers import EnginePool, engine_server_factory
 from houston_daemon.service.force_exit import ForceExit, force_exit_seconds
 from houston_daemon.service.fork_server import LINE_DESCRIPTOR, StartWorker
@@ -251,6 +251,7 @@ def _build_supervisor(
     patience = settings.engine_patience_seconds
     gpu_counts = {host: loaded.gpus(host) for host in (LOCAL_HOST, *loaded.config.hosts.named)}
     ledger = GpuLedger(gpu_leases.gpu_ledger_file(home), gpu_counts)
+    end_former_replicas(loaded)
     release_gpus_of_dead_engines(home, ledger)
     gpus = RolloutGpus(home, ledger)
     engines = EnginePool(engine_server_factory(loaded, ledger), recorder, inbox.put, patience)

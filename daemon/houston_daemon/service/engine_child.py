@@ -15,6 +15,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import unquote
 
 import msgspec
 
@@ -33,6 +34,7 @@ from houston_daemon.service.engine_endpoints import (
     usable_port,
 )
 from houston_daemon.service.gpu_ledger import ENGINE_HOLDER_PREFIX, GpuLedger
+from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import LOCAL_HOST, EngineSettings
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.gpu_leases import visible_gpus_environment
@@ -266,6 +268,22 @@ def end_orphaned_engines(home: Home, seconds: float = 3.0) -> list[str]:
     with ThreadPoolExecutor(max_workers=max(1, len(running))) as pool:
         list(pool.map(lambda process: process.stop(seconds), running.values()))
     return list(running)
+
+
+def end_former_replicas(loaded: LoadedConfiguration, seconds: float = 3.0) -> None:
+    """End children that an earlier daemon left and that the configuration, which was edited since,
+    has no place for: nobody would find them again."""
+    home = loaded.home
+    for file in sorted(engines_folder(home).glob("*#*.json")):
+        replica = unquote(file.stem)
+        name, _, number = replica.rpartition("#")
+        engine = loaded.config.engines.get(name)
+        if replica in loaded.config.engines or "@" in name:  # full weights' are not configured
+            continue
+        if engine is None or not number.isdecimal() or int(number) > engine.replicas:
+            process = recorded_process(home, replica)
+            if process.adopt():
+                process.stop(seconds)
 
 
 def recorded_command(home: Home, name: str) -> list[str]:

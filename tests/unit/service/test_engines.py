@@ -15,9 +15,10 @@ import msgspec
 import pytest
 
 from houston_daemon.engines.engine_process import process_start_time
+from houston_daemon.review.judge.judge_engine import JudgeEnginePlace
 from houston_daemon.service import engine_endpoints
 from houston_daemon.service.daemon_log import read_log_tail
-from houston_daemon.service.engine_child import end_orphaned_engines
+from houston_daemon.service.engine_child import end_former_replicas, end_orphaned_engines
 from houston_daemon.service.engine_servers import (
     ENGINE_PATIENCE_SECONDS,
     EnginePool,
@@ -331,6 +332,30 @@ def test_a_child_that_cannot_start_says_why(tmp_path: Path) -> None:
     bench.until(lambda: "no such card" in bench.engines.states["own"])
     assert bench.engines.reachable("own") is None
     bench.engines.stop(keep=False, seconds=5)
+
+
+def test_replicas_are_children_of_their_own(tmp_path: Path) -> None:
+    """Each has its port and is found again; one that houston.toml has no place for any more is
+    ended by the next daemon."""
+    two = msgspec.structs.replace(child_engine(), replicas=2)
+    configuration = loaded(tmp_path, own=two)
+    bench = Watching(configuration)
+    bench.engines.watch(["own"])
+    bench.until(lambda: len(bench.engines.ready_urls("own")) == 2)
+    first, second = bench.engines.ready_urls("own").values()
+    with JudgeEnginePlace(configuration, "own", print) as place:
+        assert set(place.child_settings()["urls"]) == {first, second}, "a judge asks both"
+    told = bench.engines.told_replicas()["own"]
+    assert [(each.name, each.url) for each in told] == [("own", first), ("own#2", second)]
+    bench.engines.stop(keep=True, seconds=5)
+    end_former_replicas(configuration)
+    again = Watching(configuration)
+    again.engines.watch(["own"])
+    again.until(lambda: len(again.engines.ready_urls("own")) == 2)
+    assert list(again.engines.ready_urls("own").values()) == [first, second], "they ran on"
+    again.engines.stop(keep=True, seconds=5)
+    end_former_replicas(loaded(tmp_path, own=child_engine()))
+    assert end_orphaned_engines(configuration.home) == ["own"], "only the first was left"
 
 
 def test_an_engine_that_keeps_ending_is_waited_for_and_shown(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer, TokenEstima
 from houston_daemon.review.judge.judge_client import JudgeClient
 from houston_daemon.service.engine_child import engine_child_command
 from houston_daemon.service.engine_endpoints import engine_log, kept_port, state_file, usable_port
+from houston_daemon.service.engine_replicas import replica_names
 from houston_daemon.service.engine_servers import is_daemon_child
 from houston_daemon.service.trainer_launch import TRAINER_VARIABLE
 from houston_shared.config import FILE_ENGINES, LoadedConfiguration
@@ -66,17 +67,28 @@ class JudgeEnginePlace:
         self.child = is_daemon_child(self._engine)
         """Whether it is a server that is started when it is needed."""
 
-    def url(self) -> str:
-        """Where the child answers, started if need be; blocks. Raises HoustonError."""
-        process = self._process([], "")
-        if not process.adopt():
-            process = self._start()
-        self._wait(process)
-        return process.url
+    def child_settings(self) -> dict[str, Any]:
+        """The settings with where the child answers, or each of its replicas that does; one is
+        started if need be. Blocks. Raises HoustonError."""
+        running = self._running()
+        if not running:
+            running = [self._start()]
+        answering = [process for process in running if process.healthy()]
+        if not answering:
+            self._wait(running[0])
+            answering = running[:1]
+        if len(answering) == 1:
+            return {**self.settings, "url": answering[0].url}
+        return {**self.settings, "urls": [process.url for process in answering]}
 
     def running(self) -> bool:
-        """Whether the child runs already."""
-        return self._process([], "").adopt()
+        """Whether the child runs already, or one of its replicas."""
+        return bool(self._running())
+
+    def _running(self) -> list[EngineProcess]:
+        names = replica_names(self.name, self._engine)
+        processes = [self._process([], "", name) for name in names]
+        return [process for process in processes if process.adopt()]
 
     def daemon_state(self) -> str:
         """What the daemon says of it; empty where no daemon has it (`engine_state`)."""
@@ -108,8 +120,9 @@ class JudgeEnginePlace:
         self._ours = process
         return process
 
-    def _process(self, command: list[str], url: str) -> EngineProcess:
-        home, name = self._loaded.home, self.name
+    def _process(self, command: list[str], url: str, name: str = "") -> EngineProcess:
+        """name: of a replica; empty for the first, which is called as the engine."""
+        home, name = self._loaded.home, name or self.name
         state, log = state_file(home, name), engine_log(home, name)
         # It may outlive a trainer that starts it, whose end ends all that has the trainer's mark.
         environment = {**self._engine.environment, TRAINER_VARIABLE: ""}
@@ -206,7 +219,7 @@ def _open_engine(place: JudgeEnginePlace, ask: bool) -> Engine:
 
 
 def _engine_client(place: JudgeEnginePlace) -> Engine:
-    return choose_engine({**place.settings, "url": place.url()}, None, place.name)
+    return choose_engine(place.child_settings(), None, place.name)
 
 
 def make_judge_client(

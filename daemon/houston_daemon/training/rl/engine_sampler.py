@@ -100,8 +100,9 @@ class EngineSampler:
         policy: SampledPolicy,
         requests: Callable[[JudgeClient], Sequence[SampleRequest]],
     ) -> list[EngineSample]:
-        url = await asyncio.to_thread(self._child_url) if self._place.child else ""
-        settings = {**self._place.settings, **({"url": url} if url else {}), **policy.settings}
+        place = self._place
+        found = await asyncio.to_thread(self._child_settings) if place.child else place.settings
+        settings = {**found, **policy.settings}
         engine = choose_engine(settings, None, self._place.name)
         turns = asyncio.Semaphore(REQUESTS_AT_ONCE)
         try:
@@ -113,9 +114,9 @@ class EngineSampler:
         finally:
             await engine.close()
 
-    def _child_url(self) -> str:
-        """Where the engine answers. The daemon brings it up when it is given a policy or its own
-        model; what it tells of that may be a moment old, so silence is waited for, too."""
+    def _child_settings(self) -> dict[str, Any]:
+        """Its settings, with where it answers. The daemon brings it up when it is given a policy or
+        its own model; what it tells of that may be a moment old, so silence is waited for, too."""
         patience = time.monotonic() + _DAEMON_TELLS_SECONDS
         while (state := self._place.daemon_state()) != "ready":
             if not state and time.monotonic() > patience:
@@ -125,7 +126,7 @@ class EngineSampler:
             self._tell(f"engine {self._place.name}: {state or 'is being brought up'}")
             time.sleep(_STARTING_POLL_SECONDS)
         self._tell("")
-        return self._place.url()
+        return self._place.child_settings()
 
     async def _sample_one(
         self, engine: Engine, turns: asyncio.Semaphore, request: SampleRequest

@@ -38,10 +38,12 @@ def test_a_child_is_started_when_it_is_asked_for_and_ended_after(tmp_path: Path)
     config, notes = loaded(tmp_path), list[str]()
     with JudgeEnginePlace(config, "v", notes.append) as place:
         assert not place.running() and not notes, "nothing is started before it is needed"
-        url = place.url()
+        url = place.child_settings()["url"]
         pid = pid_of(config)
         with JudgeEnginePlace(config, "v", notes.append) as other:
-            assert other.running() and other.url() == url, "one server, found by its state"
+            assert other.running() and other.child_settings()["url"] == url, (
+                "one server, found by its state"
+            )
         assert process_start_time(pid) is not None, "who did not start it does not end it"
     assert process_start_time(pid) is None and len(notes) == 1
 
@@ -49,13 +51,13 @@ def test_a_child_is_started_when_it_is_asked_for_and_ended_after(tmp_path: Path)
 def test_what_a_killed_command_left_is_found_by_the_next(tmp_path: Path) -> None:
     config = loaded(tmp_path)
     place = JudgeEnginePlace(config, "v", lambda _: None)
-    url = place.url()
+    url = place.child_settings()["url"]
     pid = pid_of(config)
     try:
         with JudgeEnginePlace(
             config, "v", lambda _: None
         ) as later:  # the first one's end never came
-            assert later.running() and later.url() == url
+            assert later.running() and later.child_settings()["url"] == url
     finally:
         os.kill(pid, signal.SIGKILL)
 
@@ -74,7 +76,7 @@ def test_a_child_that_cannot_be_had_says_why(
         pytest.raises(HoustonError, match=words),
         JudgeEnginePlace(loaded(tmp_path, **engine), "v", lambda _: None) as place,
     ):
-        place.url()
+        place.child_settings()["url"]
 
 
 def test_an_engine_that_plays_a_file_is_no_judge(tmp_path: Path) -> None:
