@@ -161,12 +161,13 @@ def replica_names(name: str, engine: EngineSettings) -> tuple[str, ...]:
 
 
 def differs_in_servers_only(before: EngineSettings | None, after: EngineSettings | None) -> bool:
-    """Whether an edit only adds or takes away servers that serve the same."""
-    if before is None or after is None or not (is_replicated(before) or is_replicated(after)):
+    """Whether an edit only adds or takes away servers that serve the same, and workers can be told
+    of those that stay."""
+    if before is None or after is None or after.url or before.addressed != after.addressed:
         return False
-    return before.addressed == after.addressed and _without_servers(before) == _without_servers(
-        after
-    )
+    if not is_replicated(before) and not is_replicated(after):
+        return False
+    return _without_servers(before) == _without_servers(after)
 
 
 def is_replicated(engine: EngineSettings) -> bool:

@@ -100,6 +100,7 @@ TWO = ("http://x:1/v1", "http://y:2/v1")
         pytest.param({}, {"replicas": 2}, True, id="from one child to two"),
         pytest.param({"urls": TWO}, {"urls": TWO[:1]}, True, id="one URL less"),
         pytest.param({"url": TWO[0]}, {"urls": TWO}, True, id="from one URL to two"),
+        pytest.param({"urls": TWO}, {"url": TWO[0]}, False, id="to one that is told in settings"),
         pytest.param({"url": TWO[0]}, {"url": TWO[1]}, False, id="another single server"),
         pytest.param({"replicas": 2}, {"replicas": 2, "model": "m"}, False, id="another model"),
         pytest.param({"replicas": 2}, {"urls": TWO}, False, id="children no more"),
