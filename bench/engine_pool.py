@@ -1,18 +1,19 @@
 """An engine of several servers: what keeping to one saves, and what losing one costs.
 
-    python bench/engine_pool.py [--replicas 3] [--rollouts 24] [--steps 8] [--model FOLDER]
+    python bench/engine_pool.py [--replicas 3] [--rollouts 24] [--steps 8] [--runs 3] [--model M]
 
 Real embedded servers are asked by the client that workers use. Each rollout's prompts grow as an
 agent's do: a head that all share, then what was sampled and an observation with each step.
 
 `prefix_hits`: tokens of prompts that a server took from its cache, of all. `sticky` is what workers
-do; `random` sends each request anywhere; `one_server` is the most there is to find. What no cache
-can have, the new tokens of each step, is `new`.
+do; `random` sends each request anywhere; `one_server` has one cache for all. `new` is the most that
+any cache could find: all but the head, once a server, and the observations.
 
-`killed`, `stalled`: half of the rollouts' servers' samples are under way when one server is killed,
-or stopped; seconds until each sample has come, of those that moved and of the others, against the
-same samples with nothing lost. A stalled one is found by silence alone here (`--silence`), as by a
-judge; a worker is told by the daemon, whose three looks take 6 to 21 s.
+`none_lost`, `killed`, `stalled`: a long sample of each rollout is under way when one server is
+killed, or stopped; seconds until a sample has come, median of those that the lost server had and of
+the others, medians over the runs. A stalled one is found by silence alone here (`--silence`), as by
+a judge; a worker is told by the daemon, whose three looks take 6 to 21 s. `moves` counts requests
+that left a server.
 
 Written to bench/results/engine_pool.json. Without --model a tiny model with random weights is made:
 ratios do not depend on the model, seconds do.
@@ -21,6 +22,7 @@ ratios do not depend on the model, seconds do.
 import argparse
 import asyncio
 import json
+import logging
 import os
 import random
 import signal
@@ -37,6 +39,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 from bench.durable.machine import machine
 
+from houston_daemon.engines import replicated_engine
 from houston_daemon.engines.engine_process import EngineProcess
 from houston_daemon.engines.engine_protocol import EngineSample, SampleRequest
 from houston_daemon.engines.engine_registry import choose_engine
@@ -48,7 +51,7 @@ from tests.training.sft import tiny
 RESULTS = ROOT / "bench" / "results" / "engine_pool.json"
 HEAD, OBSERVATION, ANSWER = 300, 60, 16
 """Tokens of the shared head, of each observation, and of each sample."""
-LONG = 600
+LONG = 200
 """Tokens of the samples during which a server is lost."""
 WORDS = range(2, tiny.WORDS)
 
@@ -174,7 +177,8 @@ async def lose_one(
     await engine.ready()
     seconds: dict[str, float] = {}
     homes = {f"task-{each}": engine.use_of(f"task-{each}") for each in range(rollouts)}
-    salt = f"{number!r}"
+    salt = f"{number!r}{time.monotonic()}"
+    moves = Moves()
     began = time.monotonic()
 
     async def one(rollout: str) -> None:
@@ -204,6 +208,7 @@ async def lose_one(
         "rollouts": rollouts,
         "of_the_lost_one": len(moved),
         "all_answered": len(seconds) == rollouts,
+        "moves": moves.end(),
         "seconds_of_those": round(statistics.median(moved), 2) if moved else None,
         "seconds_of_others": round(statistics.median(others), 2) if others else None,
         "seconds_of_last": round(max(seconds.values()), 2),
@@ -214,19 +219,54 @@ LOST_AFTER = 0.5
 """Seconds after the samples began."""
 
 
+class Moves(logging.Handler):
+    """Counts the requests that left a server, which the client's log tells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._count = 0
+        self._log = logging.getLogger(replicated_engine.__name__)
+        self._log.addHandler(self)
+        self._log.propagate = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One left."""
+        self._count += 1
+
+    def end(self) -> int:
+        """How many did."""
+        self._log.removeHandler(self)
+        return self._count
+
+
+def medians(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of each figure, over the runs; what is no figure must be the same in all."""
+    found: dict[str, Any] = {}
+    for name in runs[0]:
+        values = [run[name] for run in runs if run[name] is not None]
+        if all(isinstance(value, bool) for value in values):
+            found[name] = all(values)
+        else:
+            found[name] = round(statistics.median(values), 2) if values else None
+    return found
+
+
 async def measured(options: argparse.Namespace, processes: list[EngineProcess]) -> dict[str, Any]:
     """All figures, printed as they come."""
     found: dict[str, Any] = {
         "prefix_hits": await prefix_hits(processes, options.rollouts, options.steps)
     }
     print(json.dumps(found, indent=1), flush=True)
-    for name, number in (
-        ("none_lost", None),
-        ("stalled", signal.SIGSTOP),
-        ("killed", signal.SIGKILL),
-    ):
-        found[name] = await lose_one(processes, options.rollouts, number, options.silence)
-        print(name, found[name], flush=True)
+    fates = {"none_lost": None, "stalled": signal.SIGSTOP, "killed": signal.SIGKILL}
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in fates}
+    for _ in range(options.runs):
+        for name, number in fates.items():
+            runs[name].append(await lose_one(processes, options.rollouts, number, options.silence))
+            print(name, runs[name][-1], flush=True)
+            if number == signal.SIGKILL:
+                processes[0].start()
+                wait_for(processes[0])
+    found |= {name: medians(each) for name, each in runs.items()}
     return found
 
 
@@ -236,7 +276,8 @@ def main() -> int:
     parser.add_argument("--replicas", type=int, default=3)
     parser.add_argument("--rollouts", type=int, default=24)
     parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--silence", type=float, default=2.0, help="seconds of a stalled server")
+    parser.add_argument("--runs", type=int, default=3, help="of each loss")
+    parser.add_argument("--silence", type=float, default=10.0, help="seconds of a stalled server")
     parser.add_argument("--model", type=Path, help="folder of a model; a tiny one is made without")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
@@ -248,6 +289,7 @@ def main() -> int:
                 "replicas": options.replicas,
                 "rollouts": options.rollouts,
                 "steps": options.steps,
+                "runs": options.runs,
                 "silence_seconds": options.silence,
                 "model": model.name if options.model else "tiny, random weights",
                 **machine(folder),

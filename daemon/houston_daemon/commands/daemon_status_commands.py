@@ -181,7 +181,7 @@ def replica_words(replica: ReplicaStatus) -> str:
     parts = [f"{replica.name}{at}: {replica.state}", _counted(replica.rollouts, "rollouts")]
     parts += [f"{_counted(replica.requests, 'samples')} under way"] if replica.requests else []
     parts += [f"has {', '.join(replica.policies)}"] if replica.policies else []
-    parts += [f"brought up again {replica.restarts} times"] if replica.restarts else []
+    parts += [f"brought up again {_counted(replica.restarts, 'times')}"] if replica.restarts else []
     return "; ".join(parts)
 
 
