@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -29,14 +28,15 @@ from houston_daemon.engines.engine_protocol import (
 )
 from houston_daemon.engines.engine_registry import choose_engine
 from houston_daemon.engines.replicated_engine import ReplicatedEngine
+from houston_daemon.service.engine_servers import adapters_of
 from houston_daemon.training.policies import adapter_loader
 from houston_shared.backoff import RetryPolicy
-from houston_shared.config_sections import server_name
+from houston_shared.config_sections import EngineSettings, server_name
 from houston_shared.errors import HoustonError
 from houston_shared.wire import EngineReplica, ReplicaUse
 from tests.engines.adapters import make_adapter
 from tests.engines.conftest import Served, free_port, serve
-from tests.integration.rollout.endpoint import Answer, Endpoint, error
+from tests.integration.rollout.endpoint import Answer, Endpoint, Page, error
 from tests.training.sft import tiny
 
 pytestmark = pytest.mark.timeout(400)
@@ -385,8 +385,23 @@ async def test_an_interrupted_sample_is_no_failure(
     assert home and now and now.replica == home.replica
 
 
-def test_no_port_is_shown_with_a_key() -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
-    assert server_name(f"http://user:key@127.0.0.1:{port}/v1?token=x") == f"127.0.0.1:{port}"
+@pytest.mark.parametrize(
+    ("page", "found"),
+    [
+        pytest.param(
+            (200, {"data": [{"id": "m"}, {"id": "p@2", "parent": "m"}]}), ("p@2",), id="one"
+        ),
+        pytest.param(Page("<html>"), (), id="a page of HTML"),
+        pytest.param((200, {"data": [7]}), (), id="no models"),
+        pytest.param(error(500, "busy"), (), id="a fault"),
+    ],
+)
+def test_what_a_replica_has_loaded(page: Answer, found: tuple[str, ...]) -> None:
+    """Whatever it says, who watches it goes on."""
+    endpoint = Endpoint(lambda body: page, pages={"/models": lambda _: page})
+    assert adapters_of(EngineSettings(kind="token"), endpoint.url) == found
+    endpoint.close()
+
+
+def test_nothing_of_a_url_is_shown_but_where() -> None:
+    assert server_name("http://user:key@10.0.0.1:8000/v1?token=x") == "10.0.0.1:8000"

@@ -367,7 +367,8 @@ def adapters_of(engine: EngineSettings, url: str) -> tuple[str, ...]:
     server = adapter_loader.AdapterServer(server_name(url), url, key)
     try:
         return tuple(sorted(adapter_loader.served_models(server, REPLICA_SECONDS).adapters))
-    except HoustonError as problem:
+    except (HoustonError, ValueError, LookupError, TypeError, AttributeError) as problem:
+        # It is busy, or what it says is no list of models: who watches it goes on.
         LOGGER.debug("adapters of %s: %s", server.name, problem)
         return ()
 
