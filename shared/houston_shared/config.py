@@ -124,6 +124,9 @@ class ConsoleSettings(Settings, frozen=True):
     bell: bool = True
     """Whether a console in the background rings the terminal's bell and asks it for a notification
     (OSC 9 or 777) when a rollout begins to need a person."""
+    greeting: tuple[Annotated[str, msgspec.Meta(max_length=200)], ...] = ()
+    """Lines at the head of every screen, three at most, for those who are new here: what to look
+    at, whom to ask. Left out where the terminal has less than 20 lines."""
 
 
 class RoleSettings(Settings, frozen=True):

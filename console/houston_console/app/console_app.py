@@ -97,7 +97,7 @@ class HoustonConsole(ErrorBoundary, App[None]):
         self._is_started = self._is_reporting_fault = False
         self.animation_level = "none"
         self.loaded = loaded
-        self.state = ConsoleState()
+        self.state = ConsoleState(greeting=loaded.config.console.greeting)
         self.reader = AsyncReader(loaded.home)
         self.outbox = GuidanceOutbox(loaded.home, folder, name)
         self.errors = ErrorLog(self.outbox.folder / "console.log")

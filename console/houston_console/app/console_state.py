@@ -269,6 +269,8 @@ class ConsoleState:
     """What can be taken back and how long still, the newest first."""
     problem: str = ""
     """Why the newest read failed; empty when it did not."""
+    greeting: tuple[str, ...] = ()
+    """What the configuration says to who is new here."""
 
     def merge(self, changes: RolloutChanges) -> bool:
         """Merge what was read; returns whether the selector shows something else now."""

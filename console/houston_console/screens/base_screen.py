@@ -134,6 +134,9 @@ MAX_NOTICE_LINES = 4
 """Lines that something to be told may take."""
 MAX_UNDO_OFFERS = 3
 """Acts that are shown to be taken back."""
+MAX_GREETING_LINES = 3
+GREETING_MIN_LINES = 20
+"""Lines of the terminal from which there is room for a greeting."""
 HOME_NAME_MIN_COLUMNS = 120
 """Columns from which the home is named."""
 LINK_LABELS: dict[str, tuple[str, str, Tone]] = {
@@ -199,6 +202,25 @@ class StatusBar(BarWidget):
         if line_width(left) + line_width(right) > room:
             left, right = short, line(span(f"{lag}  {clock} ", "dim"))
         self.show_lines(justify_line(tuple(left), right, room))
+
+
+class GreetingBar(BarWidget):
+    """What the configuration says to who is new here; not there where nothing is said."""
+
+    DEFAULT_CSS = "GreetingBar { display: none; }"
+
+    def __init__(self, greeting: Sequence[str]) -> None:
+        super().__init__(id="greeting")
+        self._greeting = tuple(greeting[:MAX_GREETING_LINES])
+
+    def on_resize(self) -> None:
+        """Show it where there is height for it."""
+        self.show()
+
+    def show(self) -> None:
+        """Show it, unless there is nothing to say or no room."""
+        self.display = bool(self._greeting) and self.app.size.height >= GREETING_MIN_LINES
+        self.show_lines(*(line(span(f" {text}", "guidance")) for text in self._greeting))
 
 
 class TabBar(BarWidget):
@@ -327,11 +349,13 @@ class HoustonScreen(ErrorBoundary, Screen[None]):
         self.state = state
         self.status, self.hints = StatusBar(id="status"), HintBar(id="hints")
         self.undo = UndoBar(id="undo")
+        self.greeting = GreetingBar(state.greeting)
         self._home = home
 
     def compose(self) -> ComposeResult:
         """The areas between two lines."""
         yield self.status
+        yield self.greeting
         yield from self.compose_body()
         yield self.undo
         yield self.hints
@@ -376,6 +400,7 @@ class HoustonScreen(ErrorBoundary, Screen[None]):
 
     def on_screen_resume(self) -> None:
         """It is shown, for the first time or again."""
+        self.greeting.show()
         self.refresh_status()
 
     def refresh_status(self) -> None:

@@ -1,14 +1,15 @@
-"""`houston demo`: model, daemon, two rollouts, a recorded sample and the console, in one command.
+"""`houston demo`: model, daemon, a recording, a live agent that obeys and the console, in one command.
 
 Without the extra `local` there is no model: script and recording play, and it says what is
 missing. The home stays afterwards. What the tour does is the room `demo`.
 """
 
 import argparse
+import json
 import tempfile
 from pathlib import Path
 
-from houston_daemon.demo.demo_tour import DemoTour
+from houston_daemon.demo.demo_tour import LIVE_ENGINE, LIVE_ENGINE_TABLE, DemoTour
 from houston_daemon.engines.local_model import INSTALL_LOCAL_HINT, fetch_model, missing_packages
 from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
@@ -19,7 +20,7 @@ def add_demo_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--headless",
         action="store_true",
-        help="no screen: say one thing to the agent, wait until it is heard, stop, tell",
+        help="no screen: say two things to the agent, see that it does them, stop, tell",
     )
 
 
@@ -38,7 +39,6 @@ def run_demo(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
         if arguments.headless:
             tour.headless()
         else:
-            tour.start()
             tour.console()
     finally:
         tour.stop()
@@ -52,8 +52,15 @@ def run_demo(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
 def _demo_home(
     arguments: argparse.Namespace, loaded: LoadedConfiguration
 ) -> tuple[Path, dict[str, str]]:
-    """The home, and for a temporary one also a host root beside it."""
+    """The home, and what its processes are told; a temporary one has a host root beside it."""
+    environment = {f"HOUSTON__ENGINES__{LIVE_ENGINE.upper()}": LIVE_ENGINE_TABLE}
     if arguments.home_given:
-        return loaded.home.path, {}
+        return loaded.home.path, environment
     folder = Path(tempfile.mkdtemp(prefix="houston-demo-"))
-    return folder / "home", {"HOUSTON__HOSTS__ROOT": str(folder / "host")}
+    home = folder / "home"
+    home.mkdir()
+    # So that later commands on this home know what the demo's processes are told.
+    root = json.dumps(str(folder / "host"))
+    text = f"[hosts]\nroot = {root}\n\n[engines]\n{LIVE_ENGINE} = {LIVE_ENGINE_TABLE}\n"
+    (home / "houston.toml").write_text(text, encoding="utf-8")
+    return home, {**environment, "HOUSTON__HOSTS__ROOT": str(folder / "host")}

@@ -9,24 +9,59 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from houston_daemon.engines.local_model import INSTALL_LOCAL_HINT
 from houston_shared import command_output
 from houston_shared.errors import HoustonError
 from houston_shared.records import ENDED_STATES
 
 DEMO_FOLDER = Path(__file__).parent
+LIVE_TASK = DEMO_FOLDER / "tasks" / "errands" / "task.toml"
+LIVE_ADAPTER = DEMO_FOLDER / "adapter"
+"""LoRA weights of an agent that does what it is told: `houston experiment errands` made them."""
+LIVE_FAMILY = LIVE_ENGINE = "errands"
+"""Family of the adapter's policy, and name of the engine that samples with it."""
+LIVE_ENGINE_TABLE = '{ kind = "embedded", dialect = "chatml-calls" }'
+"""Of `[engines.errands]`, in TOML."""
+GREETING_VARIABLE = "HOUSTON__CONSOLE__GREETING"
 DEMO_TASK = DEMO_FOLDER / "tasks" / "count-words" / "task.toml"
 DEMO_SOLUTION = DEMO_FOLDER / "solution.jsonl"
 DEMO_RECORDING = DEMO_FOLDER / "samples" / "count-words.jsonl"
 
 
-TOUR_GUIDANCE = "Read README.md before you do anything else."
 MAX_STEP_SECONDS = 300
 """Longest wait for one step of the embedded model on a slow machine."""
+
+
+class TourOrder(NamedTuple):
+    """What the tour says, and the call that does it."""
+
+    text: str
+    tool: str
+    arguments: dict[str, str]
+
+
+TOUR_ORDERS = (
+    TourOrder("Read README.md.", "open_file", {"path": "README.md"}),
+    TourOrder(
+        'No, write "hello" to hi.txt.', "create_file", {"filename": "hi.txt", "content": "hello"}
+    ),
+)
+
+
+class DemoRollouts(NamedTuple):
+    """Ids of what the demo started."""
+
+    script: str
+    recording: str
+    live: str
+    """Where people are heard: the model's; without a model, the script's, which hears and goes
+    on."""
 
 
 class DemoTour:
@@ -40,74 +75,109 @@ class DemoTour:
         self._model = model
         self._environment = {**os.environ, **(environment or {}), "HOUSTON_HOME": str(home)}
 
-    def start(self) -> list[str]:
-        """Start the daemon, the rollouts and the recorded sample; their ids, the model's first."""
+    def start(self) -> DemoRollouts:
+        """Start the daemon, the recorded sample, the script, and the agent that obeys."""
         self._say("daemon", "start")
-        engines = [f"script:{DEMO_SOLUTION}", f"recorded:{DEMO_RECORDING}"]
-        engines = ["embedded"] * self._model + engines
-        return [self._rollout(engine) for engine in engines]
+        script = self._rollout(DEMO_TASK, f"script:{DEMO_SOLUTION}")
+        recording = self._rollout(DEMO_TASK, f"recorded:{DEMO_RECORDING}")
+        if not self._model:
+            return DemoRollouts(script, recording, script)
+        self._say("policy", "import", str(LIVE_ADAPTER), "--name", LIVE_FAMILY)
+        self._say("policy", "activate", f"{LIVE_FAMILY}@2", "--engine", LIVE_ENGINE)
+        return DemoRollouts(script, recording, self._rollout(LIVE_TASK, LIVE_ENGINE))
 
     def console(self) -> None:
-        """Open the console on this terminal, until the person leaves it."""
-        subprocess.run(self._command("console"), env=self._environment, check=True)
+        """Open the console at the recording's guided step, until the person leaves it."""
+        rollouts = self.start()
+        step = self._until(lambda: self._first_heard(rollouts.recording), "the recorded guidance")
+        self._until(lambda: self._steps(rollouts.recording)[step:], "the recorded step after it")
+        lines = json.dumps(tour_lines(rollouts, step, self._model), ensure_ascii=False)
+        subprocess.run(
+            self._command("console", f"{rollouts.recording}@{step}"),
+            env={**self._environment, GREETING_VARIABLE: lines},
+            check=True,
+        )
+        self._end_live(rollouts)
 
     def headless(self) -> None:
-        """The same without a screen: one guidance from another process, heard by an agent.
+        """The same without a screen: words from another process, heard and done by an agent.
 
-        It is the model, or without one the script, which hears it alike and does not heed it.
+        Raises HoustonError where the agent did something else than what was said. Without a model
+        the script hears one of them alike, and does not heed it.
         """
         rollouts = self.start()
-        agent, script = rollouts[0], rollouts[-2]
-        self._until(lambda: self._steps(agent), "the agent's first step")
-        guidance = self._json("guide", agent, TOUR_GUIDANCE)[0]
-        command_output.print_line(f"  said to {agent}: {guidance['text']!r} ({guidance['state']})")
-        heard_step = self._until(lambda: self._heard(agent), "the agent to hear it")
-        step = self._steps(agent)[heard_step - 1]
-        command_output.print_line(f"  heard at step {heard_step}; the observation ends with:")
-        command_output.print_line(f"    {step['observation'].rpartition(chr(10))[2]}")
-        next_step = self._until(
-            lambda: self._steps(agent)[heard_step:], "what the agent does next"
-        )[0]
-        calls = ", ".join(f"{c['name']}({json.dumps(c['arguments'])})" for c in next_step["calls"])
-        command_output.print_line(f"  step {next_step['step']} then called {calls or 'nothing'}")
-        self._until(lambda: self._show(script)["state"] == "finished", "the script to finish")
+        self._until(lambda: self._steps(rollouts.live), "the agent's first step")
         if self._model:
-            self._end(agent)
-        for rollout in rollouts:
+            for order in TOUR_ORDERS:
+                self._be_obeyed(rollouts.live, order)
+            command_output.print_line("  What was said was done, each time at the very next step.")
+        else:
+            self._be_heard(rollouts.live, TOUR_ORDERS[0].text)
+        self._until(lambda: self._ended(rollouts.script), "the script to finish")
+        self._end_live(rollouts)
+        for rollout in dict.fromkeys(rollouts):
             self._until(partial(self._ended, rollout), f"{rollout} to end")
             record = self._show(rollout)
+            score = "" if record["best_score"] is None else f", best score {record['best_score']}"
             command_output.print_line(
-                f"  {rollout}: {record['state']}, {record['steps']} steps,"
-                f" best score {record['best_score']}"
+                f"  {rollout}: {record['state']}, {record['steps']} steps{score}"
             )
-        self._check(agent, heard_step)
+
+    def _be_obeyed(self, rollout: str, order: TourOrder) -> None:
+        """Give an order, and see that the very next step does it. Raises HoustonError."""
+        heard_step = self._be_heard(rollout, order.text)
+        step = self._until(
+            lambda: self._steps(rollout)[heard_step:], "what the agent does next"
+        )[0]
+        calls = ", ".join(f"{c['name']}({json.dumps(c['arguments'])})" for c in step["calls"])
+        if not does_order(order, step["calls"]):
+            raise HoustonError(
+                f"The agent was told {order.text!r} and then called {calls or 'nothing'}.",
+                "What was said was not done.",
+                f"houston --home {self.home} steps {rollout}",
+            )
+        queued = self._json("guidance", rollout)[-1]["queued_at"]
+        seconds = (datetime.fromisoformat(step["at"]) - datetime.fromisoformat(queued)).seconds
+        command_output.print_line(f"  step {step['step']} did it: {calls}, {seconds} s after the word")
+
+    def _be_heard(self, rollout: str, text: str) -> int:
+        """Say something; the step at which it was heard, once and nowhere else."""
+        before = len(self._steps(rollout))
+        guidance = self._json("guide", rollout, text)[0]
+        command_output.print_line(f"  said to {rollout}: {guidance['text']!r} ({guidance['state']})")
+        heard_step = int(
+            self._until(
+                lambda: self._json("guidance", rollout)[-1]["step"], "the agent to hear it"
+            )
+        )
+        step = self._steps(rollout)[heard_step - 1]
+        command_output.print_line(f"  heard at step {heard_step}; the observation ends with:")
+        command_output.print_line(f"    {step['observation'].rpartition(chr(10))[2]}")
+        counts = {s["step"]: s["observation"].count(text) for s in self._steps(rollout)[before:]}
+        if wrong_counts := {at: n for at, n in counts.items() if n != (at == heard_step)}:
+            raise HoustonError(f"The guidance shows where it should not: {wrong_counts}.")
+        return heard_step
+
+    def _end_live(self, rollouts: DemoRollouts) -> None:
+        """Cancel the agent that waits for words, which never ends by itself."""
+        if self._model and not self._ended(rollouts.live):
+            try:
+                self._run(["rollout", "cancel", rollouts.live])
+            except HoustonError:
+                if not self._ended(rollouts.live):
+                    raise
 
     def stop(self) -> None:
         """Stop the daemon."""
         self._say("daemon", "stop")
 
-    def _check(self, rollout: str, heard_step: int) -> None:
-        """The guidance stands in exactly one observation, once."""
-        counts = {s["step"]: s["observation"].count(TOUR_GUIDANCE) for s in self._steps(rollout)}
-        wrong_counts = {step: n for step, n in counts.items() if n != (step == heard_step)}
-        if wrong_counts:
-            raise HoustonError(f"The guidance shows where it should not: {wrong_counts}.")
-
-    def _rollout(self, engine: str) -> str:
-        words = ["rollout", "start", str(DEMO_TASK), "--engine", engine]
+    def _rollout(self, task: Path, engine: str) -> str:
+        words = ["rollout", "start", str(task), "--engine", engine]
         (row,) = self._json(*words)
         command_output.print_line(
             f"$ houston {' '.join(words)}\n  {row['rollout']} is {row['state']}"
         )
         return str(row["rollout"])
-
-    def _end(self, rollout: str) -> None:
-        """Cancel a rollout, unless it ends by itself at that moment."""
-        try:
-            self._run(["rollout", "cancel", rollout])
-        except HoustonError:
-            if not self._ended(rollout):
-                raise
 
     def _ended(self, rollout: str) -> bool:
         return self._show(rollout)["state"] in ENDED_STATES
@@ -118,9 +188,9 @@ class DemoTour:
     def _show(self, rollout: str) -> Any:
         return self._json("rollout", "show", rollout)[0]
 
-    def _heard(self, rollout: str) -> int:
-        guidance = self._json("guidance", rollout)[0]
-        return int(guidance["step"] or 0)
+    def _first_heard(self, rollout: str) -> int:
+        heard = [guidance["step"] for guidance in self._json("guidance", rollout)]
+        return int(next(filter(None, heard), 0))
 
     def _say(self, *words: str) -> None:
         command_output.print_line(f"$ houston {' '.join(words)}")
@@ -160,3 +230,29 @@ class DemoTour:
             "The demo stopped there.",
             f"houston --home {self.home} daemon logs",
         )
+
+
+def does_order(order: TourOrder, calls: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the first call is the order's, on what it names.
+
+    calls: of one step, as `houston steps --json` has them.
+    """
+    if not calls or calls[0]["name"] != order.tool:
+        return False
+    arguments = calls[0]["arguments"]
+    return all(arguments.get(key) == value for key, value in order.arguments.items())
+
+
+def tour_lines(rollouts: DemoRollouts, step: int, model: bool) -> list[str]:
+    """Three lines for the head of the console.
+
+    step: of the recording, where somebody spoke. model: whether there is an agent that obeys.
+    """
+    shown = f"1  A recording. At step {step} ada spoke; the agent heard it and did it (down: j)."
+    if not model:
+        return [shown, f"2  No model plays here: {INSTALL_LOCAL_HINT}", "3  ?  all keys   q  leave"]
+    return [
+        shown,
+        f"2  Press 1, choose {rollouts.live}, enter: a live agent that waits for your word.",
+        "3  Press i, type: read notes.txt   enter. Or: list letters / search for tea / run date",
+    ]

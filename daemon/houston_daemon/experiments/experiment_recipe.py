@@ -51,6 +51,13 @@ class OrdersRecipe(Settings, frozen=True):
     """Orders measured for every arm and seed; a rollout each."""
     vocabulary: str = ""
     """TOML file of orders beside the recipe; empty for the packaged one."""
+    agent: Literal["explores", "waits"] = "explores"
+    """What the scripted agent does while nobody speaks: `explores` looks at this and that and ends
+    with `finish`, `waits` sleeps and never ends by itself."""
+    instructions: str = ""
+    """Of every task with orders; empty for some about an overview of the project."""
+    tools: tuple[str, ...] = ()
+    """Actions of the agent; empty for `experiment_tasks.ORDER_TOOLS`."""
 
 
 class ExpertRecipe(Settings, frozen=True):
@@ -152,7 +159,7 @@ def packaged_recipes() -> dict[str, Path]:
     return {
         file.stem: file
         for file in sorted(EXPERIMENTS_FOLDER.glob("*.toml"))
-        if file.stem not in ("orders", "sft")
+        if not file.stem.endswith(("orders", "sft"))
     }
 
 

@@ -28,6 +28,7 @@ ORDER_TOOLS = (
     "open_file", "list_files", "search_file", "run_command", "find_file", "search_dir",
     "think", "sleep", "finish",
 )  # fmt: skip
+_WRITING_TOOL = "create_file"
 _ORDER_TASK = """
 name = {name}
 instructions = {instructions}
@@ -44,7 +45,7 @@ active_seconds = 900
 answer_tokens = {answer_tokens}
 observation_tokens = 240
 command_seconds = 5
-sleep_seconds = 1
+sleep_seconds = {sleep_seconds}
 
 [sampling]
 temperature = {temperature}
@@ -73,7 +74,8 @@ def write_order_task(
 ) -> Path:
     """Write a task folder for some `orders`; the path of its task file.
 
-    settings: `steps`, `answer_tokens`, `temperature`, `sandbox`.
+    settings: `steps`, `answer_tokens`, `temperature`, `sandbox`; perhaps `instructions`, `tools` and
+    `sleep_seconds`.
     """
     source = random.Random(f"{seed}:{project}")
     workspace = folder / "workspace"
@@ -85,6 +87,7 @@ def write_order_task(
         "name": project,
         "instructions": source.choice(_PROJECT_INSTRUCTIONS).format(project=project),
         "tools": list(ORDER_TOOLS),
+        "sleep_seconds": 1,
         **settings,
     }
     text = _ORDER_TASK.format(**{key: json.dumps(value) for key, value in fields.items()})
@@ -96,11 +99,14 @@ def write_order_task(
 def _order_files(
     words: OrderWords, orders: Sequence[SpokenOrder], source: random.Random
 ) -> set[str]:
-    """Every file that an order names; folders that it names have a file or two."""
+    """Every file that an order names, but what it has written; folders that it names have a file or
+    two."""
     files: set[str] = set()
     for order in orders:
+        if order.tool == _WRITING_TOOL:  # the agent makes the file that it names
+            continue
         text = " ".join([order.text, *map(str, order.arguments.values())])
-        for part in re.split(r"[\s,:?]+", text):
+        for part in re.split(r"[\s,:;?!'\"`()]+", text):
             name = part.rstrip(".")
             if name.rpartition("/")[2] in words.names:
                 files.add(name)

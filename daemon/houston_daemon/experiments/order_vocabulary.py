@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -27,7 +27,13 @@ _PATH_ARGUMENTS = ("dir_path", "path", "file_path")
 """Arguments that say where."""
 _MAX_DRAWS = 100
 """Draws of one order: a kind that gives nothing new in so many is used up."""
+NO_OPENING = ""
+"""Stands among openings for a phrase as it is; both parts may have it."""
 _PLACEHOLDER = re.compile(r"\$([a-z]+)")
+_TYPO_LETTERS = 4
+"""Letters of a word that is long enough for two of them to be swapped."""
+_TYPO_SHARE = 0.5
+"""Of the orders typed in a hurry, those with swapped letters."""
 
 
 class OrderKind(Settings, frozen=True):
@@ -45,6 +51,15 @@ class OrderWords(Settings, frozen=True):
     words: tuple[str, ...]
     commands: tuple[str, ...]
     phrases: dict[str, tuple[str, ...]]
+    texts: tuple[str, ...] = ()
+    """Lines to write into a file."""
+    seconds: tuple[int, ...] = ()
+    """How long to wait."""
+    openings: tuple[str, ...] = ()
+    """What a phrase may begin with, such as "No, "; it then goes on in small letters."""
+    careless: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    """Share of orders that are typed in a hurry: small letters, no full stop, perhaps two letters
+    swapped."""
 
 
 class OrderVocabulary(Settings, frozen=True):
@@ -71,7 +86,7 @@ class SpokenOrder:
 def read_vocabulary(path: Path = ORDERS_FILE) -> OrderVocabulary:
     """The vocabulary. Raises ConfigurationError, also where its two parts share something."""
     orders = convert_toml(parse_toml(read_text_file(path), str(path)), OrderVocabulary, str(path))
-    for field in ("folders", "names", "words", "commands"):
+    for field in ("folders", "names", "words", "commands", "texts", "seconds", "openings"):
         _check_disjoint(getattr(orders.train, field), getattr(orders.held_out, field), field, path)
     for kind in orders.held_out.phrases:
         if kind not in orders.kinds:
@@ -82,11 +97,11 @@ def read_vocabulary(path: Path = ORDERS_FILE) -> OrderVocabulary:
 
 
 def _check_disjoint(
-    trained: Sequence[str], held_out: Sequence[str], field: str, path: Path
+    trained: Sequence[object], held_out: Sequence[object], field: str, path: Path
 ) -> None:
-    if shared_words := set(trained) & set(held_out):
+    if shared_words := set(trained) & set(held_out) - {NO_OPENING}:
         raise ConfigurationError(
-            f"{path}: the {field} {sorted(shared_words)} are in both parts.",
+            f"{path}: the {field} {sorted(shared_words, key=str)} are in both parts.",
             "What is trained would be measured.",
         )
 
@@ -137,12 +152,17 @@ def _draw_order(
     orders: OrderVocabulary, words: OrderWords, kind: str, source: random.Random
 ) -> SpokenOrder:
     folder, name = source.choice(words.folders), source.choice(words.names)
+    values: dict[str, str | int]
     values = {"folder": folder, "name": name, "word": source.choice(words.words)}
     values["file"] = source.choice((name, f"{folder}/{name}"))
     values["command"] = _fill_placeholders(source.choice(words.commands), values)
+    if words.texts:
+        values["text"] = source.choice(words.texts)
+    if words.seconds:
+        values["seconds"] = source.choice(words.seconds)
     call = orders.kinds[kind]
     return SpokenOrder(
-        text=_fill_placeholders(source.choice(words.phrases[kind]), values),
+        text=_fill_placeholders(_draw_phrase(words, kind, source), values),
         kind=kind,
         known=kind in orders.train.phrases,
         tool=call.tool,
@@ -150,10 +170,36 @@ def _draw_order(
     )
 
 
-def _fill_placeholders(text: Any, values: Mapping[str, str]) -> Any:
+def _draw_phrase(words: OrderWords, kind: str, source: random.Random) -> str:
+    """A phrase with its placeholders, as somebody would begin and type it."""
+    phrase = source.choice(words.phrases[kind])
+    if words.openings and (opening := source.choice(words.openings)):
+        phrase = opening + phrase[0].lower() + phrase[1:]
+    if words.careless and source.random() < words.careless:
+        phrase = _type_carelessly(phrase, source)
+    return phrase
+
+
+def _type_carelessly(phrase: str, source: random.Random) -> str:
+    """In small letters, without its last full stop, and in half of the cases with two letters of a
+    word swapped; placeholders stay."""
+    parts = phrase.rstrip(".").lower().split(" ")
+    longer = [at for at, part in enumerate(parts) if part.isalpha() and len(part) >= _TYPO_LETTERS]
+    if longer and source.random() < _TYPO_SHARE:
+        at = source.choice(longer)
+        word = parts[at]
+        swap = source.randrange(1, len(word) - 1)
+        parts[at] = word[:swap] + word[swap + 1] + word[swap] + word[swap + 2 :]
+    return " ".join(parts)
+
+
+def _fill_placeholders(text: Any, values: Mapping[str, str | int]) -> Any:
+    """The text with its placeholders filled; one that stands alone keeps its value's type."""
     if not isinstance(text, str):
         return text
-    return _PLACEHOLDER.sub(lambda match: values[match.group(1)], text)
+    if alone := _PLACEHOLDER.fullmatch(text):
+        return values[alone.group(1)]
+    return _PLACEHOLDER.sub(lambda match: str(values[match.group(1)]), text)
 
 
 def follows_order(order: SpokenOrder, calls: Sequence[ToolCall]) -> bool:

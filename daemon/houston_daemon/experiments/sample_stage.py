@@ -23,6 +23,7 @@ from houston_daemon.experiments.scripted_agents import (
     ANNOTATOR_AUTHOR,
     LOOK_COMMANDS,
     ImperfectExpert,
+    ORDERS_BETWEEN_PAUSES,
     ObedientAgent,
     OrderingAnnotator,
     SimulatedAnnotator,
@@ -130,6 +131,8 @@ ORDER_SEED = 1
 """Of the orders that are learned from: the same for all arms and seeds."""
 SPARE_STEPS = 3
 """Steps of an agent with orders besides those that follow one."""
+WAITING_PAUSES = (1, 2)
+"""Quiet steps between orders to an agent that waits for them, in turn."""
 
 
 class SamplingAgents:
@@ -142,10 +145,13 @@ class SamplingAgents:
         self.solutions = solutions
         self._expert = ImperfectExpert(run.recipe.expert, EXPERT_SEED, self._world_solution)
         self.orders = orders_to_learn(run)
-        steps = run.recipe.orders.each + SPARE_STEPS
-        agent = ObedientAgent(self.orders, run.orders.train, steps, self._rollout_key)
+        steps, waits = _order_steps(run), run.recipe.orders.agent == "waits"
+        agent = ObedientAgent(
+            self.orders, run.orders.train, steps, self._rollout_key, waits=waits
+        )
         self._shares: dict[str, Sequence[SpokenOrder]] = {}
-        self._ordering = OrderingAnnotator(agent, run.ground, self._orders)
+        pauses = WAITING_PAUSES if waits else (1,)
+        self._ordering = OrderingAnnotator(agent, run.ground, self._orders, pauses=pauses)
 
     def assign_orders(self, project: str, orders: Sequence[SpokenOrder], count: int) -> None:
         """Share orders out among the rollouts of a task, before they start; alone, none hears any.
@@ -189,6 +195,13 @@ class SamplingAgents:
             self._run.ground.queue_guidance(spec.rollout, message, ANNOTATOR_AUTHOR)
 
 
+def _order_steps(run: ExperimentRun) -> int:
+    """Steps of a rollout with orders: who waits for them waits longer."""
+    orders = run.recipe.orders
+    waiting = sum(WAITING_PAUSES) * orders.each // (ORDERS_BETWEEN_PAUSES * len(WAITING_PAUSES))
+    return orders.each + SPARE_STEPS + (waiting if orders.agent == "waits" else 0)
+
+
 def orders_to_learn(run: ExperimentRun) -> list[SpokenOrder]:
     """The orders to learn from, all different."""
     recipe = run.recipe.orders
@@ -230,7 +243,7 @@ def _order_rollouts(
 ) -> dict[str, str]:
     """Rollouts with orders; alone, nobody gives any."""
     rollouts: dict[str, str] = {}
-    settings = {**run.order_settings, "steps": run.recipe.orders.each + SPARE_STEPS}
+    settings = {**run.order_settings, "steps": _order_steps(run)}
     for task, chunk in measure_stage.write_tasks_for_orders(
         run.tasks, run.orders, "train", agents.orders, ORDER_SEED, settings
     ):

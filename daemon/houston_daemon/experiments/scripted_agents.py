@@ -176,11 +176,18 @@ _MAIN_ARGUMENTS = ("path", "file_path", "file_name", "dir_path", "command", "sea
 """The argument that names what a call is about."""
 
 
+WAIT_SECONDS = 3
+"""Of one sleep of an agent that waits for orders: as long as a person's word may wait for it."""
+_LOOK_TURN = ScriptedTurn("", "list_files", {"path": "."})
+_WAIT_TURN = ScriptedTurn("", "sleep", {"sleep_time": WAIT_SECONDS})
+
+
 class ObedientAgent:
     """See the module.
 
     place: what tells a conversation's rollout from others, the same in another run. seconds: how
-    long each sample takes, so that people can speak between.
+    long each sample takes, so that people can speak between. waits: whether it sleeps while nobody
+    speaks, thinks nothing aloud and never finishes, instead of having a plan of its own.
     """
 
     def __init__(
@@ -190,20 +197,26 @@ class ObedientAgent:
         steps: int,
         place: Callable[[PlayedConversation], str],
         seconds: float = 0.0,
+        waits: bool = False,
     ) -> None:
         self._calls = {order.text: order for order in orders}
         self._words = words
         self._steps = steps
         self._place = place
         self._seconds = seconds
+        self._waits = waits
 
     def __call__(self, chat: PlayedConversation) -> ScriptedTurn:
         """The next step."""
         time.sleep(self._seconds)
         for text in reversed(chat.heard):
             if order := self._calls.get(text):
+                if self._waits:
+                    return ScriptedTurn("", order.tool, order.arguments)
                 thought = f"The person comes first: {_main_argument(order.tool, order.arguments)}."
                 return ScriptedTurn(thought, order.tool, order.arguments)
+        if self._waits:
+            return _LOOK_TURN if chat.step == 1 else _WAIT_TURN
         if chat.step >= self._steps:
             return ScriptedTurn("All was looked at.", "finish", {})
         return self._own_turn(chat)
@@ -231,8 +244,12 @@ def _main_argument(tool: str, arguments: Mapping[str, Any]) -> str:
     return f"{tool} {main}".strip()
 
 
+ORDERS_BETWEEN_PAUSES = 3
+
+
 class OrderingAnnotator:
-    """Plays `agent` and speaks to it. A quiet step follows every `every` orders.
+    """Plays `agent` and speaks to it. Quiet steps follow every `every` orders: one, or in turn as
+    many as `pauses` says.
 
     orders: those of a conversation's rollout; none where nobody speaks.
     """
@@ -242,12 +259,14 @@ class OrderingAnnotator:
         agent: ScriptedAgent,
         ground: ExperimentHome,
         orders: Callable[[PlayedConversation], Sequence[SpokenOrder]],
-        every: int = 3,
+        every: int = ORDERS_BETWEEN_PAUSES,
+        pauses: Sequence[int] = (1,),
     ) -> None:
         self._agent = agent
         self._ground = ground
         self._orders = orders
         self._every = every
+        self._pauses = pauses
 
     def __call__(self, chat: PlayedConversation) -> ScriptedTurn:
         """The agent's turn; before it is given, what the person says meanwhile is queued."""
@@ -257,12 +276,18 @@ class OrderingAnnotator:
 
     def _speak(self, chat: PlayedConversation, orders: Sequence[SpokenOrder]) -> None:
         guidance = self._ground.guidance(chat.rollout)
-        quiet = chat.heard and len(guidance) % self._every == 0
+        quiet = len(guidance) > 0 and len(guidance) % self._every == 0 and self._pausing(chat)
         if quiet or any(message.state == "queued" for message in guidance):
             return
         texts = {message.text for message in guidance}
         if unsaid := [order for order in orders if order.text not in texts]:
             self._ground.queue_guidance(chat.rollout, unsaid[0].text, ANNOTATOR_AUTHOR)
+
+    def _pausing(self, chat: PlayedConversation) -> bool:
+        """Whether one of the latest steps, as many as this pause has, heard something."""
+        pauses = len(chat.all_heard) // self._every
+        steps = self._pauses[pauses % len(self._pauses)]
+        return any(chat.heard_after(chat.step - 1 - back) for back in range(steps))
 
 
 def share_orders(orders: Sequence[SpokenOrder], count: int) -> list[Sequence[SpokenOrder]]:

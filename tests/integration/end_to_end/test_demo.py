@@ -28,7 +28,7 @@ def test_the_demo_runs_guides_and_stops(station: Station) -> None:
     station.run("verify")
     said = station.json("guidance", sample(station)["rollout"])
     assert [(g["author"], g["mode"], g["step"]) for g in said] == [
-        ("ada", "next", 6),
+        ("ada", "next", 5),
         ("ada", "wake", 8),
     ]
 
