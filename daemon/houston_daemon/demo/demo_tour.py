@@ -82,8 +82,10 @@ class DemoTour:
         recording = self._rollout(DEMO_TASK, f"recorded:{DEMO_RECORDING}")
         if not self._model:
             return DemoRollouts(script, recording, script)
-        self._say("policy", "import", str(LIVE_ADAPTER), "--name", LIVE_FAMILY)
-        self._say("policy", "activate", f"{LIVE_FAMILY}@2", "--engine", LIVE_ENGINE)
+        words = ["policy", "import", str(LIVE_ADAPTER), "--name", LIVE_FAMILY]
+        policy = str(self._json(*words)[0]["policy"])
+        command_output.print_line(f"$ houston {' '.join(words)}\n  {policy}")
+        self._say("policy", "activate", policy, "--engine", LIVE_ENGINE)
         return DemoRollouts(script, recording, self._rollout(LIVE_TASK, LIVE_ENGINE))
 
     def console(self) -> None:
@@ -118,7 +120,8 @@ class DemoTour:
         for rollout in dict.fromkeys(rollouts):
             self._until(partial(self._ended, rollout), f"{rollout} to end")
             record = self._show(rollout)
-            score = "" if record["best_score"] is None else f", best score {record['best_score']}"
+            best = record["best_score"]
+            score = "" if best is None else f", best score {best}"
             command_output.print_line(
                 f"  {rollout}: {record['state']}, {record['steps']} steps{score}"
             )

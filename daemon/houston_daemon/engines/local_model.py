@@ -257,6 +257,7 @@ LOCAL_EXTRA_PACKAGES = (
     "accelerate",
     "gguf",
     "llguidance",
+    "peft",
     "starlette",
     "uvicorn",
 )

@@ -9,7 +9,7 @@ from houston_daemon.engines.local_model import LOCAL_EXTRA_PACKAGES
 from tests.support.station import Station
 
 pytestmark = pytest.mark.timeout(600)
-HEARD = "<real_user>Read README.md before you do anything else.</real_user>"
+HEARD = "<real_user>Read README.md.</real_user>"
 
 
 def sample(station: Station) -> Any:
@@ -18,10 +18,19 @@ def sample(station: Station) -> Any:
     return row
 
 
+def written_by_the_agent(station: Station) -> str:
+    """What stands in the file that the tour had the agent write."""
+    (row,) = [row for row in station.json("rollout", "list") if row["task"] == "errands"]
+    shown = station.json("rollout", "show", row["rollout"])[0]
+    return (Path(shown["workspace"]) / "hi.txt").read_text().strip()
+
+
 @pytest.mark.model
 def test_the_demo_runs_guides_and_stops(station: Station) -> None:
     told = station.run("demo", "--headless", timeout=500).stdout
     assert HEARD in told
+    assert "What was said was done" in told
+    assert written_by_the_agent(station) == "hello"
     assert told.count("finished, 10 steps, best score 100.0") == 2, "the script and the sample"
     assert "stopped (pid" in told
     station.run("daemon", "status", code=69)

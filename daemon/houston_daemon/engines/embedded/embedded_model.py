@@ -2,7 +2,7 @@
 
 Used from the sampling thread only, except for the plain facts (name, window, tokenizer). Rows share
 a pass and see only their own caches (`row_attention`). Knows nothing of requests. Adapters need
-peft, which only the `train` extra brings.
+peft.
 """
 
 import importlib
@@ -133,7 +133,7 @@ class EmbeddedModel:
         """Load or replace an adapter. Raises AdaptersUnavailable or AdapterRefused."""
         if importlib.util.find_spec("peft") is None:
             raise AdaptersUnavailable(
-                "this server has no peft; install 'houston-agents[train]' to load adapters"
+                "this server has no peft; install 'houston-agents[local]' to load adapters"
             )
         if not (Path(folder) / "adapter_config.json").is_file():
             raise AdapterRefused(f"{folder} holds no adapter_config.json")

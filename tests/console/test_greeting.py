@@ -1,0 +1,38 @@
+"""A greeting of the configuration: at the head of every screen, three lines at most, harmless."""
+
+from pathlib import Path
+
+import pytest
+
+from houston_console.app.console_app import HoustonConsole
+from houston_shared.config import Configuration, ConsoleSettings, LoadedConfiguration
+from tests.console import look
+
+SAID = ("1  Begin here.", "2  A bell \x1b[31m\x07 is none.", "3  Ask Ida.", "4  Too much.")
+
+
+@pytest.mark.parametrize(
+    ("said", "size", "shown"),
+    [
+        pytest.param(SAID, (120, 35), 3, id="three lines of four"),
+        pytest.param(SAID[:1], (80, 24), 1, id="one line on a small terminal"),
+        pytest.param(SAID, (80, 18), 0, id="no room"),
+        pytest.param((), (120, 35), 0, id="nothing to say"),
+    ],
+)
+async def test_a_greeting_stands_at_the_head(
+    said: tuple[str, ...], size: tuple[int, int], shown: int, tmp_path: Path
+) -> None:
+    with look.build(tmp_path) as builder:
+        settings = ConsoleSettings(greeting=said)
+        loaded = LoadedConfiguration(Configuration(console=settings), builder.home, "here")
+        app = HoustonConsole(loaded, "", tmp_path / "state")
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            bar = app.screen.query_one("#greeting")
+            rows = [bar.render_line(y).text.strip() for y in range(bar.size.height)]
+            assert len(rows) * bar.display == shown
+            if shown:
+                assert rows[0] == said[0]
+            if shown > 1:
+                assert not [row for row in rows if "\x1b" in row or "\x07" in row]

@@ -1,0 +1,90 @@
+"""What `houston demo` packs and says: an adapter that fits its model, and lines that are true."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from houston_daemon.demo.demo_tour import (
+    LIVE_ADAPTER,
+    LIVE_ENGINE_TABLE,
+    LIVE_TASK,
+    TOUR_ORDERS,
+    DemoRollouts,
+    does_order,
+    tour_lines,
+)
+from houston_daemon.engines.local_model import MODEL_NAME, model_path
+from houston_daemon.experiments import experiment_recipe
+from houston_daemon.training.policies.policy_files import find_weights, model_hash
+from houston_shared.task import load_task
+from houston_shared.toml_file import parse_toml
+
+MAX_BYTES = 20_000_000
+RECIPE = experiment_recipe.read_recipe(experiment_recipe.find_recipe("errands"))
+ROLLOUTS = DemoRollouts("count-words-aaaa", "count-words-bbbb", "errands-cccc")
+
+
+def packed(name: str) -> Any:
+    return json.loads((LIVE_ADAPTER / name).read_bytes())
+
+
+def test_the_adapter_is_small_and_of_the_model_that_doctor_fetches() -> None:
+    weights = find_weights(LIVE_ADAPTER)
+    assert weights.kind == "lora"
+    assert "embedded" in weights.engines
+    assert sum(file.stat().st_size for file in LIVE_ADAPTER.iterdir()) <= MAX_BYTES
+    assert packed("adapter_config.json")["base_model_name_or_path"] == MODEL_NAME
+    assert packed("lineage.json")["base"] == MODEL_NAME
+
+
+@pytest.mark.model
+def test_the_adapter_was_trained_from_the_very_weights_that_are_fetched() -> None:
+    base = model_path()
+    assert base is not None
+    assert packed("lineage.json")["base_hash"] == model_hash(base)
+
+
+def test_the_adapter_names_no_place_of_the_machine_that_made_it() -> None:
+    for file in LIVE_ADAPTER.glob("*.json"):
+        assert not [part for part in ("/tmp", "/root", "/home", "/work") if part in file.read_text()]
+
+
+def test_the_live_task_is_what_the_adapter_was_trained_on() -> None:
+    task = load_task(LIVE_TASK)
+    assert task.instructions.split() == RECIPE.orders.instructions.split()
+    assert list(task.task.tools) == list(RECIPE.orders.tools)
+    assert task.task.sampling.temperature == RECIPE.model.temperature
+    engine = parse_toml(f"engine = {LIVE_ENGINE_TABLE}", "here")["engine"]
+    assert engine == dict(RECIPE.model.engine)
+
+
+@pytest.mark.parametrize(
+    ("calls", "done"),
+    [
+        ([{"name": "open_file", "arguments": {"path": "README.md"}}], True),
+        ([{"name": "open_file", "arguments": {"path": "README.md", "line_number": 2}}], True),
+        ([{"name": "open_file", "arguments": {"path": "notes.txt"}}], False),
+        ([{"name": "list_files", "arguments": {"path": "README.md"}}], False),
+        ([{"name": "sleep", "arguments": {}}, {"name": "open_file", "arguments": {}}], False),
+        ([], False),
+    ],
+)
+def test_an_order_is_done_by_its_call_on_what_it_names(
+    calls: list[dict[str, Any]], done: bool
+) -> None:
+    assert does_order(TOUR_ORDERS[0], calls) is done
+
+
+@pytest.mark.parametrize("model", [True, False], ids=["a model", "no model"])
+def test_the_tour_has_three_lines_that_fit_and_name_what_is_there(model: bool) -> None:
+    lines = tour_lines(ROLLOUTS, 5, model)
+    assert len(lines) == 3
+    assert "step 5" in lines[0]
+    assert ("errands-cccc" in lines[1]) is model
+    if model:
+        assert max(map(len, lines)) <= 100
+        assert "read notes.txt" in lines[2]
+        assert (Path(LIVE_TASK).parent / "workspace" / "notes.txt").is_file()
+        assert (Path(LIVE_TASK).parent / "workspace" / "letters").is_dir()
