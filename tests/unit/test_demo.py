@@ -47,8 +47,9 @@ def test_the_adapter_was_trained_from_the_very_weights_that_are_fetched() -> Non
 
 
 def test_the_adapter_names_no_place_of_the_machine_that_made_it() -> None:
-    for file in LIVE_ADAPTER.glob("*.json"):
-        assert not [part for part in ("/tmp", "/root", "/home", "/work") if part in file.read_text()]
+    texts = [file.read_text() for file in LIVE_ADAPTER.glob("*.json")]
+    places = ("/tmp", "/root", "/home", "/work")
+    assert not [place for place in places if any(place in text for text in texts)]
 
 
 def test_the_live_task_is_what_the_adapter_was_trained_on() -> None:

@@ -1,4 +1,4 @@
-"""`houston demo`: model, daemon, a recording, a live agent that obeys and the console, in one command.
+"""`houston demo`: a daemon, a recording, an agent that obeys and the console, in one command.
 
 Without the extra `local` there is no model: script and recording play, and it says what is
 missing. The home stays afterwards. What the tour does is the room `demo`.

@@ -1,8 +1,8 @@
 """Packs the adapter that `houston experiment errands` trained into the package, for `houston demo`.
 
-`python -m houston_daemon.demo.adapter_packing RUN_FOLDER [OUT]` rounds the weights to half precision,
-takes this machine's paths out of the configuration, and notes what it was trained from and on. It
-trains and measures nothing. Needs the extra `train`.
+`python -m houston_daemon.demo.adapter_packing RUN_FOLDER [OUT]` rounds the weights to half
+precision, takes this machine's paths out of the configuration, and notes what it was trained from
+and on. It trains and measures nothing. Needs the extra `train`.
 """
 
 import json

@@ -129,9 +129,7 @@ class DemoTour:
     def _be_obeyed(self, rollout: str, order: TourOrder) -> None:
         """Give an order, and see that the very next step does it. Raises HoustonError."""
         heard_step = self._be_heard(rollout, order.text)
-        step = self._until(
-            lambda: self._steps(rollout)[heard_step:], "what the agent does next"
-        )[0]
+        step = self._until(lambda: self._steps(rollout)[heard_step:], "what the agent does next")[0]
         calls = ", ".join(f"{c['name']}({json.dumps(c['arguments'])})" for c in step["calls"])
         if not does_order(order, step["calls"]):
             raise HoustonError(
@@ -141,17 +139,19 @@ class DemoTour:
             )
         queued = self._json("guidance", rollout)[-1]["queued_at"]
         seconds = (datetime.fromisoformat(step["at"]) - datetime.fromisoformat(queued)).seconds
-        command_output.print_line(f"  step {step['step']} did it: {calls}, {seconds} s after the word")
+        command_output.print_line(
+            f"  step {step['step']} did it: {calls}, {seconds} s after the word"
+        )
 
     def _be_heard(self, rollout: str, text: str) -> int:
         """Say something; the step at which it was heard, once and nowhere else."""
         before = len(self._steps(rollout))
         guidance = self._json("guide", rollout, text)[0]
-        command_output.print_line(f"  said to {rollout}: {guidance['text']!r} ({guidance['state']})")
+        command_output.print_line(
+            f"  said to {rollout}: {guidance['text']!r} ({guidance['state']})"
+        )
         heard_step = int(
-            self._until(
-                lambda: self._json("guidance", rollout)[-1]["step"], "the agent to hear it"
-            )
+            self._until(lambda: self._json("guidance", rollout)[-1]["step"], "the agent to hear it")
         )
         step = self._steps(rollout)[heard_step - 1]
         command_output.print_line(f"  heard at step {heard_step}; the observation ends with:")

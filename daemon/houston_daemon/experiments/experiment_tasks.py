@@ -74,8 +74,8 @@ def write_order_task(
 ) -> Path:
     """Write a task folder for some `orders`; the path of its task file.
 
-    settings: `steps`, `answer_tokens`, `temperature`, `sandbox`; perhaps `instructions`, `tools` and
-    `sleep_seconds`.
+    settings: `steps`, `answer_tokens`, `temperature`, `sandbox`; perhaps `instructions`, `tools`
+    and `sleep_seconds`.
     """
     source = random.Random(f"{seed}:{project}")
     workspace = folder / "workspace"

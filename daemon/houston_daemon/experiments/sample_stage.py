@@ -22,8 +22,8 @@ from houston_daemon.experiments.order_vocabulary import SpokenOrder, draw_orders
 from houston_daemon.experiments.scripted_agents import (
     ANNOTATOR_AUTHOR,
     LOOK_COMMANDS,
-    ImperfectExpert,
     ORDERS_BETWEEN_PAUSES,
+    ImperfectExpert,
     ObedientAgent,
     OrderingAnnotator,
     SimulatedAnnotator,
@@ -146,9 +146,7 @@ class SamplingAgents:
         self._expert = ImperfectExpert(run.recipe.expert, EXPERT_SEED, self._world_solution)
         self.orders = orders_to_learn(run)
         steps, waits = _order_steps(run), run.recipe.orders.agent == "waits"
-        agent = ObedientAgent(
-            self.orders, run.orders.train, steps, self._rollout_key, waits=waits
-        )
+        agent = ObedientAgent(self.orders, run.orders.train, steps, self._rollout_key, waits=waits)
         self._shares: dict[str, Sequence[SpokenOrder]] = {}
         pauses = WAITING_PAUSES if waits else (1,)
         self._ordering = OrderingAnnotator(agent, run.ground, self._orders, pauses=pauses)
