@@ -145,7 +145,6 @@ class DemoTour:
 
     def _be_heard(self, rollout: str, text: str) -> int:
         """Say something; the step at which it was heard, once and nowhere else."""
-        before = len(self._steps(rollout))
         guidance = self._json("guide", rollout, text)[0]
         command_output.print_line(
             f"  said to {rollout}: {guidance['text']!r} ({guidance['state']})"
@@ -156,7 +155,7 @@ class DemoTour:
         step = self._steps(rollout)[heard_step - 1]
         command_output.print_line(f"  heard at step {heard_step}; the observation ends with:")
         command_output.print_line(f"    {step['observation'].rpartition(chr(10))[2]}")
-        counts = {s["step"]: s["observation"].count(text) for s in self._steps(rollout)[before:]}
+        counts = {s["step"]: s["observation"].count(text) for s in self._steps(rollout)}
         if wrong_counts := {at: n for at, n in counts.items() if n != (at == heard_step)}:
             raise HoustonError(f"The guidance shows where it should not: {wrong_counts}.")
         return heard_step
