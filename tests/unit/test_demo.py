@@ -1,7 +1,6 @@
 """What `houston demo` packs and says: an adapter that fits its model, and lines that are true."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,10 +25,16 @@ RECIPE = experiment_recipe.read_recipe(experiment_recipe.find_recipe("errands"))
 ROLLOUTS = DemoRollouts("count-words-aaaa", "count-words-bbbb", "errands-cccc")
 
 
+NEEDS_ADAPTER = pytest.mark.skipif(
+    not LIVE_ADAPTER.is_dir(), reason="no adapter is packed: houston experiment errands makes one"
+)
+
+
 def packed(name: str) -> Any:
     return json.loads((LIVE_ADAPTER / name).read_bytes())
 
 
+@NEEDS_ADAPTER
 def test_the_adapter_is_small_and_of_the_model_that_doctor_fetches() -> None:
     weights = find_weights(LIVE_ADAPTER)
     assert weights.kind == "lora"
@@ -39,6 +44,7 @@ def test_the_adapter_is_small_and_of_the_model_that_doctor_fetches() -> None:
     assert packed("lineage.json")["base"] == MODEL_NAME
 
 
+@NEEDS_ADAPTER
 @pytest.mark.model
 def test_the_adapter_was_trained_from_the_very_weights_that_are_fetched() -> None:
     base = model_path()
@@ -46,6 +52,7 @@ def test_the_adapter_was_trained_from_the_very_weights_that_are_fetched() -> Non
     assert packed("lineage.json")["base_hash"] == model_hash(base)
 
 
+@NEEDS_ADAPTER
 def test_the_adapter_names_no_place_of_the_machine_that_made_it() -> None:
     texts = [file.read_text() for file in LIVE_ADAPTER.glob("*.json")]
     places = ("/tmp", "/root", "/home", "/work")
@@ -78,14 +85,33 @@ def test_an_order_is_done_by_its_call_on_what_it_names(
     assert does_order(TOUR_ORDERS[0], calls) is done
 
 
-@pytest.mark.parametrize("model", [True, False], ids=["a model", "no model"])
-def test_the_tour_has_three_lines_that_fit_and_name_what_is_there(model: bool) -> None:
-    lines = tour_lines(ROLLOUTS, 5, model)
+@pytest.mark.parametrize(
+    ("model", "obeys"),
+    [
+        pytest.param(True, True, id="an agent that obeys"),
+        pytest.param(True, False, id="a model as it comes"),
+        pytest.param(False, False, id="no model"),
+    ],
+)
+def test_the_tour_has_three_lines_and_promises_no_more_than_there_is(
+    model: bool, obeys: bool
+) -> None:
+    lines = tour_lines(ROLLOUTS, 5, model, obeys)
     assert len(lines) == 3
     assert "step 5" in lines[0]
     assert ("errands-cccc" in lines[1]) is model
+    assert ("waits for your word" in lines[1]) is obeys
     if model:
         assert max(map(len, lines)) <= 100
-        assert "read notes.txt" in lines[2]
-        assert (Path(LIVE_TASK).parent / "workspace" / "notes.txt").is_file()
-        assert (Path(LIVE_TASK).parent / "workspace" / "letters").is_dir()
+
+
+def test_what_the_tour_invites_to_can_be_done_in_the_live_task() -> None:
+    last = tour_lines(ROLLOUTS, 5, True, True)[2]
+    workspace = LIVE_TASK.parent / "workspace"
+    texts = [file.read_text() for file in workspace.rglob("*") if file.is_file()]
+    assert "read notes.txt" in last
+    assert (workspace / "notes.txt").is_file()
+    assert "list letters" in last
+    assert (workspace / "letters").is_dir()
+    assert "search for tea" in last
+    assert [text for text in texts if "tea" in text]

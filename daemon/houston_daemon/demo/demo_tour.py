@@ -23,7 +23,8 @@ from houston_shared.records import ENDED_STATES
 DEMO_FOLDER = Path(__file__).parent
 LIVE_TASK = DEMO_FOLDER / "tasks" / "errands" / "task.toml"
 LIVE_ADAPTER = DEMO_FOLDER / "adapter"
-"""LoRA weights of an agent that does what it is told: `houston experiment errands` made them."""
+"""LoRA weights of an agent that does what it is told, as `adapter_packing` writes them; where none
+are packed, the model plays as it comes, hears and seldom obeys."""
 LIVE_FAMILY = LIVE_ENGINE = "errands"
 """Family of the adapter's policy, and name of the engine that samples with it."""
 LIVE_ENGINE_TABLE = '{ kind = "embedded", dialect = "chatml-calls" }'
@@ -73,6 +74,7 @@ class DemoTour:
         """model: whether the embedded one can play beside script and recording."""
         self.home = home
         self._model = model
+        self._obeys = model and LIVE_ADAPTER.is_dir()
         self._environment = {**os.environ, **(environment or {}), "HOUSTON_HOME": str(home)}
 
     def start(self) -> DemoRollouts:
@@ -82,6 +84,8 @@ class DemoTour:
         recording = self._rollout(DEMO_TASK, f"recorded:{DEMO_RECORDING}")
         if not self._model:
             return DemoRollouts(script, recording, script)
+        if not self._obeys:
+            return DemoRollouts(script, recording, self._rollout(DEMO_TASK, "embedded"))
         words = ["policy", "import", str(LIVE_ADAPTER), "--name", LIVE_FAMILY]
         policy = str(self._json(*words)[0]["policy"])
         command_output.print_line(f"$ houston {' '.join(words)}\n  {policy}")
@@ -93,7 +97,7 @@ class DemoTour:
         rollouts = self.start()
         step = self._until(lambda: self._first_heard(rollouts.recording), "the recorded guidance")
         self._until(lambda: self._steps(rollouts.recording)[step:], "the recorded step after it")
-        lines = json.dumps(tour_lines(rollouts, step, self._model), ensure_ascii=False)
+        lines = json.dumps(tour_lines(rollouts, step, self._model, self._obeys), ensure_ascii=False)
         subprocess.run(
             self._command("console", f"{rollouts.recording}@{step}"),
             env={**self._environment, GREETING_VARIABLE: lines},
@@ -104,12 +108,12 @@ class DemoTour:
     def headless(self) -> None:
         """The same without a screen: words from another process, heard and done by an agent.
 
-        Raises HoustonError where the agent did something else than what was said. Without a model
-        the script hears one of them alike, and does not heed it.
+        Raises HoustonError where the agent did something else than what was said. Without the
+        adapter or a model one of them is heard alike, and nothing is said of what follows.
         """
         rollouts = self.start()
         self._until(lambda: self._steps(rollouts.live), "the agent's first step")
-        if self._model:
+        if self._obeys:
             for order in TOUR_ORDERS:
                 self._be_obeyed(rollouts.live, order)
             command_output.print_line("  What was said was done, each time at the very next step.")
@@ -245,14 +249,21 @@ def does_order(order: TourOrder, calls: Sequence[Mapping[str, Any]]) -> bool:
     return all(arguments.get(key) == value for key, value in order.arguments.items())
 
 
-def tour_lines(rollouts: DemoRollouts, step: int, model: bool) -> list[str]:
+def tour_lines(rollouts: DemoRollouts, step: int, model: bool, obeys: bool) -> list[str]:
     """Three lines for the head of the console.
 
-    step: of the recording, where somebody spoke. model: whether there is an agent that obeys.
+    step: of the recording, where somebody spoke. model: whether one plays. obeys: whether it does
+    what people say.
     """
     shown = f"1  A recording. At step {step} ada spoke; the agent heard it and did it (down: j)."
     if not model:
         return [shown, f"2  No model plays here: {INSTALL_LOCAL_HINT}", "3  ?  all keys   q  leave"]
+    if not obeys:
+        return [
+            shown,
+            f"2  Press 1, choose {rollouts.live}, enter: a live model, too small to obey often.",
+            "3  Press i, type: Read README.md   enter. It hears you at the end of its step.",
+        ]
     return [
         shown,
         f"2  Press 1, choose {rollouts.live}, enter: a live agent that waits for your word.",

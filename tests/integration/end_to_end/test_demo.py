@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from houston_daemon.demo.demo_tour import LIVE_ADAPTER
 from houston_daemon.engines.local_model import LOCAL_EXTRA_PACKAGES
 from tests.support.station import Station
 
@@ -29,8 +30,9 @@ def written_by_the_agent(station: Station) -> str:
 def test_the_demo_runs_guides_and_stops(station: Station) -> None:
     told = station.run("demo", "--headless", timeout=500).stdout
     assert HEARD in told
-    assert "What was said was done" in told
-    assert written_by_the_agent(station) == "hello"
+    if LIVE_ADAPTER.is_dir():
+        assert "What was said was done" in told
+        assert written_by_the_agent(station) == "hello"
     assert told.count("finished, 10 steps, best score 100.0") == 2, "the script and the sample"
     assert "stopped (pid" in told
     station.run("daemon", "status", code=69)
