@@ -1,5 +1,5 @@
 # make demo and make test do all of their own set-up; nothing has to be installed by hand.
-#   make demo      a daemon, a recording, a real model that does what you say, the console
+#   make demo      a daemon, a recording, a script and a real model, the console
 #   make check     linters, types, layers, unit and console tests: for every edit
 #   make test      check, then one scenario of each promise with real processes, model and vLLM
 #   make test-all  every test: each point of a kill, each seed, each row of every table

@@ -1,4 +1,4 @@
-"""`houston demo`: a daemon, a recording, an agent that obeys and the console, in one command.
+"""`houston demo`: a daemon, a recording, a live agent and the console, in one command.
 
 Without the extra `local` there is no model: script and recording play, and it says what is
 missing. The home stays afterwards. What the tour does is the room `demo`.
@@ -20,7 +20,7 @@ def add_demo_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--headless",
         action="store_true",
-        help="no screen: say two things to the agent, see that it does them, stop, tell",
+        help="no screen: speak to the agent, wait until it is heard, stop, tell",
     )
 
 
