@@ -112,15 +112,17 @@ class DemoTour:
         adapter or a model one of them is heard alike, and nothing is said of what follows.
         """
         rollouts = self.start()
-        self._until(lambda: self._steps(rollouts.live), "the agent's first step")
-        if self._obeys:
-            for order in TOUR_ORDERS:
-                self._be_obeyed(rollouts.live, order)
-            command_output.print_line("  What was said was done, each time at the very next step.")
-        else:
-            self._be_heard(rollouts.live, TOUR_ORDERS[0].text)
-        self._until(lambda: self._ended(rollouts.script), "the script to finish")
-        self._end_live(rollouts)
+        try:
+            self._until(lambda: self._steps(rollouts.live), "the agent's first step")
+            if self._obeys:
+                for order in TOUR_ORDERS:
+                    self._be_obeyed(rollouts.live, order)
+                command_output.print_line("  What was said was done, each at the very next step.")
+            else:
+                self._be_heard(rollouts.live, TOUR_ORDERS[0].text)
+            self._until(lambda: self._ended(rollouts.script), "the script to finish")
+        finally:
+            self._end_live(rollouts)
         for rollout in dict.fromkeys(rollouts):
             self._until(partial(self._ended, rollout), f"{rollout} to end")
             record = self._show(rollout)
