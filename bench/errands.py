@@ -69,6 +69,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     folder = asked.out or Path(tempfile.mkdtemp(prefix="errands-"))
+    folder.mkdir(parents=True, exist_ok=True)
     recipe = experiment_recipe.read_recipe(experiment_recipe.find_recipe("errands"))
     ground = ExperimentHome(folder, {MODEL_ENGINE: recipe.model.engine}, recipe.at_once)
     figures = json.loads(RESULTS.read_bytes()) if RESULTS.is_file() else {"arms": {}}
