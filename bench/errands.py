@@ -22,7 +22,7 @@ from bench.durable.machine import machine
 from houston_daemon.demo.demo_tour import LIVE_ADAPTER, LIVE_FAMILY
 from houston_daemon.experiments import experiment_recipe, measure_stage, order_vocabulary
 from houston_daemon.experiments.experiment_home import ExperimentHome
-from houston_daemon.experiments.experiment_run import MAX_WAIT_SECONDS, MODEL_ENGINE
+from houston_daemon.experiments.experiment_run import MODEL_ENGINE
 
 RESULTS = ROOT / "bench" / "results" / "errands.json"
 SEED = 1
@@ -34,18 +34,10 @@ def measure(ground: ExperimentHome, folder: Path, policy: str, orders: int) -> d
     recipe_file = experiment_recipe.find_recipe("errands")
     recipe = experiment_recipe.read_recipe(recipe_file)
     vocabulary = order_vocabulary.read_vocabulary(recipe_file.parent / recipe.orders.vocabulary)
-    settings = {
-        "answer_tokens": recipe.model.answer_tokens,
-        "temperature": recipe.model.temperature,
-        "sandbox": recipe.sandbox,
-        "instructions": recipe.orders.instructions.strip(),
-        "tools": list(recipe.orders.tools),
-        "sleep_seconds": MAX_WAIT_SECONDS,
-    }
     ground.run("policy", "activate", policy, "--engine", MODEL_ENGINE)
     begun = time.monotonic()
     said = measure_stage.begin_order_rollouts(
-        ground, folder / policy, vocabulary, MODEL_ENGINE, orders, SEED, settings
+        ground, folder / policy, vocabulary, MODEL_ENGINE, orders, SEED, recipe.order_settings
     )
     ground.wait(said, 60 * MINUTES)
     heard = measure_stage.heard_orders(ground, said)

@@ -67,6 +67,12 @@ def is_run_name(text: str) -> bool:
     return _RUN_PATTERN.fullmatch(text) is not None
 
 
+def missing_run_error(run: str, effect: str) -> HoustonError:
+    """There is no training run of that name. effect: what did not happen."""
+    cause = f"There is no training run {run[:80]!r}."
+    return HoustonError(cause, effect, "houston train list", ExitCode.NOT_FOUND)
+
+
 def policies_folder(home: Home) -> Path:
     """Where weights of policies lie."""
     return home.path / "policies"

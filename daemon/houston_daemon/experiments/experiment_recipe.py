@@ -19,6 +19,8 @@ RecipeName = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
 UnitShare = Annotated[float, msgspec.Meta(ge=0, le=1)]
 SmallCount = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
 PositiveCount = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+MAX_WAIT_SECONDS = 60
+"""Longest sleep of an agent that waits for orders, some of which are to sleep."""
 
 
 class WorldsRecipe(Settings, frozen=True):
@@ -146,6 +148,21 @@ class ExperimentRecipe(Settings, frozen=True):
     """GPUs of this machine that the experiment's engine and trainer may lease."""
     minutes: PositiveCount = 120
     """Longest time of one stage."""
+
+    @property
+    def order_settings(self) -> dict[str, Any]:
+        """Settings of every task with orders, but for its steps."""
+        chosen = {
+            "instructions": self.orders.instructions.strip(),
+            "tools": list(self.orders.tools),
+            "sleep_seconds": MAX_WAIT_SECONDS if self.orders.agent == "waits" else 0,
+        }
+        return {
+            "answer_tokens": self.model.answer_tokens,
+            "temperature": self.model.temperature,
+            "sandbox": self.sandbox,
+            **{key: value for key, value in chosen.items() if value},
+        }
 
 
 def with_seeds(recipe: ExperimentRecipe, count: int) -> ExperimentRecipe:

@@ -124,8 +124,6 @@ MODEL_ENGINE = "model"
 """Name of the engine that is trained and measured."""
 GUIDED_ENGINE, UNGUIDED_ENGINE = "guided", "alone"
 """Names of the scripted sampler's engines: with a person beside it, and without."""
-MAX_WAIT_SECONDS = 60
-"""Longest sleep of an agent that waits for orders, some of which are to sleep."""
 _NOTED_PACKAGES = (
     "torch",
     "transformers",
@@ -152,22 +150,6 @@ class ExperimentRun:
     def tasks(self) -> Path:
         """Where task files are written."""
         return self.folder / "tasks"
-
-    @property
-    def order_settings(self) -> dict[str, Any]:
-        """Settings of every task with orders, but for its steps."""
-        model, orders = self.recipe.model, self.recipe.orders
-        chosen = {
-            "instructions": orders.instructions.strip(),
-            "tools": list(orders.tools),
-            "sleep_seconds": MAX_WAIT_SECONDS if orders.agent == "waits" else 0,
-        }
-        return {
-            "answer_tokens": model.answer_tokens,
-            "temperature": model.temperature,
-            "sandbox": self.recipe.sandbox,
-            **{key: value for key, value in chosen.items() if value},
-        }
 
     @property
     def seconds(self) -> float:

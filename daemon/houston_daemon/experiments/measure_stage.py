@@ -227,5 +227,5 @@ def _begin_held_out_orders(
         return {}
     return begin_order_rollouts(
         run.ground, run.tasks, run.orders, MODEL_ENGINE, run.recipe.orders.held_out, seed,
-        run.order_settings, begun_work,
+        run.recipe.order_settings, begun_work,
     )  # fmt: skip

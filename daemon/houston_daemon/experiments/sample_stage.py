@@ -241,7 +241,7 @@ def _order_rollouts(
 ) -> dict[str, str]:
     """Rollouts with orders; alone, nobody gives any."""
     rollouts: dict[str, str] = {}
-    settings = {**run.order_settings, "steps": _order_steps(run)}
+    settings = {**run.recipe.order_settings, "steps": _order_steps(run)}
     for task, chunk in measure_stage.write_tasks_for_orders(
         run.tasks, run.orders, "train", agents.orders, ORDER_SEED, settings
     ):

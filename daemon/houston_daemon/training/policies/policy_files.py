@@ -327,6 +327,16 @@ class NamedPolicy(NamedTuple):
     lineage: dict[str, Any]
 
 
+def require_policy(reader: Reader, name: str) -> PolicyRow:
+    """The policy of that name. Raises HoustonError where there is none."""
+    policy = reader.run(policy_queries.find_policy(name))
+    if policy is None:
+        raise HoustonError(
+            f"There is no policy {name!r}.", next="houston policy list", code=ExitCode.NOT_FOUND
+        )
+    return policy
+
+
 def named_policy(home: Home, name: str) -> NamedPolicy:
     """The policy of that name, which can sample.
 
@@ -334,11 +344,7 @@ def named_policy(home: Home, name: str) -> NamedPolicy:
     were when it was registered.
     """
     with Reader(home) as reader:
-        policy = reader.run(policy_queries.find_policy(name))
-    if policy is None:
-        raise HoustonError(
-            f"There is no policy {name!r}.", next="houston policy list", code=ExitCode.NOT_FOUND
-        )
+        policy = require_policy(reader, name)
     if policy.kind == "reward":
         raise HoustonError(
             f"{name} is a process reward model: it scores decisions and samples nothing.",

@@ -21,12 +21,11 @@ from houston_daemon.engines.logprob_kind import true_logprob_kind
 from houston_daemon.review.judge.judge_client import JudgeClient
 from houston_daemon.review.judge.judge_engine import JudgeEnginePlace, make_judge_client
 from houston_daemon.training.credit.policy_gradient_rows import RATIO_LOGPROB_KIND
+from houston_daemon.training.policies.policy_files import require_policy
 from houston_daemon.training.rl.rollout_groups import StopRequested
 from houston_shared.backoff import RetryPolicy
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.policy_and_run_files import BASE_MODEL, policies_folder
-from houston_shared.store import policy_queries
 from houston_shared.store.store_reader import Reader
 
 REQUESTS_AT_ONCE = 64
@@ -51,11 +50,7 @@ def read_sampled_policy(reader: Reader, name: str) -> SampledPolicy:
     HoustonError for a policy that there is not."""
     if name in ("", BASE_MODEL):
         return SampledPolicy("", "", {})
-    policy = reader.run(policy_queries.find_policy(name))
-    if policy is None:
-        raise HoustonError(
-            f"There is no policy {name!r}.", next="houston policy list", code=ExitCode.NOT_FOUND
-        )
+    policy = require_policy(reader, name)
     if policy.kind == "base":
         return SampledPolicy("", "", {})
     folder = str(policies_folder(reader.home) / policy.folder)

@@ -14,9 +14,9 @@ from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.update_figures import UpdateFigures
 from houston_daemon.training.runs.run_folder import TrainingRunFolder
 from houston_shared import atomic_file
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import HoustonError
 from houston_shared.home import Home
-from houston_shared.policy_and_run_files import is_run_name, training_folder
+from houston_shared.policy_and_run_files import is_run_name, missing_run_error, training_folder
 
 
 def critic_family(name: str) -> str:
@@ -104,10 +104,5 @@ def find_rl_run(home: Home, run: str, effect: str) -> RlRunFolder:
     HoustonError where there is none."""
     folder = RlRunFolder(training_folder(home) / run)
     if not is_run_name(run) or not folder.path.is_dir():
-        raise HoustonError(
-            f"There is no training run {run[:80]!r}.",
-            effect,
-            "houston train list",
-            ExitCode.NOT_FOUND,
-        )
+        raise missing_run_error(run, effect)
     return folder

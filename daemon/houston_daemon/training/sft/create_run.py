@@ -36,6 +36,7 @@ from houston_shared.policy_and_run_files import (
     check_family_name,
     is_policy_name,
     is_run_name,
+    missing_run_error,
     parse_policy_name,
     training_folder,
 )
@@ -183,12 +184,7 @@ def request_resume(
     no such run, it has finished, or the daemon or somebody else has it.
     """
     if not is_run_name(run):  # it names a folder of the home, and nothing else
-        raise HoustonError(
-            f"There is no training run {run[:80]!r}.",
-            NOTHING_TRAINED_MESSAGE,
-            "houston train list",
-            ExitCode.NOT_FOUND,
-        )
+        raise missing_run_error(run, NOTHING_TRAINED_MESSAGE)
     folder = sft_run_folder.folder_of_run(loaded.home, run)
     spec = folder.spec
     progress = run_progress.read_progress(folder.path)
