@@ -95,8 +95,11 @@ def test_names_of_rollouts_and_tasks_open_the_console(seeded: Seeded) -> None:
             _judge(session, SMALL)
 
 
-def test_only_a_key_writes_the_clipboard_and_what_it_copies_is_safe(seeded: Seeded) -> None:
-    with Session(["console", hostile_home.FLOOD], seeded[0].path, *HIGH) as session:
+def test_only_a_key_writes_the_clipboard_and_what_it_copies_is_safe(
+    seeded: Seeded, tmp_path: Path
+) -> None:
+    state = {"XDG_STATE_HOME": str(tmp_path)}  # where no draft of another test waits
+    with Session(["console", hostile_home.FLOOD], seeded[0].path, *HIGH, **state) as session:
         session.until("following")
         session.press("5", "a [/x] word of mine")
         session.until("word of mine")

@@ -8,7 +8,6 @@ they show; reads go through one asynchronous reader.
 import asyncio
 import os
 import re
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -61,8 +60,6 @@ from houston_shared.wire import Notice
 
 BACKGROUND_RETRY_SECONDS = 1.0
 """After which background work that failed is begun again."""
-COPY_AFTER_KEY_SECONDS = 1.0
-"""How long after a key the clipboard may be written for it."""
 
 
 class HoustonConsole(ErrorBoundary, App[None]):
@@ -93,7 +90,7 @@ class HoustonConsole(ErrorBoundary, App[None]):
         self.depth: ColorDepth = depth
         self.no_color = depth == "none"
         self.error_console = crash_console()
-        self._pressed_at = -COPY_AFTER_KEY_SECONDS
+        self._key_may_copy = False
         self._is_started = self._is_reporting_fault = False
         self.animation_level = "none"
         self.loaded = loaded
@@ -421,7 +418,7 @@ class HoustonConsole(ErrorBoundary, App[None]):
         if not self.screen_stack:
             return  # it is being left
         if isinstance(event, events.Key):
-            self._pressed_at = time.monotonic()
+            self._key_may_copy = True
             # Here, not in `on_key`: a key that an area takes never rises to the app.
             self.top_screen.hints.clear_message()
             self.link.presence.note_key()
@@ -430,12 +427,6 @@ class HoustonConsole(ErrorBoundary, App[None]):
                 self.focused.note_activity()
         await super().on_event(event)
 
-    def may_copy(self) -> bool:
-        """Whether a key was just pressed; one key copies once."""
-        just_pressed = time.monotonic() - self._pressed_at < COPY_AFTER_KEY_SECONDS
-        self._pressed_at = -COPY_AFTER_KEY_SECONDS
-        return just_pressed
-
     def copy_to_clipboard(self, text: str) -> None:
         """Copy what Textual has found selected."""
         self.copy_in_background("the selection", text)
@@ -443,10 +434,12 @@ class HoustonConsole(ErrorBoundary, App[None]):
     def copy_in_background(self, label: str, text: str) -> None:
         """Copy as shown: what is pasted elsewhere holds no control character either.
 
-        label: how the text is named to the person. Nothing happens unless a key was just pressed,
-        and no text leaves what the clipboard has: a line's own cut asks without a selection, too.
+        label: how the text is named to the person. Each key copies once, however long it takes;
+        nothing else does. No text leaves what the clipboard has: a line's own cut asks without a
+        selection, too.
         """
-        if text and time.monotonic() - self._pressed_at < COPY_AFTER_KEY_SECONDS:
+        if text and self._key_may_copy:
+            self._key_may_copy = False
             self._clipboard = safe(text)  # also what ctrl+v brings back here
             work = partial(self._write_clipboard, label, self._clipboard)
             self.run_worker(cast(Any, work), group="copy", exclusive=True)
@@ -462,8 +455,8 @@ class HoustonConsole(ErrorBoundary, App[None]):
             self.top_screen.show_message(result.text, "success" if result.succeeded else "warning")
 
     def _write_to_terminal(self, data: str) -> None:
-        if self._driver is not None:
-            self._driver.write(data)
+        if isinstance(self._driver, terminal_driver.SafeDriver):
+            self._driver.write_past_filter(data)
 
     async def action_copy(self) -> None:
         """Copy what is selected; else what the area with the focus has at its cursor."""

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TextIO, runtime_checkable
+from typing import Any, Literal, NamedTuple, TextIO
 
 from rich.cells import split_graphemes
 from rich.console import Console
@@ -197,9 +197,6 @@ SCREEN_SEQUENCES = (
     r"|\[\?(?:2026|2048)\$p|\[>[0-9]{1,2}u|\[<u"
 )
 _POINTER_SHAPE_SEQUENCE = re.compile(r"\x1b\]22;[a-z-]{1,20}\x07")
-_CLIPBOARD_SEQUENCE = re.compile(
-    r"\x1b\]52;c;[A-Za-z0-9+/=]*\x07|\x1bPtmux;\x1b\x1b\]52;c;[A-Za-z0-9+/=]*\x07\x1b\\"
-)
 _CONTROL_CHARACTERS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 )
@@ -250,15 +247,6 @@ def notification_sequence(text: str, environment: Mapping[str, str]) -> str:
     return pass_through_tmux(sequence) if passed else sequence
 
 
-@runtime_checkable
-class KeyPressTracker(Protocol):
-    """An app that knows whether a key was just pressed."""
-
-    def may_copy(self) -> bool:
-        """Whether a key asked for the clipboard; once for each key."""
-        ...
-
-
 class SafeDriver(LinuxDriver):
     """Textual's driver behind the filter, on stdout: stderr is free for `2>file`, where a fault is
     told. It leaves with its terminal.
@@ -298,18 +286,14 @@ class SafeDriver(LinuxDriver):
                 self._app.call_later(self._app.exit)
                 return
 
-    def write_alert(self, sequence: str) -> None:
-        """Write what `alert` made, past the filter."""
+    def write_past_filter(self, sequence: str) -> None:
+        """Write what `alert` or `clipboard_sequence` made, which the filter would take out."""
         if not self._hung_up:
             super().write(sequence)
 
     def write(self, data: str) -> None:
-        """Write what Textual wrote; OSC 52 (the clipboard) only when a key asked, no bell."""
+        """Write what Textual wrote: no bell, and no OSC 52 (the clipboard)."""
         if data == BELL or self._hung_up:
-            return
-        if _CLIPBOARD_SEQUENCE.fullmatch(data):
-            if isinstance(self._app, KeyPressTracker) and self._app.may_copy():
-                super().write(data)
             return
         super().write(
             data
@@ -321,7 +305,7 @@ class SafeDriver(LinuxDriver):
 def alert(driver: object, text: str) -> None:
     """Ring the bell, and ask for a notification; nothing but a terminal's own driver does."""
     if isinstance(driver, SafeDriver):
-        driver.write_alert(BELL + notification_sequence(text, os.environ))
+        driver.write_past_filter(BELL + notification_sequence(text, os.environ))
 
 
 class _ColourStream:
