@@ -3,24 +3,30 @@
 Textual hands a key to what has the focus when it is read. The key then rises from queue to queue
 until a binding takes it; letters that came in the same read overtake it, and are typed where the
 focus was. `KeyOrder` holds what is typed until everything that the key before has begun is done:
-messages on their way, the focus, a dialog that opens or closes. Background work (Textual's workers)
-is not waited for. What a key does is not known here.
+messages on their way, the focus, a dialog that opens or closes. Screens draw then, too, not in
+between: Textual draws at most 60 times a second, so that a second frame for one key came 16 ms
+after the first. Background work (Textual's workers) is not waited for. What a key does is not known
+here.
 """
 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from itertools import chain
+from typing import Any, cast
 
 from textual import events
 from textual.app import App
+from textual.message_pump import MessagePump
 
 from houston_console.app.error_boundary import ErrorBoundary
 
 TypedEvent = events.Key | events.Paste
 PATIENCE_SECONDS = 1.0
 """How long a key waits at most: a part that hangs must not take the keyboard with it."""
+HOLD_SECONDS = 0.1
+"""How long frames are held at most for keys that come faster than they are handled."""
 BUSY_TURNS, BUSY_SLEEP_SECONDS = 40, 0.005
 """Turns of the loop without a pause, and the pause between later ones, as while something is read.
 """
@@ -34,10 +40,13 @@ class KeyOrder:
         self._app = app
         self._handle = handle
         self._waiting: deque[TypedEvent] = deque()
+        """The first is being handled, or waits for the app."""
         self._settled = asyncio.Event()
         self._settled.set()
-        self._waits_since = 0.0
-        self._turns = 0
+        self._background: asyncio.Task[None] | None = None
+        self._release: asyncio.TimerHandle | None = None
+        self.holds_frames = False
+        """Whether screens wait with drawing: what a key does is to be drawn in one frame."""
 
     def __len__(self) -> int:
         """Keys that wait."""
@@ -46,38 +55,86 @@ class KeyOrder:
     async def take(self, event: TypedEvent) -> None:
         """A key was pressed, or text was pasted: handle it, at once where nothing is on its way."""
         self._waiting.append(event)
-        self._settled.clear()
         if len(self._waiting) == 1:
-            self._waits_since, self._turns = time.monotonic(), 0
-            await self._next()
+            self._settled.clear()
+            if self._busy_parts():
+                self._go_on(self._wait_then_handle())
+            else:
+                await self._handle_first()
 
     async def settle(self) -> None:
-        """Wait until every key was handled."""
+        """Wait until every key was handled, and what it has begun is done."""
         await self._settled.wait()
 
-    async def _next(self) -> None:
-        """Handle the first key, or wait behind what the app has to do before it."""
-        if self._is_busy() and time.monotonic() - self._waits_since < PATIENCE_SECONDS:
-            self._turns += 1
-            await asyncio.sleep(0 if self._turns < BUSY_TURNS else BUSY_SLEEP_SECONDS)
-            self._app.call_later(self._next)
-            return
+    def _go_on(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait beside the app's own queue: a turn of that costs several of the loop's."""
+        self._background = asyncio.get_running_loop().create_task(work)
+
+    async def _wait_then_handle(self) -> None:
+        await self._until_idle()
+        self._app.call_later(self._handle_first)
+
+    async def _handle_first(self) -> None:
+        """Handle the first key, then wait for what it has begun."""
+        if self._release is None:
+            self.holds_frames = True
+            loop = asyncio.get_running_loop()
+            self._release = loop.call_later(HOLD_SECONDS, self._draw)
         try:
             await self._handle(self._waiting[0])
         finally:
-            self._waiting.popleft()
-            if self._waiting:
-                self._waits_since, self._turns = time.monotonic(), 0
-                self._app.call_later(self._next)
-            else:
-                self._settled.set()
+            self._go_on(self._finish_first())
 
-    def _is_busy(self) -> bool:
-        """Whether a message is on its way in the app or a widget, or is being handled there."""
-        return bool(self._app.message_queue_size) or any(
-            widget.message_queue_size
-            or (isinstance(widget, ErrorBoundary) and widget.is_dispatching)
-            for screen in self._app.screen_stack
-            for widget in screen.walk_children(with_self=True)
-            if widget.is_running
+    async def _finish_first(self) -> None:
+        """Once what the key has begun is done: the next key, or else a frame."""
+        await self._until_idle()
+        self._waiting.popleft()
+        if self._waiting:
+            self._app.call_later(self._handle_first)
+            return
+        if self._release is not None:
+            self._release.cancel()
+            self._release = None
+        self._draw()
+        self._settled.set()
+
+    def _draw(self) -> None:
+        self.holds_frames = False
+        for screen in self._app.screen_stack:
+            screen.check_idle()
+
+    async def _until_idle(self) -> None:
+        """Wait until nothing is on its way, or for `PATIENCE_SECONDS`."""
+        since, turns = time.monotonic(), 0
+        while busy := self._busy_parts():
+            while any(_is_busy(part) for part in busy):
+                if time.monotonic() - since >= PATIENCE_SECONDS:
+                    return
+                turns += 1
+                await asyncio.sleep(0 if turns < BUSY_TURNS else BUSY_SLEEP_SECONDS)
+
+    def _busy_parts(self) -> list[MessagePump]:
+        """The app and the widgets to which a message is on its way, or that handle one."""
+        parts = chain(
+            (self._app,),
+            *(screen.walk_children(with_self=True) for screen in self._app.screen_stack),
         )
+        return [part for part in parts if _is_busy(part)]
+
+
+def _is_busy(part: MessagePump) -> bool:
+    """Whether a message is on its way to a part, or is being handled there."""
+    return part.is_running and bool(
+        part.message_queue_size
+        or (isinstance(part, ErrorBoundary) and part.is_dispatching and not isinstance(part, App))
+    )
+
+
+class FrameAfterKey(ErrorBoundary):
+    """Mixed in before a screen: what a key does is drawn in one frame, once all of it is done."""
+
+    async def _on_idle(self, event: events.Idle) -> None:
+        """Textual draws when a screen has nothing to do: not while a key is being handled."""
+        order: KeyOrder = cast(Any, self.app).keys
+        if order.holds_frames:
+            event.prevent_default()

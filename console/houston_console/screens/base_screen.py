@@ -24,6 +24,7 @@ from textual.widgets import Input, TextArea
 from houston_console.app.console_state import ConsoleState
 from houston_console.app.error_boundary import ErrorBoundary, PaneBoundary
 from houston_console.app.key_bindings import Area, focus_chain, hints_for, key_label
+from houston_console.app.key_order import FrameAfterKey
 from houston_console.screens.rollout_lists import STATE_GLYPHS
 from houston_console.widgets.styled_text import (
     TextLine,
@@ -324,7 +325,7 @@ class HintBar(BarWidget):
         self._redraw_hints()
 
 
-class HoustonScreen(ErrorBoundary, Screen[None]):
+class HoustonScreen(FrameAfterKey, Screen[None]):
     """A screen that the app brings up to date. Its areas are composed by `compose_body`."""
 
     area: Area

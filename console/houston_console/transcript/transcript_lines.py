@@ -258,7 +258,7 @@ class TranscriptView(LineView):
         if cursor:
             under = self.palette.cursor if self.has_focus else self.palette.cursor_away
             parts = with_cursor(parts, self.has_focus)
-        strip = self.palette.strip(parts, self.size.width, self.rich_style, under)
+        strip = self.palette.strip(parts, self.size.width, self.base_style, under)
         if self.find_matches is None:
             return strip
         return highlight_ranges(strip, self.find_matches(line_text(parts)), self.palette.hit)

@@ -17,13 +17,14 @@ from textual.fuzzy import Matcher
 from textual.screen import ModalScreen, ScreenResultType
 from textual.widgets import Input
 
-from houston_console.app.error_boundary import ErrorBoundary, PaneBoundary
+from houston_console.app.error_boundary import PaneBoundary
 from houston_console.app.key_bindings import (
     Area,
     bindings_for,
     focus_chain,
     keys_of_areas,
 )
+from houston_console.app.key_order import FrameAfterKey
 from houston_console.screens.base_screen import HintBar
 from houston_console.widgets.color_themes import THEMES
 from houston_console.widgets.line_view import (
@@ -110,7 +111,7 @@ class InputHistory(Generic[T]):
         return self._entries[place] if self.walking else self._draft
 
 
-class Dialog(ErrorBoundary, ModalScreen[ScreenResultType]):
+class Dialog(FrameAfterKey, ModalScreen[ScreenResultType]):
     """Above everything else until it is answered, once."""
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:

@@ -133,6 +133,8 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
         self.cursor = 0
         self.empty: TextLine = ()
         self._palette: Palette | None = None
+        self._frame_style: Style | None = None
+        """The own style while lines are drawn: Textual finds it anew for every line."""
 
     # --- what a subclass gives ---------------------------------------------------------------
 
@@ -179,10 +181,22 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
         self.virtual_size = Size(self.line_cells, self.line_count())
         self.refresh()
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The lines of `crop`; what they stand on is found once for all of them."""
+        self._frame_style = self.rich_style
+        strips = super().render_lines(crop)
+        self._frame_style = None
+        return strips
+
+    @property
+    def base_style(self) -> Style:
+        """What lines stand on: the widget's own style."""
+        return self._frame_style or self.rich_style
+
     def render_line(self, y: int) -> Strip:
         """One line of the screen (Textual's line API)."""
         number = round(self.scroll_y) + y
-        base = self.rich_style
+        base = self.base_style
         if not self.line_count() and y == 0 and self.empty:
             return self.palette.strip(self.empty, self.size.width, base)
         if number >= self.line_count():
