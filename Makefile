@@ -111,10 +111,10 @@ layers: $(BIN)/.dev
 PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --maxfail 20
 FAST   := tests/unit tests/console
 
+# Tests beside each other get in each other's way: what fails then must pass alone.
 fast: $(BIN)/.dev
-	$(PYTEST) -m "not slow" $(FAST) $(ARGS)
+	$(call and_alone,-m "not slow" $(FAST))
 
-# Real processes get in each other's way: what fails beside others must pass alone.
 scenarios: $(BIN)/.dev engine
 	$(call and_alone,-m "not slow" tests $(FAST:%=--ignore=%))
 
