@@ -470,8 +470,9 @@ class HoustonConsole(ErrorBoundary, App[None]):
                 self.top_screen.show_error(problem)
 
 
-FIRST_READ_TIMEOUT_SECONDS = 5.0
-"""How long at most until the first read is on the screen."""
+PICTURE_TIMEOUT_SECONDS = 120.0
+"""How long a picture waits at most for what it shows: on a busy machine, of thousands of rollouts.
+"""
 
 
 _REMOTE_FONTS = re.compile(r"@font-face\s*{[^}]*}\s*")
@@ -491,19 +492,38 @@ async def write_screenshot(
 
     size: columns and lines. keys: pressed before the picture is taken, named as Textual does.
     name: who looks, where several share a login. depth: the colours that it may have.
-    Raises HoustonError when the home cannot be read.
+    Raises HoustonError when the home cannot be read, or not in `PICTURE_TIMEOUT_SECONDS`.
     """
+    try:
+        async with asyncio.timeout(PICTURE_TIMEOUT_SECONDS):
+            await _write_screenshot(loaded, rollout, path, size, keys, name, depth)
+    except TimeoutError:
+        raise HoustonError(
+            f"What is to be shown was not read within {PICTURE_TIMEOUT_SECONDS:.0f} s.",
+            "No picture was written.",
+            "Try again when the machine is less busy.",
+        ) from None
+
+
+async def _write_screenshot(
+    loaded: LoadedConfiguration,
+    rollout: str,
+    path: Path,
+    size: tuple[int, int],
+    keys: Sequence[str],
+    name: str,
+    depth: ColorDepth,
+) -> None:
     app = HoustonConsole(loaded, rollout, name=name, depth=depth)
     async with app.run_test(size=size) as pilot:
         await app.refresh_from_store()
-        async with asyncio.timeout(FIRST_READ_TIMEOUT_SECONDS):
-            for pressed in ((), keys):
-                await pilot.press(*pressed)
-                await app.keys.settle()
-                await pilot.pause()
-                await app.query_one(Transcript).settle()
-                await app.home_screen.preview.settle()
+        for pressed in ((), keys):
+            await pilot.press(*pressed)
+            await app.keys.settle()
             await pilot.pause()
+            await app.query_one(Transcript).settle()
+            await app.home_screen.preview.settle()
+        await pilot.pause()
         path.write_text(
             without_remote_fonts(app.export_screenshot(title="houston console")), encoding="utf-8"
         )

@@ -11,6 +11,7 @@ import time
 import tomllib
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -103,8 +104,9 @@ def _read_spec_budget(event: JournalEvent) -> ReadPlan[BudgetSettings]:
     return _parse_budget(spec.task.definition)
 
 
+@lru_cache(64)
 def _parse_budget(definition: str) -> BudgetSettings:
-    """The defaults where the text is none that this version reads."""
+    """The defaults where the text is none that this version reads; a task is parsed once."""
     try:
         return msgspec.convert(tomllib.loads(definition).get("budget", {}), BudgetSettings)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError):
