@@ -147,7 +147,8 @@ test-consumers: $(BIN)/.dev $(CONSUMERS)/verl/.made $(CONSUMERS)/llama-factory/.
 	HOUSTON_CONSUMERS=$(CURDIR)/$(CONSUMERS) $(BIN)/pytest tests/consumers/check_verl.py tests/consumers/check_llama_factory.py $(ARGS)
 
 CONSUMER_harbor := harbor==0.26.0
-HARBOR_PYTHON ?= $(firstword $(foreach name,python3.14 python3.13 python3.12,$(shell command -v $(name))) $(PYTHON))
+# One that runs: a version manager puts names of Pythons into the path that it then refuses.
+HARBOR_PYTHON ?= $(firstword $(foreach name,python3.14 python3.13 python3.12,$(shell $(name) -c 'print("$(name)")' 2>/dev/null)) $(PYTHON))
 
 $(CONSUMERS)/harbor/.made: Makefile
 	@rm -rf $(@D); echo "installing $(CONSUMER_harbor) into $(@D)"
