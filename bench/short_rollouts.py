@@ -38,6 +38,7 @@ from houston_daemon.service import rollout_start_checks
 from houston_shared import wire
 from houston_shared.config import load_configuration
 from houston_shared.control_client import ControlClient
+from houston_shared.recorder_endpoint import RecorderEndpoint
 from houston_shared.records import RolloutSpec
 from houston_shared.task import load_task
 from tests.support.station import Station, command_line
@@ -151,6 +152,7 @@ class NoRecorder(IngestConnection):
     """A recorder that answers at once and stores nothing, in the worker's own process."""
 
     def __init__(self, spec: RolloutSpec) -> None:
+        self.endpoint = RecorderEndpoint("")
         self.controls = {}
         self._numbers = itertools.count(1)
         self._spec = spec

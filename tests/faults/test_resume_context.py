@@ -23,6 +23,7 @@ from houston_daemon.engines.engine_protocol import Engine, EngineSample, SampleR
 from houston_daemon.engines.script_engine import ScriptEngine
 from houston_daemon.environments.null_environment import NullEnvironment
 from houston_shared import wire
+from houston_shared.recorder_endpoint import RecorderEndpoint
 from houston_shared.task import parse_task_record
 from tests.integration.rollout.rig import Rig
 from tests.support.ledger import Ledger
@@ -122,7 +123,7 @@ class Attended:
         self.requests: list[SampleRequest] = []
 
     async def sample(self, request: SampleRequest, stop: asyncio.Event) -> EngineSample:
-        client = IngestSocket(self._rig.home.socket("ingest"), ControlState())
+        client = IngestSocket(RecorderEndpoint(self._rig.home.socket("ingest")), ControlState())
         try:
             made = await made_by(client, self._rollout, self._lease, Asked(self._engine))
             with pytest.raises(WouldSend) as would:
@@ -158,7 +159,7 @@ async def test_a_successor_would_send_what_is_being_sent(
     tmp_path: Path, kind: str, thoughts: str
 ) -> None:
     rig = Rig(tmp_path)
-    client = IngestSocket(rig.home.socket("ingest"), ControlState())
+    client = IngestSocket(RecorderEndpoint(rig.home.socket("ingest")), ControlState())
     try:
         tokenizer = small_tokenizer(tmp_path)
         context = 3_000 if kind == "script" else 9_000

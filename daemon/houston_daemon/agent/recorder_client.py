@@ -22,6 +22,7 @@ from houston_daemon.agent.worker_control import ControlState, WorkerExit, raise_
 from houston_shared import wire
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
+from houston_shared.recorder_endpoint import RecorderEndpoint
 from houston_shared.records import AT_REST_ACTIVITY, JobReport, StepRecord
 from houston_shared.secret_redaction import redact
 
@@ -40,11 +41,12 @@ class GuidanceWaits(HoustonError):
 class IngestConnection:
     """One DEALER socket of a process; many requests, of many rollouts, may be under way at once."""
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: RecorderEndpoint) -> None:
+        self.endpoint = endpoint
         self._socket = zmq.asyncio.Context.instance().socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 500)
         self._socket.setsockopt(zmq.MAXMSGSIZE, wire.FRAME_LIMIT)
-        self._socket.connect(endpoint)
+        self._socket.connect(endpoint.address)
         self._numbers = itertools.count(1)
         self._waiting: dict[bytes, asyncio.Future[wire.IngestReply]] = {}
         self.controls: dict[str, ControlState] = {}
@@ -104,7 +106,10 @@ class IngestSocket:
     """What one rollout says and hears over a connection."""
 
     def __init__(
-        self, endpoint: str | IngestConnection, control: ControlState, rollout: str = ""
+        self,
+        endpoint: RecorderEndpoint | IngestConnection,
+        control: ControlState,
+        rollout: str = "",
     ) -> None:
         """endpoint: where to connect, or a connection that other rollouts have, too.
 
@@ -115,6 +120,7 @@ class IngestSocket:
             endpoint if isinstance(endpoint, IngestConnection) else IngestConnection(endpoint)
         )
         self._connection.controls[rollout] = control
+        self.endpoint = self._connection.endpoint
         self._control = control
         self._rollout = rollout
         self.lease_valid_at = 0.0

@@ -1,6 +1,6 @@
 """The process of one rollout: connects, learns where it stands, runs, says how it ended.
 
-`python -m houston_daemon.agent.rollout_worker --endpoint ipc://… --rollout R --lease N
+`python -m houston_daemon.agent.rollout_worker --endpoint ipc://…|FILE --rollout R --lease N
 [--engine-url U] …`. Started by the supervisor; ends with code 0 when it left as it was meant to.
 """
 
@@ -35,12 +35,14 @@ from houston_daemon.environments.environment_protocol import Environment, Gpus
 from houston_shared import wire
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
+from houston_shared.recorder_endpoint import RecorderEndpoint, parse_endpoint
 from houston_shared.records import RolloutState, spec_of_role
 from houston_shared.redacted_logging import log_redacted_to_stderr
 from houston_shared.sample_roles import SampleRole
 from houston_shared.task import parse_task_record
 
 log = logging.getLogger(__name__)
+ENDPOINT_HELP = "the recorder's ingest socket, or the file of a host that was added"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,8 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
         gpus = dict(map(_parse_gpu_lease, asked.gpus))
-        engines = read_engine_arguments(asked)
-        asyncio.run(run_worker(asked.endpoint, asked.rollout, asked.lease, engines, gpus))
+        engines, endpoint = read_engine_arguments(asked), parse_endpoint(asked.endpoint)
+        asyncio.run(run_worker(endpoint, asked.rollout, asked.lease, engines, gpus))
     except HoustonError as problem:
         log.error("%s", problem)
         return int(problem.code)
@@ -61,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _argument_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("houston worker", description="one rollout")
-    parser.add_argument("--endpoint", required=True, help="the recorder's ingest socket")
+    parser.add_argument("--endpoint", required=True, help=ENDPOINT_HELP)
     parser.add_argument("--rollout", required=True)
     parser.add_argument("--lease", type=int, required=True)
     add_engine_arguments(parser)
@@ -105,7 +107,7 @@ def _parse_gpu_lease(words: str) -> tuple[str, tuple[int, ...]]:
 
 
 async def run_worker(
-    endpoint: str,
+    endpoint: RecorderEndpoint,
     rollout: str,
     lease: int,
     now: EnginesNow = KNOWS_NOTHING_NEW,
@@ -147,7 +149,7 @@ async def run_rollout(
         point("worker.hello.after")
         clock = ActiveClock(welcome.active_us)
         line = RecorderClient(client, control, clock, rollout, lease)
-        welcome = with_current_requests(welcome, now)
+        welcome = hide_endpoint_file(with_current_requests(welcome, now), client.endpoint.file)
         run = WorkerRun(line, welcome, now.url, gpus or {}, engines)
         await _with_heartbeat(run, line, HEARTBEAT_SECONDS if engines else 0.0)
     except WorkerExit as leaving:
@@ -165,6 +167,14 @@ def with_current_requests(welcome: wire.Welcome, now: EnginesNow) -> wire.Welcom
         for role, own in welcome.spec.role_engines.items()
     }
     spec = msgspec.structs.replace(welcome.spec, engine_settings=settings, role_engines=roles)
+    return msgspec.structs.replace(welcome, spec=spec)
+
+
+def hide_endpoint_file(welcome: wire.Welcome, file: str) -> wire.Welcome:
+    """The welcome with the file of this host's keys among what agents never see."""
+    if not file:
+        return welcome
+    spec = msgspec.structs.replace(welcome.spec, hidden=(*welcome.spec.hidden, file))
     return msgspec.structs.replace(welcome, spec=spec)
 
 

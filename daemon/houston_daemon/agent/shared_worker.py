@@ -1,6 +1,6 @@
 """The process of many short rollouts: takes one after another, several at once.
 
-`python -m houston_daemon.agent.shared_worker --endpoint ipc://… --line FD [--engine-url U]`.
+`python -m houston_daemon.agent.shared_worker --endpoint ipc://…|FILE --line FD [--engine-url U]`.
 Started by the supervisor for rollouts whose environment needs no host. Each has its lease, its
 control state, its heartbeats and its log, as with a worker of its own; they share the process, one
 socket to the recorder and their engines, and nothing else. What one raises ends that one: the
@@ -22,6 +22,7 @@ from pathlib import Path
 from houston_daemon.agent.engine_cache import EngineCache
 from houston_daemon.agent.recorder_client import IngestConnection, IngestSocket
 from houston_daemon.agent.rollout_worker import (
+    ENDPOINT_HELP,
     EnginesNow,
     add_engine_arguments,
     read_engine_arguments,
@@ -30,6 +31,7 @@ from houston_daemon.agent.rollout_worker import (
 from houston_daemon.agent.shared_worker_line import RolloutLeft, RunRollout, WorkerLine
 from houston_daemon.agent.worker_control import ControlState
 from houston_shared.errors import HoustonError
+from houston_shared.recorder_endpoint import RecorderEndpoint, parse_endpoint
 from houston_shared.redacted_logging import RedactingFormatter
 from houston_shared.secret_redaction import redact
 
@@ -63,7 +65,7 @@ class RolloutLogHandler(logging.StreamHandler):  # type: ignore[type-arg]
 class SharedWorker:
     """The rollouts of this process; used from its event loop only."""
 
-    def __init__(self, endpoint: str, line: socket.socket, now: EnginesNow) -> None:
+    def __init__(self, endpoint: RecorderEndpoint, line: socket.socket, now: EnginesNow) -> None:
         self._connection = IngestConnection(endpoint)
         self._line = WorkerLine(line, self._take)
         self._now = now
@@ -132,7 +134,7 @@ class SharedWorker:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one shared worker; its exit code."""
     parser = argparse.ArgumentParser("houston worker", description="many short rollouts")
-    parser.add_argument("--endpoint", required=True, help="the recorder's ingest socket")
+    parser.add_argument("--endpoint", required=True, help=ENDPOINT_HELP)
     parser.add_argument("--name", required=True, help="shown to whoever lists processes")
     parser.add_argument("--line", type=int, required=True, metavar="FD", help="to the supervisor")
     add_engine_arguments(parser)
@@ -143,8 +145,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for noisy in ("httpx", "httpcore"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
+    endpoint = parse_endpoint(asked.endpoint)
+
     async def serve(line: socket.socket) -> None:
-        await SharedWorker(asked.endpoint, line, read_engine_arguments(asked)).run()
+        await SharedWorker(endpoint, line, read_engine_arguments(asked)).run()
 
     with contextlib.closing(socket.socket(fileno=asked.line)) as line:
         asyncio.run(serve(line))

@@ -20,6 +20,7 @@ from houston_daemon.environments.environment_protocol import Closing, Standing, 
 from houston_daemon.environments.null_environment import NullEnvironment
 from houston_shared import context_messages, wire
 from houston_shared.errors import HoustonError
+from houston_shared.recorder_endpoint import RecorderEndpoint
 from houston_shared.records import ContextHead, ToolCall, ToolResult
 from houston_shared.task import parse_task_record
 from tests.integration.rollout.rig import Rig, Wire
@@ -48,7 +49,7 @@ class Rough(NullEnvironment):
 
 @pytest.fixture
 async def client(rig: Rig) -> AsyncIterator[IngestSocket]:
-    made = IngestSocket(rig.home.socket("ingest"), ControlState())
+    made = IngestSocket(RecorderEndpoint(rig.home.socket("ingest")), ControlState())
     yield made
     await made.close()
 
@@ -134,12 +135,14 @@ async def test_what_is_lost_is_sent_again_and_stored_once(
     script = [noop("a", "b"), {"thought": "nothing", "calls": []}]
     whole = rig.rollout(script, name="whole")
     await rollout_worker.run_worker(
-        rig.home.socket("ingest"), whole, rig.recorder.assign(whole).lease
+        RecorderEndpoint(rig.home.socket("ingest")), whole, rig.recorder.assign(whole).lease
     )
     monkeypatch.setattr(recorder_client, "RESEND_AFTER_SECONDS", 0.1)
     lossy = Lossy(rig, loses)
     rollout = rig.rollout(script, name="lossy")
-    await rollout_worker.run_worker(lossy.endpoint, rollout, rig.recorder.assign(rollout).lease)
+    await rollout_worker.run_worker(
+        RecorderEndpoint(lossy.endpoint), rollout, rig.recorder.assign(rollout).lease
+    )
     lossy.close()
     assert lossy.lost > 10
     assert rig.journal(rollout) == rig.journal(whole)

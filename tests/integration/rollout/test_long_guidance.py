@@ -18,6 +18,7 @@ from houston_daemon.environments.null_environment import NullEnvironment
 from houston_daemon.prompts.model_dialects import ChatmlJsonDialect
 from houston_daemon.prompts.prompt_renderer import PromptRenderer
 from houston_shared import wire
+from houston_shared.recorder_endpoint import RecorderEndpoint
 from houston_shared.records import Message
 from houston_shared.store.step_context import read_context
 from houston_shared.store.store_reader import Reader
@@ -115,7 +116,7 @@ async def test_a_worker_that_comes_later_shows_the_same_cuts(rig: Rig) -> None:
 
 async def run(rig: Rig, rollout: str, engine: ScriptEngine) -> str:
     """Run a rollout here with a given engine; why it ended."""
-    client = IngestSocket(rig.home.socket("ingest"), control := ControlState())
+    client = IngestSocket(RecorderEndpoint(rig.home.socket("ingest")), control := ControlState())
     try:
         assignment = rig.recorder.assign(rollout)
         hello = wire.Hello(rollout=rollout, lease=assignment.lease, pid=1)

@@ -30,6 +30,7 @@ from houston_daemon.training.rows.shared_steps import read_shared_steps
 from houston_daemon.training.rows.training_row import ChatRow, RowOptions, TokenRow
 from houston_shared import wire
 from houston_shared.control_messages import BranchRollout, GiveVerdicts, JudgedSteps, StoreVerdicts
+from houston_shared.recorder_endpoint import RecorderEndpoint
 from houston_shared.records import RoleEngine, ToolCall, ToolResult
 from houston_shared.store.store_reader import Reader
 from houston_shared.task import Task, parse_task_record
@@ -334,7 +335,7 @@ class Stage:
     async def _run(self, played: Played) -> None:
         assignment = self.rig.recorder.assign(played.id)
         self._lease = assignment.lease
-        client = IngestSocket(self.rig.home.socket("ingest"), ControlState())
+        client = IngestSocket(RecorderEndpoint(self.rig.home.socket("ingest")), ControlState())
         try:
             hello = wire.Hello(rollout=played.id, lease=assignment.lease, pid=1)
             welcome = await client.ask(hello, wire.Welcome)
