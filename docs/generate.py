@@ -30,7 +30,8 @@ PAGES = {
         "log, the console's message row) and go on with what they had; a file that is half written "
         "is read when it is whole. After `houston daemon restart`, which costs rollouts nothing, "
         "and named in `daemon status` until then: `home`, `daemon.group`, `daemon.drain_seconds`, "
-        "`daemon.silent_seconds`, `daemon.log_mb`, `daemon.log_files`, `[metrics]`, `hosts.root`, "
+        "`daemon.silent_seconds`, `daemon.log_mb`, `daemon.log_files`, `[metrics]`, `[recorder]`, "
+        "`hosts.root`, "
         "`gpus` of hosts, `[secrets]`, `notify.urls`. An engine that the daemon started and that "
         "is in use is made anew when no rollout uses it any more. `console.name` and `keys.toml` "
         "count when a console is opened. Task files of this home (`task.toml` and its "
@@ -43,6 +44,7 @@ PAGES = {
             ("Configuration", "(top)"),
             ("DaemonSettings", "[daemon]"),
             ("MetricsSettings", "[metrics]"),
+            ("RecorderSettings", "[recorder]"),
             ("TelemetrySettings", "[telemetry]"),
             ("HostsSettings", "[hosts]"),
             ("HostSettings", "[hosts.NAME]"),

@@ -412,6 +412,20 @@ _SERVICE = _build_commands(
         "--python --corpus notes/",
     ),
     (
+        "host add",
+        "daemon.host_commands",
+        "let workers of another machine in; the file that it needs",
+        "gpu2 --out gpu2.endpoint.json",
+    ),
+    ("host list", "daemon.host_commands", "machines whose workers may speak here", "--json"),
+    ("host remove", "daemon.host_commands", "let a machine in no more, at once", "gpu2"),
+    (
+        "host check",
+        "daemon.host_commands",
+        "on such a machine: whether the daemon listens to it",
+        "gpu2.endpoint.json",
+    ),
+    (
         "host-serve",
         "daemon.host_serve_commands",
         "what another node starts here over SSH",

@@ -35,6 +35,7 @@ DEFAULT_HOME = "trajectories"
 FILE_ENGINES: tuple[Literal["script", "recorded"], ...] = ("script", "recorded")
 """Engines named with their file: `script:FILE`."""
 _PREFIX = "HOUSTON__"
+_TCP_ADDRESS = r"^(tcp://[^:/\s]+:[1-9][0-9]{0,4}|tcp://\[[0-9a-fA-F:.]+\]:[1-9][0-9]{0,4})?$"
 
 
 class DaemonSettings(Settings, frozen=True):
@@ -77,6 +78,18 @@ class MetricsSettings(Settings, frozen=True):
     reach it."""
     seconds: Annotated[float, msgspec.Meta(ge=0.1, le=86_400)] = 1.0
     """How old the figures may be."""
+
+
+class RecorderSettings(Settings, frozen=True):
+    """Where workers of other machines reach the daemon (docs/remote-workers.md); without `listen`
+    only those of this one do."""
+
+    listen: Annotated[str, msgspec.Meta(pattern=_TCP_ADDRESS)] = ""
+    """`tcp://ADDRESS:PORT` to listen at, ADDRESS being one of this machine, or `*` for all of them.
+    Who has no key of `houston host add` is refused, and all that is said is encrypted (CURVE)."""
+    address: Annotated[str, msgspec.Meta(pattern=_TCP_ADDRESS)] = ""
+    """`tcp://HOST:PORT` that other machines connect to; empty for `listen`, or for this machine's
+    name where that says `*`."""
 
 
 class TelemetrySettings(Settings, frozen=True):
@@ -189,6 +202,7 @@ class Configuration(Settings, frozen=True):
     """What the prices of all engines, and the costs of rollouts, are in."""
     daemon: DaemonSettings = DaemonSettings()
     metrics: MetricsSettings = MetricsSettings()
+    recorder: RecorderSettings = RecorderSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     hosts: HostsSettings = HostsSettings()
     console: ConsoleSettings = ConsoleSettings()

@@ -140,6 +140,7 @@ RESTART_KEYS = (
     "daemon.log_mb",
     "daemon.log_files",
     "metrics",
+    "recorder",
     "hosts.root",
     "hosts.gpus",
     "secrets",

@@ -84,6 +84,11 @@ class Home(msgspec.Struct, frozen=True):
         return self.path / "daemon.lock"
 
     @property
+    def host_keys(self) -> Path:
+        """Keys of workers' hosts, and the home's own; for the owner alone, in no backup."""
+        return self.path / "host-keys.json"
+
+    @property
     def configuration(self) -> Path:
         """`houston.toml` of this home."""
         return self.path / "houston.toml"

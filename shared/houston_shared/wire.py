@@ -297,6 +297,7 @@ class ControlPush(WireMessage, frozen=True, kw_only=True):
 
 class Refused(WireMessage, frozen=True, kw_only=True):
     """Not stored. `STALE_LEASE` and `ENDED`: the worker ends. `SEQ_CONFLICT`: a bug, it fails.
+    `REMOVED`: its host may not speak any more, it leaves.
     `GUIDED`: a person has spoken, and the step is not purified."""
 
     code: Literal[
@@ -308,6 +309,7 @@ class Refused(WireMessage, frozen=True, kw_only=True):
         "INVALID",
         "DISK_FULL",
         "GUIDED",
+        "REMOVED",
     ]
     reason: str
 

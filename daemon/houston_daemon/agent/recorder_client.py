@@ -7,7 +7,6 @@ paused. It does not know what a step is made of.
 """
 
 import asyncio
-import contextlib
 import itertools
 import logging
 import time
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 import zmq
 import zmq.asyncio
 
+from houston_daemon.agent.remote_line import LineRefused, RemoteLine
 from houston_daemon.agent.rollout_budgets import ActiveClock
 from houston_daemon.agent.worker_control import ControlState, WorkerExit, raise_if_exiting
 from houston_shared import wire
@@ -29,6 +29,8 @@ from houston_shared.secret_redaction import redact
 log = logging.getLogger(__name__)
 RESEND_AFTER_SECONDS = 10.0
 """How long an answer may take before the message is sent again."""
+SLOWEST_LINE = 100_000
+"""Bytes a second that any line carries: a message has this long to pass before it is sent again."""
 DISK_FULL_WAITS = (0.5, 1.0, 2.0)
 """Seconds before the next try while the disk is full; the last one repeats."""
 Reply = TypeVar("Reply", wire.Welcome, wire.Steps, wire.Ack)
@@ -43,48 +45,75 @@ class IngestConnection:
 
     def __init__(self, endpoint: RecorderEndpoint) -> None:
         self.endpoint = endpoint
-        self._socket = zmq.asyncio.Context.instance().socket(zmq.DEALER)
+        context = zmq.asyncio.Context.instance()
+        self._socket = context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 500)
         self._socket.setsockopt(zmq.MAXMSGSIZE, wire.FRAME_LIMIT)
+        self._line = RemoteLine(context, self._socket, endpoint) if endpoint.is_remote else None
         self._socket.connect(endpoint.address)
         self._numbers = itertools.count(1)
         self._waiting: dict[bytes, asyncio.Future[wire.IngestReply]] = {}
         self.controls: dict[str, ControlState] = {}
         """Rollout → what a push about it changes; under "" that of a worker with one rollout."""
         self._reader = asyncio.create_task(self._read())
+        self._tasks = {self._reader}
+        """What ends only with the connection, or when nothing more can be said."""
+        if self._line:
+            self._tasks.add(asyncio.create_task(self._line.watch()))
 
     def next_number(self) -> bytes:
         """The id of a new request."""
         return next(self._numbers).to_bytes(8, "big")
 
     async def exchange(self, number: bytes, body: bytes) -> wire.IngestReply:
-        """Send the same bytes again for as long as no answer comes."""
+        """Send the same bytes again for as long as no answer comes, over TCP also as soon as
+        another line stands. Raises LineRefused where none will.
+        """
         answer: asyncio.Future[wire.IngestReply] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
         try:
             while True:
-                await self._socket.send_multipart([number, body])
+                lost, patience = await self._send(number, body)
                 point("worker.send.after")
-                both: set[asyncio.Future[Any]] = {answer, self._reader}
+                waits: set[asyncio.Future[Any]] = {answer, *self._tasks, *lost}
                 done, _ = await asyncio.wait(
-                    both,
-                    timeout=RESEND_AFTER_SECONDS,
-                    return_when=asyncio.FIRST_COMPLETED,
+                    waits, timeout=patience, return_when=asyncio.FIRST_COMPLETED
                 )
                 if answer in done:
                     return answer.result()
-                if self._reader in done:
-                    self._reader.result()  # raises what ended it
-                log.warning("no answer within %s s, sending again", RESEND_AFTER_SECONDS)
+                for task in self._tasks & done:
+                    task.result()  # raises what ended it
+                if not done:
+                    log.warning("no answer within %.0f s, sending again", patience)
         finally:
             self._waiting.pop(number, None)
 
     async def close(self) -> None:
         """Let the last bytes go and close the socket."""
-        self._reader.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._reader
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)  # raised to whoever asked
+        if self._line:
+            self._line.close()
         self._socket.close()
+
+    async def _send(
+        self, number: bytes, body: bytes
+    ) -> tuple[tuple[asyncio.Future[None], ...], float]:
+        """Send once; what is done when it must be sent again at once, and after how many seconds it
+        must in any case."""
+        if self._line is None:
+            await self._socket.send_multipart([number, body])
+            return (), RESEND_AFTER_SECONDS
+        sending = asyncio.create_task(self._line.send([number, body]))
+        waits: set[asyncio.Future[Any]] = {sending, *self._tasks}
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sending.cancel()
+        for task in self._tasks & done:
+            task.result()  # raises what ended it
+        return (sending.result(),), RESEND_AFTER_SECONDS + len(body) / SLOWEST_LINE
 
     async def _read(self) -> None:
         while True:
@@ -176,6 +205,8 @@ class IngestSocket:
             raise WorkerExit("lease")
         if reply.code == "ENDED":
             raise WorkerExit("ended")
+        if reply.code == "REMOVED":
+            raise LineRefused(f"The recorder refuses this host: {reply.reason}")
         if reply.code == "GUIDED":
             raise GuidanceWaits(reply.reason)
         if reply.code != "DISK_FULL":

@@ -19,6 +19,7 @@ import msgspec
 
 from houston_daemon.agent.engine_cache import EngineCache
 from houston_daemon.agent.recorder_client import HEARTBEAT_SECONDS, IngestSocket, RecorderClient
+from houston_daemon.agent.remote_line import LineRefused
 from houston_daemon.agent.rollout_budgets import ActiveClock
 from houston_daemon.agent.rollout_setup import (
     build_agent_loop,
@@ -229,6 +230,8 @@ class WorkerRun:
                 await self._store_state("cancelled")
             if leaving.reason == "drain":
                 await self._line.heartbeat_once()  # the time that an open step has taken is kept
+            raise
+        except LineRefused:  # nothing can be said any more; the rollout is another worker's
             raise
         except HoustonError as problem:
             log.error("the rollout fails: %s", problem)

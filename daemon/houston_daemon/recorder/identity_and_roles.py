@@ -183,6 +183,8 @@ class Peer(NamedTuple):
     role: Role | None
     """None for who has no business here."""
     pid: int = 0
+    host: str = ""
+    """The machine of a worker that speaks over TCP; empty for this one."""
 
     @property
     def owner(self) -> bool:

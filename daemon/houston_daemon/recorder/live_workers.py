@@ -8,12 +8,22 @@ silent worker is the supervisor's work.
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from houston_shared.wire import ReplicaUse, WorkerControl
 
+if TYPE_CHECKING:
+    from houston_daemon.recorder.recorder_sockets import RouterSocket
+
 MAX_TURN_SECONDS = 0.5
 """A turn of the recorder that takes longer was stopped, or starved: no worker is blamed for it."""
+
+
+class WorkerRoute(NamedTuple):
+    """Where a worker is answered."""
+
+    router: "RouterSocket"
+    routing: bytes
 
 
 @dataclass(slots=True)
@@ -21,7 +31,7 @@ class LiveWorker:
     """One worker, from its assignment until its process ended."""
 
     lease: int
-    routing: bytes | None = None
+    route: WorkerRoute | None = None
     """Where it was last heard from under this lease; None before its first message."""
     told_control: WorkerControl | None = None
     """What it was last told."""
@@ -46,7 +56,7 @@ class WorkerSilence(NamedTuple):
 class PendingPush(NamedTuple):
     """Control state that a worker should hear now."""
 
-    routing: bytes
+    route: WorkerRoute
     control: WorkerControl
 
 
@@ -80,8 +90,8 @@ class LiveWorkers:
         self._ended.pop(rollout, None)
         self._by_rollout[rollout] = LiveWorker(lease, listened_seconds=self._listened_seconds)
 
-    def note_message(self, rollout: str, lease: int, routing: bytes) -> None:
-        """A message under the newest lease came from `routing`.
+    def note_message(self, rollout: str, lease: int, route: WorkerRoute) -> None:
+        """A message under the newest lease came from `route`.
 
         The last words of one that has ended may come after its end: they bring nobody back.
         """
@@ -96,7 +106,7 @@ class LiveWorkers:
             self.longest_silence = max(self.longest_silence, now - worker.heard_at)
         worker.heard_at = now
         worker.listened_seconds = self._listened_seconds
-        worker.routing = routing
+        worker.route = route
 
     def note_heartbeat(
         self, rollout: str, active_us: int, replicas: Mapping[str, ReplicaUse]
@@ -136,7 +146,7 @@ class LiveWorkers:
     def pending_push(self, rollout: str, control: WorkerControl) -> PendingPush | None:
         """What must be sent so that the worker knows `control`; None when it does, or is silent."""
         worker = self._by_rollout.get(rollout)
-        if worker is None or worker.routing is None or worker.told_control == control:
+        if worker is None or worker.route is None or worker.told_control == control:
             return None
         worker.told_control = control
-        return PendingPush(worker.routing, control)
+        return PendingPush(worker.route, control)

@@ -25,6 +25,7 @@ from houston_daemon.recorder.handlers import (
 )
 from houston_daemon.recorder.identity_and_roles import Author, NotAllowed, Peer, resolve_author
 from houston_daemon.recorder.journal_writer import EventBody
+from houston_daemon.recorder.live_workers import WorkerRoute
 from houston_daemon.recorder.recorder_sockets import ReceivedFrames, RouterSocket
 from houston_daemon.recorder.recorder_store import Store
 from houston_daemon.recorder.request_checks import Refusal
@@ -141,7 +142,11 @@ class WorkerMessage(WorkItem):
         if self.write_refusal:
             raise self.write_refusal
         self._reply = ingest_handlers.handle_worker_message(
-            store, self.message, self.slot, self.body, self._frames.routing
+            store,
+            self.message,
+            self.slot,
+            self.body,
+            WorkerRoute(self._router, self._frames.routing),
         )
 
     def refuse(self, problem: Refusal | HoustonError) -> None:

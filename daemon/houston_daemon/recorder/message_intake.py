@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -178,7 +178,8 @@ class MessageIntake:
     def decode_worker_message(
         self, router: RouterSocket, frames: ReceivedFrames
     ) -> WorkerMessage | None:
-        """Work for a frame on `ingest`; None when it was refused. Workers are the daemon's user."""
+        """Work for a frame on `ingest`; None when it was refused. Workers are the daemon's user,
+        or on a host that has its key."""
         fault = _explain_refused_sender(frames, frames.peer is not None and frames.peer.owner)
         message = None
         if fault:
@@ -188,7 +189,9 @@ class MessageIntake:
         if message is not None:
             return WorkerMessage(router, frames, message)
         self._log_once("ingest", fault)
-        router.send(frames.routing, frames.request, Refused(code="INVALID", reason=fault))
+        was_removed = frames.peer is not None and frames.peer.host and not frames.peer.owner
+        code: Literal["REMOVED", "INVALID"] = "REMOVED" if was_removed else "INVALID"
+        router.send(frames.routing, frames.request, Refused(code=code, reason=fault))
         return None
 
     def decode_person_message(
@@ -238,6 +241,8 @@ def _explain_refused_sender(frames: ReceivedFrames, welcome: bool) -> str:
         return ""
     if frames.peer is None:
         return "The message has no credentials of the kernel."
+    if frames.peer.host:
+        return f"The host {frames.peer.host} was removed."
     return f"User {frames.peer.name} may not speak here."
 
 

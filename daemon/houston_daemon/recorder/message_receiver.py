@@ -23,6 +23,7 @@ from houston_daemon.recorder.recorder_sockets import (
     ReceivedFrames,
     RouterSocket,
     WakeupPipe,
+    kernel_identity,
 )
 from houston_daemon.recorder.request_checks import Refusal, is_disk_full
 from houston_shared.faults import point
@@ -156,15 +157,18 @@ class MessageReceiver:
         intake: MessageIntake,
         storage_refusal: Callable[[], Refusal | None],
         wakes: WakeupPipe,
+        remote: RouterSocket | None = None,
     ) -> None:
-        """storage_refusal: why nothing of a worker can be stored now."""
-        self.ingest = RouterSocket(context, identities)
-        self.control = RouterSocket(context, identities)
+        """storage_refusal: why nothing of a worker can be stored now. remote: `ingest` for other
+        machines, where there is one."""
+        self.ingest = RouterSocket(context, kernel_identity(identities))
+        self.control = RouterSocket(context, kernel_identity(identities))
+        self._ingests = deque([self.ingest, *([remote] if remote else [])])
         self._intake = intake
         self._storage_refusal = storage_refusal
         self._wakes = wakes
         self._blob_queue = BlobWriteQueue(home, wakes.wake)
-        self._workers = self._poller(self.ingest)
+        self._workers = self._poller(*self._ingests)
         self._received_during_commit: list[WorkItem] = []
         """Messages of workers that came while a commit ran."""
         self._commit_began = 0.0
@@ -182,7 +186,7 @@ class MessageReceiver:
     def waiter(self, live: LiveSocket) -> Callable[[], None]:
         """What sleeps until something comes, also on `live`, or a tick is over."""
         calm = self._poller(self.control, live)
-        usual = self._poller(self.control, live, self.ingest)
+        usual = self._poller(self.control, live, *self._ingests)
 
         def sleep() -> None:
             (calm if self.is_full else usual).poll(POLL_TIMEOUT_MS)
@@ -207,7 +211,12 @@ class MessageReceiver:
         if self.is_full:
             return []
         ready: list[WorkItem] = []
-        for work in _receive_batch(self.ingest, most, self._intake.decode_worker_message):
+        self._ingests.rotate()  # where there are two, none waits for the other's crowd
+        received: list[WorkerMessage] = []
+        for router in self._ingests:
+            room = most - len(received)
+            received += _receive_batch(router, room, self._intake.decode_worker_message)
+        for work in received:
             if work.slot is not None:
                 work.write_refusal = self._storage_refusal()
             now = self._blob_queue.submit(work)

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 import zmq
 
@@ -32,8 +33,8 @@ from houston_daemon.recorder.message_intake import MessageIntake
 from houston_daemon.recorder.message_receiver import WORKER_BATCH_SIZE, MessageReceiver
 from houston_daemon.recorder.recorder_handle import NotifySupervisor, SupervisorReport
 from houston_daemon.recorder.recorder_sockets import (
+    LINGER_MS,
     LiveSocket,
-    RouterSocket,
     SocketBindings,
     WakeupPipe,
 )
@@ -41,8 +42,10 @@ from houston_daemon.recorder.recorder_store import CleanupRequest, Store
 from houston_daemon.recorder.request_checks import Refusal
 from houston_daemon.recorder.rollout_reader import ControlStateCache
 from houston_daemon.recorder.search_indexer_process import SearchIndexerProcess
+from houston_shared.config import RecorderSettings
 from houston_shared.control_messages import Status
 from houston_shared.faults import point
+from houston_shared.home import Home
 from houston_shared.store.event_bodies import ClockJumped
 from houston_shared.times_and_counts import now_us
 from houston_shared.wire import (
@@ -52,6 +55,9 @@ from houston_shared.wire import (
     Notice,
     WorkerControl,
 )
+
+if TYPE_CHECKING:
+    from houston_daemon.recorder.remote_ingest import RemoteIngest
 
 MB = 1_000_000
 CONTROL_KINDS = frozenset({"guidance", "edit", "withdraw", "delivery", "state", "cancel"})
@@ -75,16 +81,16 @@ def find_touched_rollouts(store: Store) -> set[str]:
 
 def push_control_states(
     store: Store,
-    router: RouterSocket,
     rollouts: Iterable[str],
     controls: Callable[[str], WorkerControl],
 ) -> None:
     """Tell workers at once what changed; who is not reached hears it in the next ack."""
     for rollout in rollouts:
         news = store.workers.pending_push(rollout, controls(rollout))
-        if news and not router.send(
-            news.routing, PUSH_REQUEST_ID, ControlPush(control=news.control, rollout=rollout)
-        ):
+        if news is None:
+            continue
+        push = ControlPush(control=news.control, rollout=rollout)
+        if not news.route.router.send(news.route.routing, PUSH_REQUEST_ID, push):
             worker = store.workers.get(rollout)
             if worker:
                 worker.told_control = None
@@ -132,6 +138,15 @@ STOP_QUEUE_TURNS = 100
 """Turns that it gives to what else is queued, and to bodies on their way to disk."""
 
 
+def _open_remote(home: Home, settings: RecorderSettings) -> "RemoteIngest | None":
+    """None where nothing is listened to: those daemons do not load what it needs."""
+    if not settings.listen:
+        return None
+    from houston_daemon.recorder.remote_ingest import RemoteIngest
+
+    return RemoteIngest(home, settings)
+
+
 class RecorderLoop:
     """Everything between the sockets and the database."""
 
@@ -142,8 +157,12 @@ class RecorderLoop:
         epoch: int,
         tell: NotifySupervisor,
         calls: "deque[SupervisorCall]",
+        remote: RecorderSettings,
     ) -> None:
-        """calls: the supervisor's calls, filled from any thread; follow each with a wake."""
+        """calls: the supervisor's calls, filled from any thread; follow each with a wake.
+
+        remote: where workers of other machines are listened to. Raises HoustonError.
+        """
         self._store = store
         self._epoch = epoch
         self._tell = tell
@@ -170,8 +189,15 @@ class RecorderLoop:
         self._intake = MessageIntake(self.status, identities.roles)
         self.wakes = WakeupPipe()
         """Ends the loop's sleep; to be closed by whoever could still wake it."""
+        self._remote = _open_remote(store.home, remote)
         self._receiving = MessageReceiver(
-            store.home, self._context, identities, self._intake, self._storage_refusal, self.wakes
+            store.home,
+            self._context,
+            identities,
+            self._intake,
+            self._storage_refusal,
+            self.wakes,
+            self._remote,
         )
         self._bindings = SocketBindings(
             store.home,
@@ -190,6 +216,8 @@ class RecorderLoop:
     def open(self, group: str) -> None:
         """Bind the sockets; raises HoustonError."""
         self._bindings.open(group)
+        if self._remote:
+            self._remote.open()
 
     def run(self) -> None:
         """Turn until stopped. Raises what must end the recorder."""
@@ -220,7 +248,9 @@ class RecorderLoop:
         point("recorder.close.after")
         self._store.connection.close()
         self._bindings.close()
-        self._context.destroy(linger=500 if clean else 0)
+        if self._remote:
+            self._remote.close(LINGER_MS if clean else 0)
+        self._context.destroy(linger=LINGER_MS if clean else 0)
 
     def _finish_turns(self, most: int) -> None:
         """Do what is queued, but not for ever."""
@@ -252,6 +282,8 @@ class RecorderLoop:
             self._hold_for_disk()
         self._maintenance.run()
         self._bindings.check(time.monotonic())
+        if self._remote:
+            self._remote.log_refused_handshakes()
         self._search.poll()
         return bool(works)
 
@@ -310,7 +342,7 @@ class RecorderLoop:
             point("recorder.answer.before")
             work.answer(store, self._controls.get)
         point("recorder.push.before")
-        push_control_states(store, self._receiving.ingest, touched, self._controls.get)
+        push_control_states(store, touched, self._controls.get)
         if store.journal.appended:
             point("recorder.publish.before")
             publish_notices(store, self._live, self._epoch)
@@ -335,7 +367,7 @@ class RecorderLoop:
 
     def _push_all(self) -> None:
         rollouts = self._store.workers.rollouts()
-        push_control_states(self._store, self._receiving.ingest, rollouts, self._controls.get)
+        push_control_states(self._store, rollouts, self._controls.get)
 
     def status(self, store: Store) -> Status:
         """How the daemon stands now."""

@@ -9,7 +9,7 @@ calls belong to the recorder's thread.
 import contextlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,13 +72,16 @@ class RouterSocket:
     """`ingest` or `control`."""
 
     def __init__(
-        self, context: "zmq.Context[zmq.Socket[bytes]]", identities: PeerIdentities
+        self,
+        context: "zmq.Context[zmq.Socket[bytes]]",
+        identify: Callable[[zmq.Frame], Peer | None],
     ) -> None:
+        """identify: who sent a frame; None for who cannot be told."""
         self.socket: zmq.Socket[bytes] = context.socket(zmq.ROUTER)
         _set_limits(self.socket)
         # An answer to somebody who has gone must fail here, not vanish.
         self.socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        self._identities = identities
+        self._identify = identify
 
     def receive(self) -> ReceivedFrames | None:
         """The next message, None when there is none."""
@@ -90,7 +93,7 @@ class RouterSocket:
         while last.more:  # the parts of a message come all at once
             last = self.socket.recv(_SEND_LAST, copy=False)
             rest.append(last.bytes)
-        peer = self._identities.peer(_peer_address(first))
+        peer = self._identify(first)
         if len(rest) != 2 or len(rest[0]) != len(PUSH_REQUEST_ID):
             request = rest[0] if len(rest[0]) == len(PUSH_REQUEST_ID) else PUSH_REQUEST_ID
             return ReceivedFrames(first.bytes, request, None, peer)
@@ -170,13 +173,17 @@ def _set_limits(socket: "zmq.Socket[bytes]") -> None:
     socket.setsockopt(zmq.LINGER, LINGER_MS)
 
 
-def _peer_address(frame: zmq.Frame) -> str | None:
-    """The sender's address as the kernel gave it; None over transports without credentials."""
-    try:
-        address = frame.get("Peer-Address")
-    except zmq.ZMQError:
-        return None
-    return address if isinstance(address, str) else None
+def kernel_identity(identities: PeerIdentities) -> Callable[[zmq.Frame], Peer | None]:
+    """The sender of a frame as the kernel names it; None over transports without credentials."""
+
+    def identify(frame: zmq.Frame) -> Peer | None:
+        try:
+            address = frame.get("Peer-Address")
+        except zmq.ZMQError:
+            return None
+        return identities.peer(address) if isinstance(address, str) else None
+
+    return identify
 
 
 LOGGER = logging.getLogger("houston.recorder")

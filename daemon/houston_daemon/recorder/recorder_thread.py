@@ -146,6 +146,7 @@ class Recorder:
         self._home = home
         self._group = config.daemon.group
         self._roles = config.roles
+        self._remote = config.recorder
         self._fingerprint = fingerprint(config)
         self._tell = tell
         self._died = died
@@ -315,7 +316,7 @@ class Recorder:
         home_files.prepare_home(self._home, self._group)
         self._identities = identities = PeerIdentities(self._group, self._roles)
         store, self.epoch = begin_epoch(self._home, self._fingerprint, self._died)
-        loop = RecorderLoop(store, identities, self.epoch, self._tell, self._calls)
+        loop = RecorderLoop(store, identities, self.epoch, self._tell, self._calls, self._remote)
         try:
             loop.open(self._group)
         except BaseException:

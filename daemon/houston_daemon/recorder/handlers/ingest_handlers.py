@@ -20,6 +20,7 @@ from houston_daemon.recorder.journal_writer import (
     NewestStep,
     advance_newest_step,
 )
+from houston_daemon.recorder.live_workers import WorkerRoute
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
 from houston_daemon.recorder.request_checks import Refusal
 from houston_daemon.recorder.rollout_states import SELF_ENDING_PAUSES, change_state, has_ended
@@ -326,7 +327,7 @@ def handle_worker_message(
     message: IngestRequest,
     slot: EventSlot | None,
     body: EventBody | None,
-    routing: bytes,
+    route: WorkerRoute,
 ) -> WorkerAnswer:
     """Do what a worker's message asks, inside the open transaction.
 
@@ -334,7 +335,7 @@ def handle_worker_message(
     """
     newest = store.journal.newest_steps.find_followed_step(message)
     if newest is not None and slot is not None and body is not None:
-        return _store_following(store, message, newest, slot, body, routing)
+        return _store_following(store, message, newest, slot, body, route)
     row = store.read_rollout(message.rollout)
     if row is None:
         raise Refusal("UNKNOWN", f"There is no rollout {message.rollout[:80]!r}.")
@@ -342,7 +343,7 @@ def handle_worker_message(
         raise Refusal(
             "PROTOCOL", f"The worker speaks protocol {message.protocol}, the daemon {PROTOCOL}."
         )
-    _check_lease(store, row, message, routing)
+    _check_lease(store, row, message, route)
     match message:
         case Hello():
             return rollout_reader.build_welcome(store, row)
@@ -365,7 +366,7 @@ def _store_following(
     newest: NewestStep,
     slot: EventSlot,
     body: EventBody,
-    routing: bytes,
+    route: WorkerRoute,
 ) -> AckContent:
     """What `_store_checked` does, for a message of which everything to be checked is in memory."""
     intent = None
@@ -373,19 +374,19 @@ def _store_following(
         intent = message.intent
     elif isinstance(message, StoreResult):
         check_result_numbers(message.result)
-    store.workers.note_message(message.rollout, message.lease, routing)
+    store.workers.note_message(message.rollout, message.lease, route)
     seq = store.journal.append(slot.key, slot.kind, body)
     store.journal.newest_steps.note(message.rollout, advance_newest_step(newest, message))
     return AckContent(seq, intent=intent)
 
 
-def _check_lease(store: Store, row: RolloutRow, message: FromWorker, routing: bytes) -> None:
+def _check_lease(store: Store, row: RolloutRow, message: FromWorker, route: WorkerRoute) -> None:
     """Refuse any lease but the newest, and remember where its holder is."""
     if message.lease != row.lease or row.lease == 0:
         raise Refusal(
             "STALE_LEASE", f"Lease {message.lease} of {row.id} is not valid; {row.lease} is."
         )
-    store.workers.note_message(row.id, row.lease, routing)
+    store.workers.note_message(row.id, row.lease, route)
 
 
 def _store_checked(

@@ -1,0 +1,189 @@
+"""The keys of a home for workers on other machines: its own pair, and each host's public key.
+
+One file, `host-keys.json`, for the owner alone (0600); backups leave it out. A host's secret key is
+in the file that `houston host add` hands out and nowhere else. `KnownHosts` is the recorder's view:
+it looks at the file each time, so that a removed host counts no more from that moment on. What is
+done on a connection is `remote_ingest`.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import socket
+from collections.abc import Iterator
+
+import msgspec
+
+from houston_shared.atomic_file import write_atomically
+from houston_shared.config import RecorderSettings
+from houston_shared.config_reload import FileStamp, read_file_stamp
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError, did_you_mean
+from houston_shared.home import Home
+from houston_shared.recorder_endpoint import RecorderEndpoint
+from houston_shared.times_and_counts import now_us
+
+_HOST_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
+_EVERYWHERE = ("*", "0.0.0.0", "[::]")
+"""Hosts of `listen` that no other machine can connect to by that name."""
+
+
+class HostKey(msgspec.Struct, frozen=True):
+    """One host whose workers may speak to the recorder."""
+
+    public_key: str
+    added: int
+    """When, microseconds UTC."""
+
+
+class HostKeys(msgspec.Struct, frozen=True):
+    """All of `host-keys.json`; keys are CURVE keys in Z85."""
+
+    public_key: str
+    secret_key: str
+    hosts: dict[str, HostKey] = {}
+    """By name."""
+
+    def __repr__(self) -> str:
+        """Without the secret key."""
+        return f"HostKeys({', '.join(self.hosts)})"
+
+
+def read_host_keys(home: Home) -> HostKeys | None:
+    """The keys, None where none were ever made. Raises HoustonError where they cannot be read."""
+    try:
+        return msgspec.json.decode(home.host_keys.read_bytes(), type=HostKeys)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "it is damaged"
+        raise HoustonError(
+            f"{home.host_keys} cannot be read: {reason}.",
+            "No worker of another machine is listened to.",
+            "Move it away and add each host again: houston host add NAME",
+            ExitCode.CONFIGURATION,
+        ) from None
+
+
+def ensure_server_keys(home: Home) -> HostKeys:
+    """The keys, with a pair of the home's own, which is made on first need. Raises HoustonError."""
+    with _locked(home):
+        return _read_or_make(home)
+
+
+def add_host(
+    home: Home, settings: RecorderSettings, name: str, replace: bool = False
+) -> RecorderEndpoint:
+    """Make a pair for a host and let it in; what the host is handed, which is kept nowhere.
+
+    replace: a host of that name gets new keys, and its old ones count no more. Raises HoustonError.
+    """
+    if not _HOST_NAME.fullmatch(name):
+        raise HoustonError(
+            f"{name!r} is no name of a host: lower case letters, digits, `.` and `-`.",
+            "No key was made.",
+            code=ExitCode.USAGE,
+        )
+    address = reachable_address(home, settings)
+    import zmq  # only who makes keys needs it
+
+    with _locked(home):
+        keys = _read_or_make(home)
+        if name in keys.hosts and not replace:
+            raise HoustonError(
+                f"{name} has keys already.",
+                "Nothing was changed.",
+                f"For new ones, which end the old: houston host add {name} --replace",
+            )
+        public_key, secret_key = (key.decode() for key in zmq.curve_keypair())
+        hosts = {**keys.hosts, name: HostKey(public_key, now_us())}
+        _write(home, msgspec.structs.replace(keys, hosts=hosts))
+    return RecorderEndpoint(address, keys.public_key, public_key, secret_key)
+
+
+def remove_host(home: Home, name: str) -> None:
+    """Let a host in no more; a running daemon refuses its next word. Raises HoustonError."""
+    with _locked(home):
+        keys = read_host_keys(home)
+        known = keys.hosts if keys else {}
+        if keys is None or name not in known:
+            raise HoustonError(
+                f"There is no host {name!r}; known: {', '.join(sorted(known)) or 'none'}.",
+                "Nothing was changed.",
+                did_you_mean(name, known) or "houston host list",
+                ExitCode.NOT_FOUND,
+            )
+        hosts = {other: key for other, key in known.items() if other != name}
+        _write(home, msgspec.structs.replace(keys, hosts=hosts))
+
+
+def reachable_address(home: Home, settings: RecorderSettings) -> str:
+    """What other machines connect to. Raises ConfigurationError where nothing is listened to."""
+    if not settings.listen:
+        raise ConfigurationError(
+            "`[recorder] listen` is not set: the daemon listens to this machine only.",
+            "No key was made.",
+            f'In {home.configuration}: [recorder] listen = "tcp://*:7450"',
+        )
+    host, _, port = settings.listen.removeprefix("tcp://").rpartition(":")
+    own = f"tcp://{socket.gethostname()}:{port}" if host in _EVERYWHERE else settings.listen
+    return settings.address or own
+
+
+@contextlib.contextmanager
+def _locked(home: Home) -> Iterator[None]:
+    """One process at a time; raises HoustonError where this user may not write the home."""
+    try:
+        home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(home.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+    except OSError as problem:
+        raise HoustonError(
+            f"{home.host_keys} cannot be written: {problem.strerror}.",
+            "No key was changed.",
+            "Ask the user whose daemon it is.",
+        ) from None
+
+
+def _read_or_make(home: Home) -> HostKeys:
+    if keys := read_host_keys(home):
+        return keys
+    import zmq
+
+    public_key, secret_key = (key.decode() for key in zmq.curve_keypair())
+    keys = HostKeys(public_key, secret_key)
+    _write(home, keys)
+    return keys
+
+
+def _write(home: Home, keys: HostKeys) -> None:
+    write_atomically(home.host_keys, msgspec.json.encode(keys), mode=0o600)
+
+
+class KnownHosts:
+    """Which hosts count now; may be asked from several threads."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._seen: tuple[FileStamp, dict[str, str]] = ((0, 0, 0), {})
+        """The file as it was read last, and public key → name in it."""
+        self._names: dict[str, str] = {}
+        """Public key → name, also of those that were removed since."""
+
+    def name_of(self, public_key: str) -> str | None:
+        """Whose key it is; None for a key that does not count. Raises HoustonError."""
+        stamp = read_file_stamp(self._home.host_keys)
+        if stamp != self._seen[0]:
+            keys = read_host_keys(self._home)
+            names = {key.public_key: name for name, key in keys.hosts.items()} if keys else {}
+            self._names |= names
+            self._seen = (stamp, names)
+        return self._seen[1].get(public_key)
+
+    def former_name_of(self, public_key: str) -> str:
+        """Whose key it was."""
+        return self._names.get(public_key, "unknown")
