@@ -20,10 +20,12 @@ from houston_shared.config_sections import (
     HostsSettings,
     JudgeSettings,
     NotifySettings,
+    RecorderSettings,
     ReviewSettings,
     ToolSettings,
     check_engine_kinds,
     check_quiet_hours,
+    check_recorder_addresses,
     nest_named_hosts,
     restore_host_key,
 )
@@ -35,7 +37,6 @@ DEFAULT_HOME = "trajectories"
 FILE_ENGINES: tuple[Literal["script", "recorded"], ...] = ("script", "recorded")
 """Engines named with their file: `script:FILE`."""
 _PREFIX = "HOUSTON__"
-_TCP_ADDRESS = r"^(tcp://[^:/\s]+:[1-9][0-9]{0,4}|tcp://\[[0-9a-fA-F:.]+\]:[1-9][0-9]{0,4})?$"
 
 
 class DaemonSettings(Settings, frozen=True):
@@ -78,18 +79,6 @@ class MetricsSettings(Settings, frozen=True):
     reach it."""
     seconds: Annotated[float, msgspec.Meta(ge=0.1, le=86_400)] = 1.0
     """How old the figures may be."""
-
-
-class RecorderSettings(Settings, frozen=True):
-    """Where workers of other machines reach the daemon (docs/remote-workers.md); without `listen`
-    only those of this one do."""
-
-    listen: Annotated[str, msgspec.Meta(pattern=_TCP_ADDRESS)] = ""
-    """`tcp://ADDRESS:PORT` to listen at, ADDRESS being one of this machine, or `*` for all of them.
-    Who has no key of `houston host add` is refused, and all that is said is encrypted (CURVE)."""
-    address: Annotated[str, msgspec.Meta(pattern=_TCP_ADDRESS)] = ""
-    """`tcp://HOST:PORT` that other machines connect to; empty for `listen`, or for this machine's
-    name where that says `*`."""
 
 
 class TelemetrySettings(Settings, frozen=True):
@@ -323,6 +312,7 @@ def load_configuration(
     config = _check_tables(merged, f"{source} with {_PREFIX}… variables")
     check_engine_kinds(config.engines, source)
     check_quiet_hours(config.notify, source)
+    check_recorder_addresses(config.recorder, source)
     return LoadedConfiguration(config, Home(_home_folder(named, path, config)), source)
 
 

@@ -1,9 +1,9 @@
-"""The larger tables of `houston.toml`: `[engines.NAME]`, `[hosts]`, `[judge]`, `[notify]` and
-`[tools]`.
+"""The larger tables of `houston.toml`: `[engines.NAME]`, `[hosts]`, `[judge]`, `[notify]`,
+`[recorder]` and `[tools]`.
 
 Structs with a sentence under each key, which the documentation is made from; and the checks that an
-engine's kind is Houston's own or registered, and that quiet hours are hours. Where the file is
-looked for and how it is merged with the environment stands in `config`.
+engine's kind is Houston's own or registered, quiet hours are hours and addresses are some. Where
+the file is looked for and how it is merged with the environment stands in `config`.
 """
 
 import re
@@ -297,6 +297,32 @@ def check_quiet_hours(settings: NotifySettings, source: str) -> None:
             f"{source}: `notify.quiet_hours` = {settings.quiet_hours!r} is no span of hours such as"
             " 22:00-07:30."
         )
+
+
+class RecorderSettings(Settings, frozen=True):
+    """Where workers of other machines reach the daemon (docs/remote-workers.md); without `listen`
+    only those of this one do."""
+
+    listen: str = ""
+    """`tcp://ADDRESS:PORT` to listen at, ADDRESS being one of this machine, or `*` for all of them.
+    Who has no key of `houston host add` is refused, and all that is said is encrypted (CURVE)."""
+    address: str = ""
+    """`tcp://HOST:PORT` that other machines connect to; empty for `listen`, or for this machine's
+    name where that says `*`."""
+
+
+_TCP_ADDRESS = re.compile(r"tcp://(?:[^:/\s]+|\[[0-9a-fA-F:.]+\]):([1-9]\d{0,4})")
+
+
+def check_recorder_addresses(settings: RecorderSettings, source: str) -> None:
+    """Raises ConfigurationError for an address that is none. source: the file it stands in."""
+    for key in ("listen", "address"):
+        address = getattr(settings, key)
+        found = _TCP_ADDRESS.fullmatch(address)
+        if address and (found is None or int(found[1]) > 65_535):
+            raise ConfigurationError(
+                f"{source}: `recorder.{key}` = {address!r} is no address such as tcp://*:7450."
+            )
 
 
 class WebSearchSettings(Settings, frozen=True):

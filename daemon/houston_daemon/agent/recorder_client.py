@@ -29,8 +29,12 @@ from houston_shared.secret_redaction import redact
 log = logging.getLogger(__name__)
 RESEND_AFTER_SECONDS = 10.0
 """How long an answer may take before the message is sent again."""
+SILENT_LINE_SECONDS = 30.0
+"""How long an answer over TCP may take before another line is made: TCP has lost nothing, so what
+is silent for so long is a tunnel that hangs."""
 SLOWEST_LINE = 100_000
-"""Bytes a second that any line carries: a message has this long to pass before it is sent again."""
+"""Bytes a second that any line carries: what waits to be answered may take that long in addition.
+"""
 DISK_FULL_WAITS = (0.5, 1.0, 2.0)
 """Seconds before the next try while the disk is full; the last one repeats."""
 Reply = TypeVar("Reply", wire.Welcome, wire.Steps, wire.Ack)
@@ -53,6 +57,7 @@ class IngestConnection:
         self._socket.connect(endpoint.address)
         self._numbers = itertools.count(1)
         self._waiting: dict[bytes, asyncio.Future[wire.IngestReply]] = {}
+        self._waiting_bytes = 0
         self.controls: dict[str, ControlState] = {}
         """Rollout → what a push about it changes; under "" that of a worker with one rollout."""
         self._reader = asyncio.create_task(self._read())
@@ -71,6 +76,7 @@ class IngestConnection:
         """
         answer: asyncio.Future[wire.IngestReply] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
+        self._waiting_bytes += len(body)
         try:
             while True:
                 lost, patience = await self._send(number, body)
@@ -85,8 +91,11 @@ class IngestConnection:
                     task.result()  # raises what ended it
                 if not done:
                     log.warning("no answer within %.0f s, sending again", patience)
+                    if self._line:
+                        self._line.connect_again()
         finally:
             self._waiting.pop(number, None)
+            self._waiting_bytes -= len(body)
 
     async def close(self) -> None:
         """Let the last bytes go and close the socket."""
@@ -113,7 +122,7 @@ class IngestConnection:
             sending.cancel()
         for task in self._tasks & done:
             task.result()  # raises what ended it
-        return (sending.result(),), RESEND_AFTER_SECONDS + len(body) / SLOWEST_LINE
+        return (sending.result(),), SILENT_LINE_SECONDS + self._waiting_bytes / SLOWEST_LINE
 
     async def _read(self) -> None:
         while True:

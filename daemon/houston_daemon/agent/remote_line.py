@@ -109,7 +109,7 @@ class RemoteLine:
                 async with asyncio.timeout(None if self._stands.is_set() else STUCK_SECONDS):
                     message = parse_monitor_message(await self._monitor.recv_multipart())
             except TimeoutError:
-                self._connect_again()
+                self.connect_again()
             else:
                 self._take(message["event"], message["value"])
             if not self._stands.is_set():
@@ -140,6 +140,11 @@ class RemoteLine:
                 "the line to the recorder at %s is down; what it has not acked is kept and sent "
                 "again when it is back", self._address,
             )  # fmt: skip
+            self._lose()
+
+    def _lose(self) -> None:
+        """The line stands no more, if it did."""
+        if self._stands.is_set():
             self._down_since = time.monotonic()
             self._stands.clear()
             self._lost.set_result(None)
@@ -161,7 +166,9 @@ class RemoteLine:
                 "houston host add NAME --replace",
             )
 
-    def _connect_again(self) -> None:
+    def connect_again(self) -> None:
+        """Leave the line that there is, and try for another one."""
+        self._lose()
         with contextlib.suppress(zmq.ZMQError):  # given up: there is nothing to disconnect
             self._socket.disconnect(self._address)
         self._socket.connect(self._address)

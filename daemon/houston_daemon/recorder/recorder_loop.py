@@ -42,7 +42,7 @@ from houston_daemon.recorder.recorder_store import CleanupRequest, Store
 from houston_daemon.recorder.request_checks import Refusal
 from houston_daemon.recorder.rollout_reader import ControlStateCache
 from houston_daemon.recorder.search_indexer_process import SearchIndexerProcess
-from houston_shared.config import RecorderSettings
+from houston_shared.config_sections import RecorderSettings
 from houston_shared.control_messages import Status
 from houston_shared.faults import point
 from houston_shared.home import Home

@@ -18,7 +18,7 @@ from zmq.utils.monitor import parse_monitor_message
 from houston_daemon.recorder.disk.host_keys import HostKeys, KnownHosts, ensure_server_keys
 from houston_daemon.recorder.identity_and_roles import Peer
 from houston_daemon.recorder.recorder_sockets import RouterSocket
-from houston_shared.config import RecorderSettings
+from houston_shared.config_sections import RecorderSettings
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.wire import PUSH_REQUEST_ID

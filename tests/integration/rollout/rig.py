@@ -34,12 +34,13 @@ UNCOUNTED = ("Hello", "ReadSteps", "Heartbeat")
 class Rig:
     """One home with its recorder; rollouts are run by worker processes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, configuration: Configuration | None = None) -> None:
         self.folder = folder
+        self.configuration = configuration or Configuration()
         self.home = Home(folder / "home")
         self.home.path.mkdir(parents=True)
         self.told: list[Any] = []
-        self.recorder = Recorder(self.home, Configuration(), self.told.append)
+        self.recorder = Recorder(self.home, self.configuration, self.told.append)
         self.recorder.start()
         self._context = zmq.Context()
         self._control = self._context.socket(zmq.DEALER)
@@ -55,6 +56,12 @@ class Rig:
         end_terminals(self.folder / "host")
         self.recorder.stop()
         self._context.destroy(linger=0)
+
+    def restart(self) -> None:
+        """Stop the recorder, and start another one on the same home."""
+        self.recorder.stop()
+        self.recorder = Recorder(self.home, self.configuration, self.told.append)
+        self.recorder.start()
 
     def ask(self, message: Any) -> Any:
         """Say something as a person."""

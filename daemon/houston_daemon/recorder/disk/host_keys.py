@@ -16,8 +16,8 @@ from collections.abc import Iterator
 import msgspec
 
 from houston_shared.atomic_file import write_atomically
-from houston_shared.config import RecorderSettings
 from houston_shared.config_reload import FileStamp, read_file_stamp
+from houston_shared.config_sections import RecorderSettings
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError, did_you_mean
 from houston_shared.home import Home
 from houston_shared.recorder_endpoint import RecorderEndpoint
