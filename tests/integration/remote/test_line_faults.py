@@ -5,12 +5,13 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from houston_daemon.agent import recorder_client, remote_line, rollout_worker
 from houston_daemon.maintenance.home_verification import verify_home
 from houston_shared import wire
-from houston_shared.recorder_endpoint import RecorderEndpoint
+from houston_shared.recorder_endpoint import RecorderEndpoint, read_endpoint_file
 from tests.integration.remote.conftest import RemoteRig
 
 STEPS = 6
@@ -132,3 +133,34 @@ async def test_a_large_body_passes_a_line_that_is_cut_again_and_again(
     await asyncio.wait_for(working, 60)
     first = remote.steps(rollout)[0].sample
     assert first and first.thought == thought
+
+
+async def test_a_worker_behind_a_cut_line_leaves_to_its_successor(remote: RemoteRig) -> None:
+    rollout = remote.rollout(SCRIPT)
+    working = asyncio.create_task(work(remote, remote.add_host(), rollout))
+    await at_step(remote, rollout, 2)
+    remote.relay.cut()
+    await work(remote, RecorderEndpoint(remote.home.socket("ingest")), rollout)
+    assert remote.state(rollout)[0] == "finished"
+    told = remote.journal(rollout)
+    remote.relay.heal()
+    await asyncio.wait_for(working, 30)
+    assert remote.journal(rollout) == told, "nothing that it says is stored"
+
+
+async def test_an_agent_does_not_see_the_keys_of_its_host(remote: RemoteRig) -> None:
+    shown = remote.folder / "shown"
+    shown.mkdir()
+    (shown / "beside.txt").write_text("beside it\n")
+    file = shown / "gpu2.endpoint.json"
+    file.write_bytes(msgspec.json.encode(remote.add_host()))
+    command = f"cat {shown}/beside.txt; cat {file}"
+    script = [
+        {"thought": "t", "calls": [{"name": "run_command", "arguments": {"command": command}}]}
+    ]
+    task = f'[sandbox]\nread = ["{shown}"]\n'
+    rollout = remote.rollout(script, environment="workstation", task=task)
+    await work(remote, read_endpoint_file(file), rollout)
+    (printed,) = [one.text for one in remote.steps(rollout)[0].results]
+    assert "beside it" in printed
+    assert "secret_key" not in printed

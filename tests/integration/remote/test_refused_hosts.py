@@ -14,6 +14,7 @@ import zmq
 from houston_daemon.agent import remote_line
 from houston_daemon.agent.recorder_client import IngestConnection
 from houston_daemon.agent.remote_line import LineRefused
+from houston_daemon.maintenance import home_backup
 from houston_daemon.recorder.disk import host_keys
 from houston_daemon.recorder.recorder_thread import Recorder
 from houston_shared import command, wire
@@ -177,6 +178,15 @@ def test_keys_that_are_damaged_are_said_at_the_start(tmp_path: Path) -> None:
     home.host_keys.write_text("{}")
     with pytest.raises(HoustonError, match="it is damaged"):
         starts(home, "tcp://127.0.0.1:7450")
+
+
+def test_keys_leave_with_no_backup(remote: RemoteRig, tmp_path: Path) -> None:
+    remote.add_host()
+    secret = msgspec.json.decode(remote.home.host_keys.read_bytes())["secret_key"].encode()
+    remote.recorder.stop()
+    home_backup.make_backup(remote.home, tmp_path / "elsewhere")
+    files = [file for file in (tmp_path / "elsewhere").rglob("*") if file.is_file()]
+    assert files and not [file for file in files if secret in file.read_bytes()]
 
 
 def houston(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
