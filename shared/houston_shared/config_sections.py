@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Protocol
 import msgspec
 
 from houston_shared.errors import ConfigurationError
+from houston_shared.recorder_endpoint import is_tcp_address
 from houston_shared.toml_file import Settings
 
 ReasoningField = Literal["none", "chat_template", "effort"]
@@ -311,15 +312,11 @@ class RecorderSettings(Settings, frozen=True):
     name where that says `*`."""
 
 
-_TCP_ADDRESS = re.compile(r"tcp://(?:[^:/\s]+|\[[0-9a-fA-F:.]+\]):([1-9]\d{0,4})")
-
-
 def check_recorder_addresses(settings: RecorderSettings, source: str) -> None:
     """Raises ConfigurationError for an address that is none. source: the file it stands in."""
     for key in ("listen", "address"):
         address = getattr(settings, key)
-        found = _TCP_ADDRESS.fullmatch(address)
-        if address and (found is None or int(found[1]) > 65_535):
+        if address and not is_tcp_address(address):
             raise ConfigurationError(
                 f"{source}: `recorder.{key}` = {address!r} is no address such as tcp://*:7450."
             )

@@ -5,14 +5,27 @@ machine, as a file on another one (`houston host add` writes it), or as this str
 is `agent.recorder_client`, who may do so is `recorder.disk.host_keys`.
 """
 
+import re
 from pathlib import Path
 
 import msgspec
 
 from houston_shared.errors import ConfigurationError, ExitCode
 
-CURVE_KEY_LENGTH = 40
-"""Characters of a CURVE key in Z85 (rfc.zeromq.org/spec/32)."""
+_CURVE_KEY = re.compile(r"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")
+"""Z85 (rfc.zeromq.org/spec/32) of 32 bytes."""
+_TCP_ADDRESS = re.compile(r"tcp://(?:[^:/\s]+|\[[0-9a-fA-F:.]+\]):([1-9]\d{0,4})")
+
+
+def is_curve_key(text: str) -> bool:
+    """Whether it may be a CURVE key."""
+    return _CURVE_KEY.fullmatch(text) is not None
+
+
+def is_tcp_address(text: str) -> bool:
+    """Whether it is `tcp://HOST:PORT`."""
+    found = _TCP_ADDRESS.fullmatch(text)
+    return found is not None and int(found[1]) < 65_536
 
 
 class RecorderEndpoint(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -71,7 +84,7 @@ def read_endpoint_file(path: Path) -> RecorderEndpoint:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         endpoint = RecorderEndpoint("")
     keys = (endpoint.server_key, endpoint.public_key, endpoint.secret_key)
-    if not endpoint.is_remote or any(len(key) != CURVE_KEY_LENGTH for key in keys):
+    if not is_tcp_address(endpoint.address) or not all(map(is_curve_key, keys)):
         raise ConfigurationError(
             f"{path} is no endpoint file: it needs a tcp:// address and three keys.",
             "Nothing was connected.",

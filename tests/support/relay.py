@@ -51,6 +51,11 @@ class Relay:
         self._passing = threading.Event()
         self._passing.set()
 
+    def release(self) -> None:
+        """What hung passes what it was given."""
+        for each in self._hanging:
+            each.set()
+
     def harm(self, how: Harm, answers: bool = False) -> threading.Event:
         """Harm the next large piece of a worker, or the recorder's next; set when it was."""
         self._harmed = threading.Event()
@@ -60,8 +65,7 @@ class Relay:
     def close(self) -> None:
         self._listener.close()
         self._end_all()
-        for each in self._hanging:
-            each.set()
+        self.release()
 
     def _end_all(self) -> None:
         with self._lock:

@@ -24,6 +24,8 @@ class WorkerRoute(NamedTuple):
 
     router: "RouterSocket"
     routing: bytes
+    connection: int = 0
+    """Over TCP, of two connections the later one has the higher number."""
 
 
 @dataclass(slots=True)
@@ -107,6 +109,13 @@ class LiveWorkers:
         worker.heard_at = now
         worker.listened_seconds = self._listened_seconds
         worker.route = route
+
+    def has_later_line(self, rollout: str, lease: int, route: WorkerRoute) -> bool:
+        """Whether the worker has spoken over a later connection: what comes over this one was said
+        before, and again over the other (a tunnel that hung gives it up late)."""
+        worker = self._by_rollout.get(rollout)
+        newest = worker.route if worker is not None and worker.lease == lease else None
+        return newest is not None and route.connection < newest.connection
 
     def note_heartbeat(
         self, rollout: str, active_us: int, replicas: Mapping[str, ReplicaUse]

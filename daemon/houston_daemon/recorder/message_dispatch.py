@@ -141,12 +141,12 @@ class WorkerMessage(WorkItem):
         """Handle it."""
         if self.write_refusal:
             raise self.write_refusal
+        routing = self._frames.routing
+        route = WorkerRoute(self._router, routing, self._router.connection_of(routing))
+        if store.workers.has_later_line(self.message.rollout, self.message.lease, route):
+            return
         self._reply = ingest_handlers.handle_worker_message(
-            store,
-            self.message,
-            self.slot,
-            self.body,
-            WorkerRoute(self._router, self._frames.routing),
+            store, self.message, self.slot, self.body, route
         )
 
     def refuse(self, problem: Refusal | HoustonError) -> None:
@@ -171,7 +171,7 @@ class WorkerMessage(WorkItem):
                 duplicate=reply.duplicate,
             )
             self._router.send(self._frames.routing, self._frames.request, ack)
-        else:
+        elif reply is not None:  # nobody listens on a line that was left
             self._router.send(self._frames.routing, self._frames.request, reply)
 
 

@@ -99,6 +99,11 @@ class RouterSocket:
             return ReceivedFrames(first.bytes, request, None, peer)
         return ReceivedFrames(first.bytes, rest[0], rest[1], peer)
 
+    def connection_of(self, routing: bytes) -> int:
+        """Over TCP the number of a peer's connection, which are in order; 0 for local ones."""
+        del routing
+        return 0
+
     def send(self, routing: bytes, request: bytes, message: object) -> bool:
         """Send an answer or push; False when the peer has gone or does not read."""
         try:

@@ -7,6 +7,7 @@ of a host that was removed since is known by the key it came under. What message
 queue is full (libzmq#3937). TCP itself notices a dead peer, and workers speak once a second.
 """
 
+import itertools
 import logging
 import os
 from typing import Any
@@ -34,7 +35,7 @@ KEEPALIVE_SECONDS = 10
 """A peer that says nothing is asked by the kernel after this time, then three times more."""
 LOGGED_KEYS = 1_000
 """Refused keys that are remembered, so that each is logged once."""
-REMEMBERED_ROUTES = 10_000
+REMEMBERED_CONNECTIONS = 100_000
 _MONITOR = "inproc://remote-ingest.monitor"
 
 
@@ -88,8 +89,9 @@ class RemoteIngest(RouterSocket):
         self._authenticator = HostAuthenticator(self._context, self._hosts)
         self._monitor: zmq.Socket[bytes] = self._context.socket(zmq.PAIR)
         self._handshake_logged = False
-        self._keys: dict[bytes, str] = {}
-        """Routing id → public key of the host that it is of."""
+        self._connections: dict[bytes, tuple[int, str]] = {}
+        """Routing id → its number, and the public key of the host that it is of."""
+        self._numbers = itertools.count(1)
 
     def open(self) -> None:
         """Bind. Raises HoustonError, also where the home's keys cannot be read."""
@@ -110,9 +112,15 @@ class RemoteIngest(RouterSocket):
 
     def send(self, routing: bytes, request: bytes, message: object) -> bool:
         """As of any router; a host that was removed is told nothing that it has not asked for."""
-        if request == PUSH_REQUEST_ID and not self._is_known(self._keys.get(routing, "")):
+        if request == PUSH_REQUEST_ID and not self._is_known(
+            self._connections.get(routing, (0, ""))[1]
+        ):
             return False
         return super().send(routing, request, message)
+
+    def connection_of(self, routing: bytes) -> int:
+        """In the order of their first messages."""
+        return self._connections[routing][0]
 
     def _set_options(self, keys: HostKeys) -> None:
         options: dict[int, Any] = {
@@ -165,9 +173,10 @@ class RemoteIngest(RouterSocket):
             name = self._hosts.name_of(key)
         except (zmq.ZMQError, HoustonError):
             return None
-        if len(self._keys) >= REMEMBERED_ROUTES:
-            self._keys.clear()  # whoever lives says something within a second
-        self._keys[frame.bytes] = key
+        if frame.bytes not in self._connections:
+            if len(self._connections) >= REMEMBERED_CONNECTIONS:
+                del self._connections[next(iter(self._connections))]
+            self._connections[frame.bytes] = (next(self._numbers), key)
         if name is None:
             former = self._hosts.former_name_of(key)
             return Peer(-1, f"host {former}", None, host=former)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from houston_daemon.agent import recorder_client, remote_line, rollout_worker
+from houston_daemon.agent.recorder_client import IngestConnection
 from houston_daemon.maintenance.home_verification import verify_home
 from houston_shared import wire
 from houston_shared.recorder_endpoint import RecorderEndpoint, read_endpoint_file
@@ -146,6 +147,31 @@ async def test_a_worker_behind_a_cut_line_leaves_to_its_successor(remote: Remote
     remote.relay.heal()
     await asyncio.wait_for(working, 30)
     assert remote.journal(rollout) == told, "nothing that it says is stored"
+
+
+async def test_what_a_tunnel_gives_up_late_is_not_taken_for_new(
+    remote: RemoteRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_client, "SILENT_LINE_SECONDS", 0.5)
+    rollout = remote.rollout(SCRIPT)
+    lease = remote.recorder.assign(rollout).lease
+    connection = IngestConnection(remote.add_host())
+
+    async def say(kind: type[wire.FromWorker], **fields: Any) -> wire.IngestReply:
+        body = wire.encode_message(kind(rollout=rollout, lease=lease, **fields))
+        return await connection.exchange(connection.next_number(), body)
+
+    await say(wire.Hello, pid=1)
+    remote.relay.hang()
+    await say(wire.StoreState, state="paused", by="engine")
+    await say(wire.StoreState, state="running")
+    assert remote.state(rollout)[0] == "running"
+    remote.relay.release()
+    for _ in range(20):
+        assert isinstance(await say(wire.Heartbeat), wire.Ack)
+        await asyncio.sleep(0.05)
+    assert remote.state(rollout)[0] == "running"
+    await connection.close()
 
 
 async def test_an_agent_does_not_see_the_keys_of_its_host(remote: RemoteRig) -> None:

@@ -172,10 +172,11 @@ def test_an_address_that_is_none_is_said(key: str, address: str, tmp_path: Path)
         load_configuration(str(tmp_path), environment={})
 
 
-def test_keys_that_are_damaged_are_said_at_the_start(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["{}", "\xff", '{"public_key": "a", "secret_key": "b"}'])
+def test_keys_that_are_damaged_are_said_at_the_start(text: str, tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     home.path.mkdir()
-    home.host_keys.write_text("{}")
+    home.host_keys.write_text(text)
     with pytest.raises(HoustonError, match="it is damaged"):
         starts(home, "tcp://127.0.0.1:7450")
 
@@ -215,6 +216,7 @@ SLIPS = [
     pytest.param(["remove", "knwon"], 66, "did you mean known?", id="no such host"),
     pytest.param(["check", "none"], 66, "cannot be read", id="no such file"),
     pytest.param(["check", "there"], 78, "is no endpoint file", id="another file"),
+    pytest.param(["check", "odd"], 78, "is no endpoint file", id="keys that are none"),
 ]
 
 
@@ -223,6 +225,8 @@ def test_a_slip_is_answered(
     node: Path, capsys: pytest.CaptureFixture[str], words: list[str], code: int, says: str
 ) -> None:
     assert houston(capsys, "host", "add", "known")[0] == 0
+    keys = dict.fromkeys(("server_key", "public_key", "secret_key"), "\u00e4" * 40)
+    (node / "odd").write_text(json.dumps({"address": "tcp://x:1", **keys}))
     (node / "there").write_text('{"address": "tcp://x:1"}')
     found, _, errors = houston(capsys, "host", *words)
     assert found == code and says in errors

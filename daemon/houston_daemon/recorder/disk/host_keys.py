@@ -20,7 +20,7 @@ from houston_shared.config_reload import FileStamp, read_file_stamp
 from houston_shared.config_sections import RecorderSettings
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError, did_you_mean
 from houston_shared.home import Home
-from houston_shared.recorder_endpoint import RecorderEndpoint
+from houston_shared.recorder_endpoint import RecorderEndpoint, is_curve_key
 from houston_shared.times_and_counts import now_us
 
 _HOST_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
@@ -52,7 +52,10 @@ class HostKeys(msgspec.Struct, frozen=True):
 def read_host_keys(home: Home) -> HostKeys | None:
     """The keys, None where none were ever made. Raises HoustonError where they cannot be read."""
     try:
-        return msgspec.json.decode(home.host_keys.read_bytes(), type=HostKeys)
+        keys = msgspec.json.decode(home.host_keys.read_bytes(), type=HostKeys)
+        if is_curve_key(keys.public_key) and is_curve_key(keys.secret_key):
+            return keys
+        raise msgspec.ValidationError("a key is none")
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as problem:
@@ -137,6 +140,8 @@ def _locked(home: Home) -> Iterator[None]:
         home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(home.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
+            if os.fstat(descriptor).st_uid != os.geteuid():
+                raise PermissionError(1, "the home belongs to another user")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
