@@ -5,17 +5,20 @@
 One worker after the other runs a rollout of `--steps` steps (a call of `noop` each) by the script
 engine, over the local socket, over loopback with keys, and over a link of 20 ms each way (network
 namespaces; left out without root). With thoughts of 2 KB and of 200 KB. Medians, milliseconds a
-step. Written to bench/results/remote_line.json.
+step: `wall`, and processor time of the worker (with its start) and of the recorder's process, which
+a crowded machine changes less. Written to bench/results/remote_line.json.
 """
 
 import argparse
 import json
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -35,22 +38,37 @@ DELAY = 0.02
 THOUGHTS = {"2 KB": 2_000, "200 KB": 200_000}
 
 
-def step_ms(rig: Rig, prefix: list[str], endpoint: str, steps: int, size: int, name: str) -> float:
-    """Run one rollout in a process of its own; milliseconds from its first step to its last."""
+class Cost(NamedTuple):
+    """Milliseconds a step."""
+
+    wall: float
+    worker: float
+    recorder: float
+
+
+def step_cost(rig: Rig, prefix: list[str], endpoint: str, steps: int, size: int, name: str) -> Cost:
+    """Run one rollout in a process of its own; wall is from its first step to its last."""
     call = {"name": "noop", "arguments": {"text": "x"}}
     script = [{"thought": "t" * size, "calls": [call]} for _ in range(steps)]
     rollout = rig.rollout(script, name=name, task=f"[budget]\nsteps = {steps + 5}\n")
     lease = rig.recorder.assign(rollout).lease
     words = ["--endpoint", endpoint, "--rollout", rollout, "--lease", str(lease)]
     command = [*prefix, sys.executable, "-m", "houston_daemon.agent.rollout_worker", *words]
+    worker, recorder = _children_seconds(), time.process_time()
     subprocess.run(command, check=True, capture_output=True)
+    worker, recorder = _children_seconds() - worker, time.process_time() - recorder
     sql = "SELECT min(at), max(at) FROM events WHERE rollout=? AND kind='observation'"
     ((first, last),) = rig.query(sql, rollout)
-    return float(last - first) / 1e3 / steps
+    return Cost(*(seconds * 1e3 / steps for seconds in ((last - first) / 1e6, worker, recorder)))
 
 
-def measure(folder: Path, steps: int, runs: int) -> dict[str, dict[str, float]]:
-    """Thought → line → median milliseconds a step."""
+def _children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def measure(folder: Path, steps: int, runs: int) -> dict[str, dict[str, Cost]]:
+    """Thought → line → medians."""
     link = None if why_not() else LossyLink(DELAY, 0.0)
     settings = RecorderSettings(listen=f"tcp://*:{free_port()}")
     rig = Rig(folder, Configuration(recorder=settings))
@@ -70,19 +88,21 @@ def measure(folder: Path, steps: int, runs: int) -> dict[str, dict[str, float]]:
     }
     try:
         return {
-            words: {
-                line: statistics.median(
-                    step_ms(rig, *how, steps // (10 if line == "link" else 1), size, f"{line}-{n}")
-                    for n in range(runs)
-                )
-                for line, how in lines.items()
-            }
+            words: {line: _median(rig, how, steps, runs, size, line) for line, how in lines.items()}
             for words, size in THOUGHTS.items()
         }
     finally:
         rig.close()
         if link:
             link.close()
+
+
+def _median(
+    rig: Rig, how: tuple[list[str], str], steps: int, runs: int, size: int, line: str
+) -> Cost:
+    steps = steps // 5 if line == "link" else steps
+    costs = [step_cost(rig, *how, steps, size, f"{line}-{size}-{run}") for run in range(runs)]
+    return Cost(*map(statistics.median, zip(*costs, strict=True)))
 
 
 def main() -> None:
@@ -94,10 +114,15 @@ def main() -> None:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         found = measure(Path(folder), asked.steps, asked.runs)
+        where = machine(Path(folder))
     for words, lines in found.items():
-        ratios = {line: round(ms / lines["local"], 2) for line, ms in lines.items()}
-        print(words, {line: round(ms, 2) for line, ms in lines.items()}, "ratios", ratios)
-    result = {"machine": machine(), "steps": asked.steps, "step_ms": found, "delay": DELAY}
+        for line, cost in lines.items():
+            print(words, line, {key: round(ms, 2) for key, ms in cost._asdict().items()})
+    step_ms = {
+        words: {line: cost._asdict() for line, cost in lines.items()}
+        for words, lines in found.items()
+    }
+    result = {"machine": where, "steps": asked.steps, "step_ms": step_ms, "delay": DELAY}
     RESULT.write_text(json.dumps(result, indent=1) + "\n")
     print(f"{time.monotonic() - began:.0f} s, {RESULT}")
 
