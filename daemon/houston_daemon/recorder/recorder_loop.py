@@ -161,7 +161,7 @@ class RecorderLoop:
     ) -> None:
         """calls: the supervisor's calls, filled from any thread; follow each with a wake.
 
-        remote: where workers of other machines are listened to. Raises HoustonError.
+        remote: where workers of other machines are listened to.
         """
         self._store = store
         self._epoch = epoch
