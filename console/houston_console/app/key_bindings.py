@@ -95,7 +95,8 @@ KEYS = (
     Key("watch", "4", "area('files')", "4", "go to files and searches"),
     Key("watch", "5,i", "area('composer')", "5 i", "say something to the agent", "guide", True),
     Key("watch", "6", "area('queue')", "6", "go to the guidance of this rollout"),
-    Key("watch", "slash", "ask('/')", "/", "search", "search", True),
+    Key("watch", "slash", "ask('/')", "/",
+        "search the steps; in a list, filter it by words as you type", "search", True),
     Key("watch", "colon", "ask(':')", ":", "go to a step, a time or a permalink", "step",
         True),
     Key("watch", "tab", "next_area(1)", "tab", "next area", "area", True),
@@ -226,6 +227,7 @@ KEYS = (
     Key("compare", "escape,backspace", "back", "esc", "back to home", "back"),
     Key("policies", "enter", "activate", "enter", "have new rollouts sample with it (asks first)",
         "activate"),
+    Key("policies", "slash", "filter", "/", "filter by words as you type", "filter", True),
     Key("policies", "tab", "app.focus_next", "tab", "from the list to what is known, and back",
         "details"),
     Key("policies", "Z", "rollback", "Z", "back to what they sampled with before (asks first)",
@@ -270,6 +272,7 @@ KEYS = (
     Key("lines", "k,up", "up", "k ↑", "line up"),
     Key("lines", "g,home", "first", "g home", "first line"),
     Key("lines", "G,end", "last", "G end", "last line"),
+    Key("lines", "slash", "filter", "/", "filter a list by words as you type"),
     Key("lines", "pagedown,ctrl+f", "page(1)", "pgdn", "a page on"),
     Key("lines", "pageup,ctrl+b", "page(-1)", "pgup", "a page back"),
     Key("composer", "enter,ctrl+s", "send('next')", "enter", "send: joins the next observation",
@@ -294,6 +297,8 @@ KEYS = (
 
 TRANSCRIPT_AREAS: tuple[Area, ...] = ("trajectory", "find", "hits", "judging", "marks")
 """Areas of the steps, whose keys are hinted at together."""
+LIST_AREAS: tuple[Area, ...] = ("rollouts", "files", "queue", "since")
+"""Areas of a list, which the key that searches the steps filters."""
 FOCUS_CHAINS: tuple[tuple[Area, ...], ...] = (
     (*TRANSCRIPT_AREAS, "watch", "whole", "app"),
     ("rollouts", "watch", "whole", "app"),
@@ -369,8 +374,12 @@ def hints_for(area: Area) -> list[tuple[str, str]]:
     shown_areas = focus_chain(area)
     if area == "trajectory":  # what a narrow screen leaves out comes late: speaking comes early
         shown_areas = ("trajectory", "watch", *TRANSCRIPT_AREAS[1:], "whole", "app")
+    in_list = area in LIST_AREAS
     return [
-        (binding.label.split()[0], binding.hint)
+        (
+            binding.label.split()[0],
+            "filter" if in_list and binding.action == "ask('/')" else binding.hint,
+        )
         for binding in keys_of_areas(*shown_areas)
         if binding.hint
     ]

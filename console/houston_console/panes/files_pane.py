@@ -31,12 +31,12 @@ from houston_console.screens.base_screen import GoToStep, Pane, post_from
 from houston_console.screens.rollout_lists import ListAttention, keep_order
 from houston_console.transcript.trajectory_reader import RolloutSource
 from houston_console.widgets.line_view import (
-    ItemList,
     LineView,
     highlight_needles,
     set_frame_subtitle,
     set_frame_title,
 )
+from houston_console.widgets.list_filter import FilteredList
 from houston_console.widgets.styled_text import LOADING_LINE, TextLine, line, span, text_block
 from houston_shared.errors import HoustonError
 from houston_shared.store import journal_events, workspace_queries
@@ -172,7 +172,7 @@ FILES_VIEWS: tuple[FilesView, ...] = ("files", "searches")
 FileListItem = FileHistoryRow | FileEditRow | SearchRow
 
 
-class FileList(ItemList[FileListItem]):
+class FileList(FilteredList[FileListItem]):
     """The files of a rollout, the changes of one of them, or searches."""
 
     class Moved(Message):
@@ -196,6 +196,14 @@ class FileList(ItemList[FileListItem]):
         """Tell the pane that the cursor moved."""
         post_from(self, self.Moved())
 
+    def words_of(self, item: FileListItem) -> str:
+        """A path, or a query, and what stands beside it."""
+        if isinstance(item, FileHistoryRow):
+            return f"{item.path} {item.kind} {item.last_step}"
+        if isinstance(item, FileEditRow):
+            return f"{item.path} {item.kind} {item.step} {item.tools}"
+        return f"{item.query} {item.kind} {item.step}"
+
     def show_rows(self, rows: Sequence[FileListItem]) -> None:
         """Show other rows, the cursor on its own; the same ones are not drawn again.
 
@@ -203,9 +211,12 @@ class FileList(ItemList[FileListItem]):
         first some seconds later.
         """
         moves = self.has_focus and self.attention.is_moving
-        wanted_rows, rows = rows, keep_order(rows, self.items, _item_key) if moves else list(rows)
+        wanted_rows, rows = (
+            rows,
+            keep_order(rows, self.all_items, _item_key) if moves else list(rows),
+        )
         self.is_order_held = rows != list(wanted_rows)
-        if rows != self.items:
+        if rows != self.all_items:
             self.set_items(rows, _item_key)
 
     def note_activity(self) -> None:
@@ -254,6 +265,7 @@ class FilesPane(Pane):
     def switch_rollout(self, source: RolloutSource) -> None:
         """Show another rollout; nothing of it was read yet."""
         self.source, self.step, self._path, self._was_read = source, 0, "", False
+        self.list.end_filter()
         self.list.show_rows(())
         self.diffs.show_changes()
         self._update_titles()
@@ -300,14 +312,14 @@ class FilesPane(Pane):
         if source is self.source and path == self._path:
             self._was_read = True
             self.list.show_rows(rows)
-            self._go_back(rows)
+            self._go_back()
             await self._refresh_below(source)
             self._update_titles()
 
-    def _go_back(self, rows: Sequence[FileListItem]) -> None:
+    def _go_back(self) -> None:
         """To the file whose changes were listed, wherever it stands by now."""
         path, self._path_to_return_to = self._path_to_return_to, ""
-        for at, row in enumerate(rows if path else ()):
+        for at, row in enumerate(self.list.items if path else ()):
             if isinstance(row, FileHistoryRow) and row.path == path:
                 self.list.set_cursor(at)
 
@@ -357,7 +369,7 @@ class FilesPane(Pane):
             self.list.refresh()
         titles = [f"‹{view}›" if view == self.view else view for view in FILES_VIEWS]
         if self._path:
-            titles = [f"‹{self._path}›", f"{len(self.list.items)} changes"]
+            titles = [f"‹{self._path}›", f"{len(self.list.all_items)} changes"]
         set_frame_title(self, "4  " + "  ".join(titles))
         more = f"{self._unread_files} more files of this step" if self._unread_files else ""
         set_frame_subtitle(self, line("esc all files" if self._path else more))
@@ -366,6 +378,7 @@ class FilesPane(Pane):
         """Switch between files and searches."""
         at = (FILES_VIEWS.index(self.view) + by) % len(FILES_VIEWS)
         self.view, self._path = FILES_VIEWS[at], ""
+        self.list.end_filter()
         self.list.cursor = 0
         await self.refresh_content()
         self.list.focus()
@@ -378,6 +391,7 @@ class FilesPane(Pane):
                 post_from(self, GoToStep(self.diffs.top_step))
         elif isinstance(row, FileHistoryRow):
             self._path, self.list.cursor = row.path, 0
+            self.list.end_filter()
             await self.refresh_content()
         elif row is not None:
             post_from(self, GoToStep(row.step))
@@ -386,6 +400,7 @@ class FilesPane(Pane):
         """From the changes of a file to the list."""
         if self._path:
             self._path, self._path_to_return_to = "", self._path
+            self.list.end_filter()
             await self.refresh_content()
         self.list.focus()
 

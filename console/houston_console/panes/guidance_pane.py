@@ -47,10 +47,10 @@ from houston_console.transcript.trajectory_reader import RolloutSource
 from houston_console.widgets.dialogs import CommandPalette, ConfirmDialog, PaletteCommand
 from houston_console.widgets.line_view import (
     FixedLines,
-    ItemList,
     set_frame_subtitle,
     set_frame_title,
 )
+from houston_console.widgets.list_filter import FilteredList
 from houston_console.widgets.styled_text import LOADING_LINE, TextLine, line, span
 from houston_shared import atomic_file
 from houston_shared.errors import HoustonError
@@ -101,7 +101,7 @@ QueueAction = Literal["withdraw", "edit", "go", "earlier", "later"]
 EMPTY_QUEUE_LINE = line(span(" nothing was said to this agent yet", "dim"))
 
 
-class GuidanceQueue(ItemList[GuidanceEntry]):
+class GuidanceQueue(FilteredList[GuidanceEntry]):
     """One line for each message."""
 
     BINDINGS = bindings_for("queue")
@@ -124,6 +124,10 @@ class GuidanceQueue(ItemList[GuidanceEntry]):
         """The line of one message."""
         return guidance_entry_line(self.items[number], self.line_cells)
 
+    def words_of(self, item: GuidanceEntry) -> str:
+        """The message, its author, and how it stands."""
+        return f"{item.text} {item.author} {item.critic} {item.state} {item.mode} {item.reason}"
+
     def cursor_moved(self) -> None:
         """Tell the pane that the cursor moved."""
         post_from(self, self.Moved())
@@ -131,11 +135,12 @@ class GuidanceQueue(ItemList[GuidanceEntry]):
     @property
     def waiting_count(self) -> int:
         """Messages that the agent has yet to hear."""
-        return sum(item.state in ("queued", "unsent") for item in self.items)
+        return sum(item.state in ("queued", "unsent") for item in self.all_items)
 
     def show_loading(self) -> None:
         """Show that the messages are being read."""
         self.empty = LOADING_LINE
+        self.end_filter()
         self.items, self.cursor = [], 0
         self.show()
 
@@ -144,7 +149,7 @@ class GuidanceQueue(ItemList[GuidanceEntry]):
         if self.empty != EMPTY_QUEUE_LINE:
             self.empty = EMPTY_QUEUE_LINE
             self.refresh()
-        if entries != self.items:
+        if entries != self.all_items:
             self.set_items(entries, lambda entry: entry.id)
             self.cursor_moved()
 
@@ -446,10 +451,10 @@ class GuidancePane(Pane):
         self.run_reporting(self._send_unsent(), "guidance")
 
     async def _send_unsent(self) -> None:
-        before = {item.id for item in self.queue.items if item.state == "refused"}
+        before = {item.id for item in self.queue.all_items if item.state == "refused"}
         await self._link.send_unsent()
         await self.refresh_queue()
-        refused = [item for item in self.queue.items if item.state == "refused"]
+        refused = [item for item in self.queue.all_items if item.state == "refused"]
         if refused and refused[-1].id not in before:
             self.show_notice(refused[-1].reason)
         if self._link.state != "live":
@@ -481,7 +486,7 @@ class GuidancePane(Pane):
 
     def _offer_again(self, draft: GuidanceDraft, problem: HoustonError) -> None:
         """What was typed stays; the next Enter does what can still be done with it."""
-        now = next((item for item in self.queue.items if item.id == draft.edits), None)
+        now = next((item for item in self.queue.all_items if item.id == draft.edits), None)
         newer = now is not None and now.state == "queued" and now.revision != draft.revision
         if now is None or (now.state == "queued" and not newer):
             self.report_problem(problem)
@@ -518,7 +523,7 @@ class GuidancePane(Pane):
             self._open_in_composer(entry)
 
     async def _move(self, entry: GuidanceEntry, by: int) -> None:
-        old, order = move_in_order(self.queue.items, entry.id, by)
+        old, order = move_in_order(self.queue.all_items, entry.id, by)
         if self.source is not None and order != old:
             words = await daemon_link.reorder_guidance(self._link, self.source.rollout, old, order)
             self.show_notice(words, good=True)

@@ -12,22 +12,23 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from houston_console.app.key_bindings import key_label
-from houston_console.commands.job_commands import with_printed_line
+from houston_console.commands.job_commands import job_state_text, with_printed_line
 from houston_console.screens.base_screen import GoToStep, GoToTerminalLine, Pane, post_from
 from houston_console.screens.job_lines import (
     job_details,
     job_heads,
     job_line,
+    job_place,
     jobs_strip,
     newest_first,
 )
 from houston_console.widgets.dialogs import Dialog
 from houston_console.widgets.line_view import (
     FixedLines,
-    ItemList,
     set_frame_subtitle,
     set_frame_title,
 )
+from houston_console.widgets.list_filter import FilteredList
 from houston_console.widgets.styled_text import TextLine, line
 from houston_shared.errors import HoustonError
 from houston_shared.records import ENDED_STATES
@@ -66,12 +67,23 @@ class JobChoice(NamedTuple):
     """To its terminal, and not to its step."""
 
 
-class JobList(ItemList[JobRow]):
+class JobList(FilteredList[JobRow]):
     """One line a job."""
 
     def line_at(self, number: int) -> TextLine:
         """The line at this position."""
         return job_line(self.items[number], now_us(), self.line_cells)
+
+    def words_of(self, item: JobRow) -> str:
+        """State, place, command, and what it printed last."""
+        words = (
+            job_state_text(item),
+            str(item.step),
+            job_place(item),
+            item.command,
+            item.last_line,
+        )
+        return " ".join(words)
 
     def cursor_moved(self) -> None:
         """The details below are of another job."""

@@ -23,13 +23,15 @@ from houston_console.screens.rollout_lists import (
     read_text,
     unread_note,
 )
-from houston_console.widgets.line_view import FixedLines, ItemList
+from houston_console.widgets.line_view import FixedLines
+from houston_console.widgets.list_filter import FilteredList
 from houston_console.widgets.styled_text import (
     TextLine,
     TextSpan,
     Tone,
     justify_line,
     line,
+    line_text,
     line_width,
     span,
     text_block,
@@ -284,7 +286,7 @@ MAX_NOTE_LINES = 3
 """Of a note of who was here before."""
 
 
-class SinceList(ItemList[SinceEntry]):
+class SinceList(FilteredList[SinceEntry]):
     """Everything that happened; enter leads to its step."""
 
     BINDINGS = bindings_for("since")
@@ -297,11 +299,19 @@ class SinceList(ItemList[SinceEntry]):
         """All lines but headings."""
         return not self.items[number].head
 
+    def words_of(self, item: SinceEntry) -> str:
+        """The line as it is shown."""
+        return line_text(item.line)
+
+    def is_heading(self, item: SinceEntry) -> bool:
+        """What stands over others."""
+        return item.head
+
     def show_entries(self, entries: list[SinceEntry]) -> None:
         """Show these entries from the first."""
         self.items, self.cursor = entries, 0
         self.show()
-        if entries:
+        if self.items:
             self.set_cursor(0)
 
     def bring_into_view(self, number: int) -> None:
@@ -369,6 +379,7 @@ class SinceVisitPane(Pane):
     def switch_rollout(self, rollout: str) -> None:
         """Switch to another rollout, of which nothing was read yet."""
         self._rollout, self._last_seen = rollout, None
+        self.events.end_filter()
         self._show(None)
         self._was_read = self._unfold_once_read = False
         self.people.display = False

@@ -27,8 +27,8 @@ from houston_console.screens.home_list import HomeList, column_heads, home_summa
 from houston_console.screens.rollout_card import rollout_card
 from houston_console.screens.rollout_lists import filter_needs
 from houston_console.screens.rollout_preview import RolloutDetails, RolloutPreviewPane
-from houston_console.widgets.dialogs import BottomPrompt
 from houston_console.widgets.line_view import FixedLines, set_frame_subtitle, set_frame_title
+from houston_console.widgets.list_filter import FilterPrompt
 from houston_console.widgets.styled_text import TextLine, line, span
 from houston_shared.errors import HoustonError
 from houston_shared.store import presence_queries, refinement_queries
@@ -42,20 +42,6 @@ CARD_MIN_LINES = 34
 PREVIEW_MIN_COLUMNS, PREVIEW_MIN_LINES = 100, 20
 """Size of the screen from which a preview stands beside the list, in the place of the card."""
 COMPARED_ROLLOUTS = 2
-
-
-class FilterPrompt(BottomPrompt):
-    """What is typed narrows the list at once."""
-
-    def action_leave(self) -> None:
-        """Back to the list, which shows all again."""
-        self.value = ""
-        self.close()
-
-    def close(self) -> None:
-        """Back to the list as it is filtered."""
-        self.display = bool(self.value)
-        self.screen.set_focus(self.screen.query_one(HomeList))
 
 
 class HomeScreen(HoustonScreen):
@@ -80,7 +66,7 @@ class HomeScreen(HoustonScreen):
         self.list = HomeList(state.person, id="home-list")
         self.heads = FixedLines(focusable=False, id="home-heads")
         self.card = FixedLines(focusable=False, id="home-card")
-        self.filter = FilterPrompt(id="home-filter")
+        self.filter = FilterPrompt(self.list, partial(self.refresh_list, hold=False))
         self.preview = RolloutPreviewPane(link, AsyncReader(link.home), id="home-preview")
         self.by_task = False
         self._unfolded: frozenset[str] = frozenset()
@@ -246,10 +232,7 @@ class HomeScreen(HoustonScreen):
 
     def action_filter(self) -> None:
         """Type words; only rollouts that hold them all stay."""
-        value = self.filter.value
-        self.filter.ask("/", "words of a name, a task, a reason, an action, a person")
-        self.filter.value = value
-        self.filter.cursor_position = len(value)
+        self.filter.open("words of a name, a task, a reason, an action, a person")
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """While a filter is written, letters are no keys."""
@@ -257,10 +240,6 @@ class HomeScreen(HoustonScreen):
         composing = event.widget is self.preview.guidance.composer
         area: Area = "words" if event.widget is self.filter else "home"
         self.hints.show_area("composer" if composing else area)
-
-    def on_input_changed(self) -> None:
-        """Filter with every letter."""
-        self.refresh_list(hold=False)
 
     async def action_back(self) -> None:
         """End the filter; without one, go back to the rollout that is open."""

@@ -11,7 +11,7 @@ from functools import partial
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Container
+from textual.containers import Container, Vertical
 
 from houston_console.app.console_state import ConsoleState
 from houston_console.app.daemon_link import DaemonLink
@@ -36,6 +36,7 @@ from houston_console.screens.policy_list import (
 )
 from houston_console.widgets.dialogs import ConfirmDialog, QuestionDialog
 from houston_console.widgets.line_view import FixedLines, set_frame_title
+from houston_console.widgets.list_filter import FilterPrompt
 from houston_console.widgets.styled_text import TextLine, line, span
 from houston_shared import kept_suite_runs, policy_and_run_files
 from houston_shared.control_messages import ActivatePolicy, CancelTraining
@@ -77,7 +78,8 @@ class PoliciesScreen(HoustonScreen):
     def compose_body(self) -> ComposeResult:
         """Compose the frame, its list, and what is known of one line."""
         with Container(id="policies"):
-            yield self.text
+            with Vertical(id="policy-column"):
+                yield self.text
             yield self.detail
 
     def on_mount(self) -> None:
@@ -128,6 +130,16 @@ class PoliciesScreen(HoustonScreen):
             self.text.show_rows(
                 policy_rows(self._snapshot, progress, width, self._solved, self._unfolded)
             )
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """While a filter is written, letters are no keys."""
+        self.show_undo_offers()
+        typing = isinstance(event.widget, FilterPrompt)
+        self.hints.show_area("words" if typing else "policies")
+
+    async def action_filter(self) -> None:
+        """Type words; only policies and runs that hold them all stay."""
+        await self.text.action_filter()
 
     # --- what is known of one ----------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from houston_console.commands.policy_report import (
 )
 from houston_console.screens.base_screen import post_from
 from houston_console.screens.rollout_lists import format_moment
-from houston_console.widgets.line_view import ItemList
+from houston_console.widgets.list_filter import FilteredList
 from houston_console.widgets.styled_text import (
     LOADING_LINE,
     TextLine,
@@ -27,6 +27,7 @@ from houston_console.widgets.styled_text import (
     fit_name,
     fit_text,
     line,
+    line_text,
     span,
 )
 from houston_shared import policy_and_run_files
@@ -297,7 +298,7 @@ def progress_bar(progress: TrainingProgress) -> str:
     return f"[{'█' * full}{'░' * (PROGRESS_BAR_CELLS - full)}]"
 
 
-class PolicyList(ItemList[PolicyListRow]):
+class PolicyList(FilteredList[PolicyListRow]):
     """A line a policy or run, under their headings."""
 
     class Moved(Message):
@@ -313,8 +314,15 @@ class PolicyList(ItemList[PolicyListRow]):
 
     def selectable(self, number: int) -> bool:
         """All lines but headings."""
-        row = self.items[number]
-        return bool(row.policy or row.run or row.fold)
+        return not self.is_heading(self.items[number])
+
+    def words_of(self, item: PolicyListRow) -> str:
+        """The line, and the whole names in it."""
+        return f"{item.policy} {item.run} {line_text(item.line)}"
+
+    def is_heading(self, item: PolicyListRow) -> bool:
+        """What is about no policy and no run."""
+        return not (item.policy or item.run or item.fold)
 
     def cursor_moved(self) -> None:
         """Tell the screen that the cursor moved."""
@@ -327,13 +335,13 @@ class PolicyList(ItemList[PolicyListRow]):
 
     def show_rows(self, rows: list[PolicyListRow]) -> None:
         """Show others; the cursor stays with what it stood on."""
-        if rows == self.items:
+        if rows == self.all_items:
             return
         before, first = self.row_at_cursor, not self.items
         self.items = rows
         self.show()
-        same = (n for n, row in enumerate(rows) if row[1:] == before[1:] and any(row[1:]))
-        usable = (n for n in range(len(rows)) if self.selectable(n))
+        same = (n for n, row in enumerate(self.items) if row[1:] == before[1:] and any(row[1:]))
+        usable = (n for n in range(len(self.items)) if self.selectable(n))
         at = next(usable, 0) if first else next(same, None)
         if at is not None:
             self.keep_cursor_line(at)

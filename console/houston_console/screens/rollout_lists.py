@@ -325,10 +325,11 @@ class ListOrder:
 def filter_needs(needs: Sequence[RolloutNeed], words: str) -> list[RolloutNeed]:
     """Those that hold every word somewhere: in name, task, state, reasons, action, or people."""
     wanted_words = words.lower().split()
-    return [need for need in needs if all(word in _searchable_text(need) for word in wanted_words)]
+    return [need for need in needs if all(word in searchable_text(need) for word in wanted_words)]
 
 
-def _searchable_text(need: RolloutNeed) -> str:
+def searchable_text(need: RolloutNeed) -> str:
+    """Name, task, state, reasons, action and people of a rollout, in small letters."""
     overview, rollout = need.standing, need.standing.rollout
     parts = [rollout.id, rollout.task, rollout.state, rollout.activity, rollout.policy, need.text]
     parts += [look.name for look in overview.lookers]

@@ -14,13 +14,19 @@ from textual.message import Message
 from houston_console.app.console_state import ConsoleState
 from houston_console.app.key_bindings import bindings_for, key_label
 from houston_console.screens.base_screen import Pane, post_from
-from houston_console.screens.rollout_lists import ListOrder, ListRow, rollout_facts, selector_line
+from houston_console.screens.rollout_lists import (
+    ListOrder,
+    ListRow,
+    rollout_facts,
+    searchable_text,
+    selector_line,
+)
 from houston_console.widgets.line_view import (
     FixedLines,
-    ItemList,
     set_frame_subtitle,
     set_frame_title,
 )
+from houston_console.widgets.list_filter import FilteredList
 from houston_console.widgets.styled_text import LOADING_LINE, TextLine, line, span
 from houston_shared.store.presence_queries import AttentionCost
 from houston_shared.store.process_reward_queries import StepReward
@@ -30,7 +36,7 @@ MIN_FACT_LINES = 9
 """Lines under the list at least."""
 
 
-class RolloutList(ItemList[ListRow]):
+class RolloutList(FilteredList[ListRow]):
     """Tasks and their rollouts; the cursor stands on rollouts only."""
 
     BINDINGS = bindings_for("rollouts")
@@ -61,6 +67,14 @@ class RolloutList(ItemList[ListRow]):
         """All lines but tasks."""
         return self.items[number].need is not None
 
+    def words_of(self, item: ListRow) -> str:
+        """All that is known of a rollout, as at home."""
+        return searchable_text(item.need) if item.need else item.task
+
+    def is_heading(self, item: ListRow) -> bool:
+        """The task of those below it."""
+        return item.is_task
+
     def cursor_moved(self) -> None:
         """Tell the selector that the cursor moved."""
         post_from(self, self.Moved())
@@ -69,11 +83,11 @@ class RolloutList(ItemList[ListRow]):
         """Show these lines; the cursor stays on its rollout, or goes to the one that was opened."""
         keep = self.under_cursor.id if self.under_cursor else ""
         wanted_id = chosen if chosen != self.chosen or not keep else keep
-        if (listed, chosen) == (self.items, self.chosen):
+        if (listed, chosen) == (self.all_items, self.chosen):
             return
         before = self._visible_lines()
         self.items, self.chosen = listed, chosen
-        ids = [row.id for row in listed]
+        ids = [row.id for row in self.items]
         if self._visible_lines() != before:
             self.show()
         if wanted_id not in ids:

@@ -35,6 +35,7 @@ from houston_console.screens.prompt_inspector import PromptInspector
 from houston_console.screens.rollout_selector import RolloutList, RolloutSelector
 from houston_console.transcript.trajectory_pane import TrajectoryPane
 from houston_console.transcript.trajectory_reader import RolloutSource
+from houston_console.widgets.list_filter import FilteredList, FilterPrompt
 from houston_shared.command_arguments import parse_permalink
 from houston_shared.errors import HoustonError
 from houston_shared.records import ENDED_STATES
@@ -342,7 +343,9 @@ class WatchScreen(HoustonScreen):
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """The line of keys follows the focus."""
         self.show_undo_offers()
-        if (area := area_of(event.widget)) is not None:
+        if isinstance(event.widget, FilterPrompt):
+            self.hints.show_area("words")
+        elif (area := area_of(event.widget)) is not None:
             self._mark_area(area)
         elif isinstance(event.widget, SinceList):
             self.hints.show_area("since")
@@ -382,8 +385,11 @@ class WatchScreen(HoustonScreen):
         """Go to an area."""
         self._focus_area(area)
 
-    def action_ask(self, kind: str) -> None:
-        """Ask for words to search, or for a step."""
+    async def action_ask(self, kind: str) -> None:
+        """Ask for words to search, or to filter the list with the focus; or for a step."""
+        if kind == "/" and isinstance(self.focused, FilteredList):
+            await self.focused.action_filter()
+            return
         self._mark_area("trajectory")
         self.trajectory.ask(kind)
 

@@ -32,7 +32,8 @@ from houston_console.transcript.transcript_search import TranscriptSearch
 from houston_console.transcript.transcript_view import Transcript
 from houston_console.transcript.verdict_actions import VerdictActions
 from houston_console.widgets.dialogs import BottomPrompt, Dialog
-from houston_console.widgets.line_view import ItemList, set_frame_subtitle, set_frame_title
+from houston_console.widgets.line_view import set_frame_subtitle, set_frame_title
+from houston_console.widgets.list_filter import FilteredList
 from houston_console.widgets.styled_text import LOADING_LINE, TextLine, line, span
 from houston_shared.command_arguments import format_permalink
 from houston_shared.store import annotation_queries
@@ -49,7 +50,7 @@ KINDS_OF_EQUALS = ("error", "tool")
 """Kinds of steps for which the line of equal failures is the place to be: all of them are it."""
 
 
-class MarkList(ItemList[StepMark]):
+class MarkList(FilteredList[StepMark]):
     """One line a bookmark or note."""
 
     def __init__(self, marks: Sequence[StepMark], **arguments: Any) -> None:
@@ -59,6 +60,10 @@ class MarkList(ItemList[StepMark]):
     def line_at(self, number: int) -> TextLine:
         """The line at this position."""
         return mark_line(self.items[number], self.line_cells)
+
+    def words_of(self, item: StepMark) -> str:
+        """Step, author, and the note."""
+        return f"{item.step} {item.author} {item.text}"
 
 
 class MarksDialog(Dialog[int | None]):

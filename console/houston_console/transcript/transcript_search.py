@@ -28,6 +28,7 @@ from houston_console.screens.base_screen import (
 from houston_console.transcript.search_client import (
     MAX_LISTED_HITS,
     SEARCH_CHOICE_NAMES,
+    TEXT_KIND_LABELS,
     SearchClient,
     SearchHistory,
     SearchHits,
@@ -38,7 +39,8 @@ from houston_console.transcript.search_client import (
 from houston_console.transcript.trajectory_reader import RolloutSource
 from houston_console.transcript.transcript_view import Transcript
 from houston_console.widgets.dialogs import BottomPrompt, Dialog
-from houston_console.widgets.line_view import LineView, set_frame_subtitle, set_frame_title
+from houston_console.widgets.line_view import set_frame_subtitle, set_frame_title
+from houston_console.widgets.list_filter import FilteredList
 from houston_console.widgets.styled_text import TextLine, justify_line, line, span
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
@@ -153,21 +155,22 @@ class SearchPrompt(Pane):
         post_from(self, self.Changed())
 
 
-class HitList(LineView):
-    """One line a place."""
+class HitList(FilteredList[SearchHit]):
+    """One line a place that is kept."""
 
     def __init__(self, hits: SearchHits, **arguments: Any) -> None:
-        super().__init__(**arguments)
+        super().__init__(hits.hits, **arguments)
         self.hits = hits
         self._counted, self._cells = 0, 0
 
-    def line_count(self) -> int:
-        """One line for each hit that is kept."""
-        return len(self.hits.hits)
-
     def line_at(self, number: int) -> TextLine:
         """The line at this position."""
-        return hit_line(self.hits.hits[number], self.line_cells, self._longest())
+        return hit_line(self.items[number], self.line_cells, self._longest())
+
+    def words_of(self, item: SearchHit) -> str:
+        """Where it is, what it is, and the text around it."""
+        name = TEXT_KIND_LABELS.get(item.name, item.name)
+        return f"{hit_permalink(item)} {name} {item.snippet}"
 
     def _longest(self) -> int:
         """Cells of the longest place, counted as more are found."""
@@ -210,14 +213,15 @@ class HitsDialog(Dialog[SearchHit | None]):
         set_frame_subtitle(box, line(f"{notes}{cap}enter go there   esc close"))
         words = " Nothing was found." if hits.done else " being looked for …"
         self.list.empty = line(span(words, "dim"))
+        self.list.items = hits.hits
         self.list.show()
 
     def action_choose(self) -> None:
         """Close, and go to the hit at the cursor."""
-        hits = self.list.hits.hits
-        if hits:
-            self.list.hits.place_index = self.list.cursor
-        self.dismiss(hits[self.list.cursor] if hits else None)
+        hits, chosen = self.list.hits, self.list.under_cursor
+        if chosen is not None:
+            hits.place_index = next(at for at, hit in enumerate(hits.hits) if hit is chosen)
+        self.dismiss(chosen)
 
 
 TYPING_PAUSE_SECONDS = 0.15

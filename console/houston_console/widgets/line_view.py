@@ -411,9 +411,9 @@ class ItemList(LineView, Generic[Item]):
         under = self.under_cursor
         self.items = items
         self.show()
-        same = (at for at, item in enumerate(items) if under and key(item) == key(under))
+        same = (at for at, item in enumerate(self.items) if under and key(item) == key(under))
         at = next(same, None)
         if at is None:
-            self.cursor = max(0, min(self.cursor, len(items) - 1))
+            self.cursor = max(0, min(self.cursor, len(self.items) - 1))
         else:
             self.keep_cursor_line(at)
