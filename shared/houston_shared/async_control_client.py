@@ -4,10 +4,12 @@ The same as `control_client`, but that questions may overlap.
 """
 
 import asyncio
+import contextlib
 import time
 import weakref
 from collections.abc import AsyncIterator
 
+import msgspec
 import zmq
 import zmq.asyncio
 
@@ -103,8 +105,10 @@ class LiveFeed:
             newest: dict[tuple[str, str], Notice] = {}
             frame = (await self._socket.recv_multipart())[-1]
             while True:
-                notice = wire.notice_decoder.decode(frame)
-                newest[notice.rollout, notice.kind] = notice
+                # One of another version says nothing here: the database is looked at anyway.
+                with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                    notice = wire.notice_decoder.decode(frame)
+                    newest[notice.rollout, notice.kind] = notice
                 if not await self._socket.poll(0):
                     break
                 frame = (await self._socket.recv_multipart())[-1]

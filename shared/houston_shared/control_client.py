@@ -20,6 +20,7 @@ import weakref
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
 import zmq
 
 from houston_shared import wire
@@ -31,6 +32,7 @@ from houston_shared.errors import (
     ExitCode,
     HoustonError,
     NoAnswer,
+    UnknownAnswer,
 )
 from houston_shared.home import Home
 from houston_shared.home_lock import HomeOwner, find_running_daemon
@@ -224,8 +226,16 @@ def encode_request(message: ControlRequest) -> bytes:
 
 
 def decode_reply(body: bytes) -> RequestStored | Status:
-    """What the daemon answered. Raises HoustonError with its own words when it denies."""
-    reply: wire.ControlReply = wire.control_reply_decoder.decode(body)
+    """What the daemon answered. Raises HoustonError with its own words when it denies, and
+    UnknownAnswer for what only another version says."""
+    try:
+        reply: wire.ControlReply = wire.control_reply_decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise UnknownAnswer(
+            "The daemon's answer cannot be read: it is of another version than this Houston.",
+            "Whether it did what was asked is not known.",
+            "houston daemon restart, and open what is open again",
+        ) from None
     if isinstance(reply, Denied):
         code = ExitCode(reply.code) if reply.code in set(ExitCode) else ExitCode.FAILED
         raise HoustonError(reply.cause, reply.effect, reply.next, code)

@@ -104,5 +104,9 @@ class NoAnswer(HoustonError):
     """The daemon runs and was silent for as long as its asker waited."""
 
 
+class UnknownAnswer(HoustonError):
+    """The daemon answered what this version cannot read: it is of another."""
+
+
 class DaemonFrozen(NoAnswer):
     """The daemon cannot answer: a signal has stopped it. Asking again is of no use."""

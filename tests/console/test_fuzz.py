@@ -1,10 +1,10 @@
 """Random keys, sizes and news: nothing ends the console, and no part of it fails.
 
 Each seed presses its keys on a home of eighteen rollouts that goes on meanwhile, at sizes that
-change. `HOUSTON_FUZZ_KEYS` and `HOUSTON_FUZZ_SEEDS` (a list, parted by commas) run more, or one
-seed again; what was pressed last is in the message of a failure, and
-`bench/console_fuzz.py` presses as many as one has time for. Leaving and attaching to tmux are
-left out: they end the screen, as they should.
+change, beside a daemon in one of three states (`tests.console.fuzzed_daemons`).
+`HOUSTON_FUZZ_KEYS` and `HOUSTON_FUZZ_SEEDS` (a list, parted by commas) run more, or one seed again;
+what was pressed last is in the message of a failure, and `bench/console_fuzz.py` presses as many as
+one has time for. Leaving and attaching to tmux are left out: they end the screen, as they should.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import os
 import random
 from collections import Counter, deque
 from pathlib import Path
+from typing import Literal, get_args
 
 import pytest
 from textual import events
@@ -24,9 +25,12 @@ from houston_shared import terminal_log_files
 from houston_shared.records import FileChange, TerminalSpan
 from tests.console import crowd
 from tests.console.conftest import Seat, sit_down
+from tests.console.fuzzed_daemons import Away, FuzzedDaemon, OtherVersion, Restarting
 from tests.console.homes import HomeBuilder
 from tests.console.record_terminals import RECORDED
 
+DaemonState = Literal["away", "restarting", "another version"]
+DAEMON_STATES: tuple[DaemonState, ...] = get_args(DaemonState)
 KEYS_A_SEED = int(os.environ.get("HOUSTON_FUZZ_KEYS", "400"))
 SEEDS = [
     int(seed) for seed in os.environ.get("HOUSTON_FUZZ_SEEDS", "1,2,3,4,5,6,7,8,9,10").split(",")
@@ -161,17 +165,24 @@ async def _alone(*_: object) -> None:
 
 
 @pytest.mark.timeout(1200)
+@pytest.mark.parametrize("daemon", DAEMON_STATES)
 @pytest.mark.parametrize(
     ("seed", "keys"),
     [(1, 250), *(pytest.param(seed, KEYS_A_SEED, marks=pytest.mark.slow) for seed in SEEDS)],
 )
 async def test_no_key_ends_the_console(
-    seed: int, keys: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seed: int, keys: int, daemon: DaemonState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await fuzz(seed, keys, tmp_path, monkeypatch)
+    await fuzz(seed, keys, tmp_path, monkeypatch, daemon)
 
 
-async def fuzz(seed: int, keys: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+async def fuzz(
+    seed: int,
+    keys: int,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    daemon: DaemonState = "away",
+) -> Counter[str]:
     """Press the keys of a seed on a home in `folder`; how many were pressed on which screen."""
     monkeypatch.setattr(HoustonConsole, "action_quit", _alone)
     monkeypatch.setattr(TerminalsPane, "action_attach", _alone)
@@ -180,20 +191,31 @@ async def fuzz(seed: int, keys: int, folder: Path, monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv(name, str(folder / name))
     chance = random.Random(seed)
     builder = crowd.build(folder)
-    going_on = GoingOn(builder, folder / "host", chance)
+    beside = _daemon_in(daemon, builder, folder, chance)
     last: deque[str] = deque(maxlen=60)
     visited: Counter[str] = Counter()
     seated = sit_down(builder.home, at_home=seed % 2 == 0, folder=folder / "state")
     try:
         async with seated as seat:
-            await _press(seat, keys, chance, going_on, last, visited)
+            await _press(seat, keys, chance, beside, last, visited)
             await seat.pilot.pause()
     except BaseException as problem:
         problem.add_note(f"seed {seed}, last keys: {' '.join(last)}")
         raise
     finally:
+        await beside.close()
         builder.close()
     return visited
+
+
+def _daemon_in(
+    state: DaemonState, builder: HomeBuilder, folder: Path, chance: random.Random
+) -> FuzzedDaemon:
+    if state == "restarting":
+        builder.close()  # a home has one writer
+        return Restarting(builder.home.path)
+    news = GoingOn(builder, folder / "host", chance).happens
+    return Away(news) if state == "away" else OtherVersion(builder, news, chance)
 
 
 def _send(app: HoustonConsole, keys: list[str]) -> None:
@@ -210,7 +232,7 @@ async def _press(
     seat: Seat,
     wanted: int,
     chance: random.Random,
-    going_on: GoingOn,
+    beside: FuzzedDaemon,
     last: deque[str],
     visited: Counter[str],
 ) -> None:
@@ -227,8 +249,9 @@ async def _press(
             await asyncio.sleep(0)
         before, pressed = pressed, pressed + len(keys)
         if pressed // NEWS_EVERY > before // NEWS_EVERY:
-            going_on.happens()
+            await beside.happens()
         if pressed // SIZE_EVERY > before // SIZE_EVERY:
+            await beside.turn()
             size = chance.choice(SIZES)
             last.append(f"[{size[0]}x{size[1]}]")
             await seat.pilot.resize_terminal(*size)

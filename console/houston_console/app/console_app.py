@@ -321,10 +321,13 @@ class HoustonConsole(ErrorBoundary, App[None]):
         self.state.link_reason = reason
         for screen in self.full_screens:
             screen.show_link_state()
-        if before == "live" and state != "live":
+        if state == "foreign" and before != "foreign":
+            words = f"{reason} What you send waits.  next: houston daemon restart, open this again"
+            self.top_screen.show_message(words, "error")
+        elif before == "live" and state != "live":
             words = "The daemon is gone: reading only, guidance waits here as unsent."
             self.top_screen.show_message(words, "warning")
-        elif before == "down" and state == "live":
+        elif before in ("down", "foreign") and state == "live":
             self.top_screen.show_message("The daemon is back.", "success")
         self.change_watcher.wake()
 

@@ -240,8 +240,9 @@ class NeedsReader:
             self.budgets.update(await self._reader.run(read_budgets(seqs)))
 
 
-DaemonLinkState = Literal["live", "reconnecting", "down"]
-"""`down`: no daemon holds the home. `reconnecting`: one does, and does not answer."""
+DaemonLinkState = Literal["live", "reconnecting", "down", "foreign"]
+"""`down`: no daemon holds the home. `reconnecting`: one does, and does not answer. `foreign`: it
+answers what only another version can read."""
 
 
 EMPTY_BOARD = NeedsBoard([])

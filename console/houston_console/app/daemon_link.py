@@ -21,7 +21,7 @@ from houston_console.panes.guidance_messages import (
 )
 from houston_shared.async_control_client import AsyncControlClient
 from houston_shared.control_messages import RejectDraft, ReorderGuidance, Status
-from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
+from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError, UnknownAnswer
 from houston_shared.home import Home
 from houston_shared.home_lock import find_running_daemon
 from houston_shared.wire import (
@@ -158,6 +158,8 @@ class DaemonLink:
             self._set_state("live", "")
         except DaemonNotRunning:
             self._set_state("down", "")
+        except UnknownAnswer as problem:
+            self._set_state("foreign", problem.cause)
         except HoustonError as problem:
             self._set_state("reconnecting", problem.cause)
 
@@ -171,6 +173,9 @@ class DaemonLink:
             self.unseen_reason = ""
         except DaemonNotRunning:
             self._set_state("down", "")
+            return
+        except UnknownAnswer as problem:
+            self._set_state("foreign", problem.cause)
             return
         except HoustonError as problem:
             if problem.code not in (ExitCode.FAILED, ExitCode.NOT_FOUND):
@@ -218,6 +223,9 @@ class DaemonLink:
             await self.ask(guide)
         except DaemonNotRunning:
             self._set_state("down", "")
+            return False
+        except UnknownAnswer as problem:
+            self._set_state("foreign", problem.cause)
             return False
         except HoustonError as problem:
             if problem.code == ExitCode.BUSY:

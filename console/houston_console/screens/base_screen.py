@@ -143,6 +143,7 @@ HOME_NAME_MIN_COLUMNS = 120
 LINK_LABELS: dict[str, tuple[str, str, Tone]] = {
     "live": ("●", "live", "success"),
     "reconnecting": ("◌", "reconnecting", "warning"),
+    "foreign": ("◌", "daemon of another version: reading only", "error"),
     "down": ("○", "daemon down: reading only", "error"),
 }
 

@@ -409,25 +409,26 @@ class CompareScreen(HoustonScreen):
         """reader: one that no key waits for."""
         super().__init__(state, home)
         self.text = FixedLines(id="beside")
+        self._box = Vertical(self.text, id="compare")
         self._reader = reader
         self._rollout_ids = (first, second)
         self._pair: tuple[ComparedRollout, ComparedRollout] | None = None
 
     def compose_body(self) -> ComposeResult:
-        """Compose the text."""
-        with Vertical(id="compare"):
-            yield self.text
+        """Compose the frame and its text."""
+        yield self._box
 
     def on_mount(self) -> None:
         """Read both."""
-        set_frame_title(self.query_one("#compare"), "Side by side")
+        set_frame_title(self._box, "Side by side")
         self.hints.show_area("compare")
         self.set_focus(self.text)
         self.show_board()
 
     def show_board(self) -> None:
-        """Something changed: read again."""
-        self.run_latest(self._read, "compare")
+        """Something changed: read again. A screen that is being opened reads once it is there."""
+        if self.is_mounted:
+            self.run_latest(self._read, "compare")
 
     async def _read(self) -> None:
         try:
@@ -436,7 +437,7 @@ class CompareScreen(HoustonScreen):
             self.show_error(problem)
             return
         task = self._pair[0].rollout.task
-        set_frame_title(self.query_one("#compare"), f"Side by side · {task}")
+        set_frame_title(self._box, f"Side by side · {task}")
         self.text.show_lines(self._lines)
 
     def _lines(self, width: int) -> list[TextLine]:

@@ -149,13 +149,11 @@ class PromptInspector(HoustonScreen):
         self.request: InspectedRequest | None = None
         self.facts, self.text = FixedLines(focusable=False, id="eye-facts"), LongText(id="eye-text")
         self.find = FindPrompt(id="eye-find")
+        self._box = Vertical(self.facts, self.text, self.find, id="eye")
 
     def compose_body(self) -> ComposeResult:
         """Facts above, one of four texts below, a line to type in."""
-        with Vertical(id="eye"):
-            yield self.facts
-            yield self.text
-            yield self.find
+        yield self._box
 
     def on_mount(self) -> None:
         """Begin with the messages."""
@@ -210,7 +208,7 @@ class PromptInspector(HoustonScreen):
             f"‹{tab.name}›" if at == self.tab else tab.name for at, tab in enumerate(INSPECTOR_TABS)
         )
         newest = f" of {self.request.newest}" if self.request else ""
-        box = self.query_one("#eye")
+        box = self._box
         set_frame_title(box, f"The eye · step {self.step}{newest}   {names}")
         hits, needle = self.text.hits, self.text.needle
         counted = (
@@ -280,7 +278,7 @@ class PromptInspector(HoustonScreen):
         """The next line that holds what was looked for, or the one before."""
         if self.text.hits:
             at = self.text.next_hit(by)
-            set_frame_subtitle(self.query_one("#eye"), line(f"{at} of {len(self.text.hits)} lines"))
+            set_frame_subtitle(self._box, line(f"{at} of {len(self.text.hits)} lines"))
 
     async def action_choose(self) -> None:
         """Show this step in the trajectory."""
