@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 PANE_COLUMNS, PANE_ROWS = 160, 50
 """Cells of every terminal of a rollout, whoever looks at it: what its log was written for."""
 _SEGMENT_PREFIX = "log."
@@ -87,6 +89,26 @@ def read_last_line(terminal: Path, start: int, end: int | None = None) -> str:
     text = _ESCAPE_SEQUENCE.sub(b"", data).decode("utf-8", "replace")
     lines = text.replace("\r", "\n").split("\n")  # a progress bar's line is what it wrote last
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+MAX_JOB_LINES_BYTES = 1 << 18
+"""A file of last lines that is longer is none that a host has written."""
+
+
+def job_lines_file(terminal: Path) -> Path:
+    """The file in which a terminal keeps what each command that runs apart from its foreground
+    printed last to a file: a JSON object, last lines by the command's key."""
+    return terminal / "job_lines.json"
+
+
+def read_job_line(terminal: Path, key: str) -> str:
+    """The last line that the running command `key` printed to a file; empty where none is known."""
+    try:
+        with job_lines_file(terminal).open("rb") as file:
+            data = file.read(MAX_JOB_LINES_BYTES)
+        return msgspec.json.decode(data, type=dict[str, str]).get(key, "")
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return ""
 
 
 def terminals_with_log(terminals: Path) -> list[str]:

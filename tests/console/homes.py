@@ -239,8 +239,8 @@ class HomeBuilder(WrittenHome):
 
     def job(self, rollout: str, step: int, session: str, command: str, **fields: Any) -> None:
         """How a job stands; times in UTC microseconds."""
-        values = {"id": f"{session}@{step}", "log_start": 0, **fields}
-        body = JobReport(step=step, host="local", session=session, command=command, **values)
+        values = {"id": f"{session}@{step}", "log_start": 0, "host": "local", **fields}
+        body = JobReport(step=step, session=session, command=command, **values)
         self.event(EventKey(rollout, step), "job", body)
 
     def marked(self, rollout: str, step: int, author: str, note: str = "") -> None:

@@ -1,10 +1,15 @@
 """Jobs on the screen: a mark at home, a strip above the trajectory, and the way to each."""
 
+import json
 from pathlib import Path
+
+import pytest
 
 from houston_console.panes.jobs_pane import JobList, JobsDialog
 from houston_console.screens.home_list import HomeList
-from houston_shared.terminal_log_files import segment_file, terminals_folder
+from houston_shared.command import main
+from houston_shared.records import TerminalSpan
+from houston_shared.terminal_log_files import job_lines_file, segment_file, terminals_folder
 from houston_shared.times_and_counts import now_us
 from tests.console.conftest import SMALL, Seat, Sit
 from tests.console.homes import HomeBuilder
@@ -29,10 +34,17 @@ def fill(builder: HomeBuilder, folder: Path, steps: int = 6) -> None:
     builder.job("r", 2, "serve", "serve --port 80", started_at=now - 3 * hour - 5 * MINUTE)
     builder.job("r", 3, "train", "python train.py", started_at=now - 4 * hour)
     builder.job("r", 4, "main", "tensorboard &", started_at=now - 40 * MINUTE, log_start=None,
-                output="/workspace/board.log")  # fmt: skip
+                id="main#77.1", output="/workspace/board.log")  # fmt: skip
     builder.job("r", 3, "train", "python train.py", started_at=now - 4 * hour, log_end=90,
                 ended_at=now - 3 * hour - MINUTE, exit_code=1, failed=True,
                 last_line=HOSTILE)  # fmt: skip
+
+
+def keep_lines(folder: Path, lines: object) -> None:
+    """What the terminal of the job that was started with `&` keeps of it."""
+    terminal = terminals_folder(folder / "host", "r") / "main"
+    terminal.mkdir(parents=True, exist_ok=True)
+    job_lines_file(terminal).write_text(json.dumps(lines))
 
 
 def strip(seat: Seat) -> str:
@@ -118,3 +130,55 @@ async def test_a_job_that_ends_is_told_while_the_console_is_open(
                     ended_at=now, exit_code=2, failed=True)  # fmt: skip
         await seat.app.refresh_from_store()
         await seat.until(lambda: "train ✗2 just now" in strip(seat), "it has failed")
+
+
+async def test_what_a_job_apart_printed_last_is_said_everywhere(
+    builder: HomeBuilder, tmp_path: Path, sit: Sit, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(builder, tmp_path)
+    builder.start("other")
+    keep_lines(tmp_path, {"77.1": "epoch 3 \x1b[2J\u202e of 9", "78.1": "of another"})
+    async with sit(builder.home, "r", size=(200, 60)) as seat:
+        await seat.until(lambda: "▶ main 40m epoch 3" in strip(seat), "the strip")
+        assert not {"\x1b", "\u202e"} & set(strip(seat))
+    async with sit(builder.home, size=(120, 35), at_home=True) as seat:
+        await seat.until(lambda: "▶ main 40m epoch 3" in seat.text("#preview-text"), "the preview")
+        assert "▶ serve 3h05 step 2 of 9" in seat.text("#preview-text")
+    assert main(["--home", str(builder.home.path), "jobs", "r", "--state", "running"]) == 0
+    printed = capsys.readouterr().out
+    assert "epoch 3" in printed and "\u202e" not in printed and "of another" not in printed
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param({}, id="nothing yet"),
+        pytest.param([1, 2], id="a list"),
+        pytest.param({"77.1": {"deep": 1}}, id="no text"),
+        pytest.param({"77.1": "x" * 300_000}, id="more than a host writes"),
+    ],
+)
+async def test_a_file_of_last_lines_that_is_none_is_no_line(
+    builder: HomeBuilder, tmp_path: Path, sit: Sit, lines: object
+) -> None:
+    fill(builder, tmp_path)
+    keep_lines(tmp_path, lines)
+    async with sit(builder.home, "r", size=(200, 60)) as seat:
+        await seat.until(lambda: "step 2 of 9" in strip(seat), "the logs were read")
+        assert "▶ main 40m prints to /workspace" in strip(seat)
+
+
+async def test_the_terminal_of_a_job_elsewhere_names_the_key_that_fetches_its_log(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    builder.start("r", host_root="/nowhere")
+    span = TerminalSpan(host="gpu", terminal="train", start=0, end=9)
+    builder.whole("r", 1, spans=(span,))
+    builder.job("r", 1, "train", "python train.py", started_at=now_us() - MINUTE, host="gpu")
+    async with sit(builder.home) as seat:
+        await seat.press("percent_sign")
+        await seat.until(lambda: isinstance(seat.app.screen, JobsDialog), "all jobs")
+        await seat.press("t")
+        await seat.until(lambda: "on the host gpu, not here: F fetches it" in seat.hint(), "how")
+        terminals = seat.app.watch_screen.terminals
+        assert terminals.names[terminals.chosen] == ("gpu", "train")

@@ -4,6 +4,7 @@ What a job prints while it runs is read from its session's log, where that lies 
 """
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 from typing import get_args
 
@@ -68,16 +69,26 @@ def run_jobs(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
 
 
 def with_printed_line(job: JobRow, rollout: str, host_root: str) -> JobRow:
-    """The job with the last line that it printed to its session, where that is known here only: it
-    runs, or its session was closed. host_root: where this machine keeps logs; empty for nowhere.
+    """The job with the last line that it printed, where that is known here only: it runs, or its
+    session was closed. host_root: where this machine keeps logs; empty for nowhere.
     """
-    if job.last_line or job.log_start is None or job.host != LOCAL_HOST or not host_root:
+    if job.last_line or job.host != LOCAL_HOST or not host_root:
         return job
     if not terminal_log_files.is_terminal_name(job.session):
         return job
     folder = terminal_log_files.terminals_folder(Path(host_root), rollout) / job.session
-    line = terminal_log_files.read_last_line(folder, job.log_start, job.log_end)
+    if job.log_start is not None:
+        line = terminal_log_files.read_last_line(folder, job.log_start, job.log_end)
+    elif job.ended_at is None:  # started apart, as with `&`: its terminal keeps the line
+        line = terminal_log_files.read_job_line(folder, job.id.rpartition("#")[2])
+    else:
+        return job
     return replace(job, last_line=line)
+
+
+def read_printed_lines(jobs: Iterable[JobRow], rollout: str, host_root: str) -> dict[str, str]:
+    """By id, the last line that each job printed; empty where that is not known. Reads files."""
+    return {job.id: with_printed_line(job, rollout, host_root).last_line for job in jobs}
 
 
 def job_state_text(job: JobRow) -> str:

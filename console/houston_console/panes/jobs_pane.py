@@ -12,7 +12,11 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from houston_console.app.key_bindings import key_label
-from houston_console.commands.job_commands import job_state_text, with_printed_line
+from houston_console.commands.job_commands import (
+    job_state_text,
+    read_printed_lines,
+    with_printed_line,
+)
 from houston_console.screens.base_screen import GoToStep, GoToTerminalLine, Pane, post_from
 from houston_console.screens.job_lines import (
     job_details,
@@ -198,9 +202,7 @@ class JobsPane(Pane):
             if self._host_root is None:
                 self._host_root = (await self._reader.run(read_rollout_jobs(rollout))).host_root
             running, root = self._summary.running, self._host_root
-            printed = await asyncio.to_thread(
-                lambda: {job.id: with_printed_line(job, rollout, root).last_line for job in running}
-            )
+            printed = await asyncio.to_thread(read_printed_lines, running, rollout, root)
         except HoustonError as problem:
             self.report_problem(problem)
             return
@@ -235,4 +237,4 @@ class JobsPane(Pane):
             post_from(self, GoToStep(job.step))
             return
         byte = -1 if job.log_start is None else job.log_start
-        post_from(self, GoToTerminalLine(self._rollout, job.step, job.session, byte))
+        post_from(self, GoToTerminalLine(self._rollout, job.step, job.session, byte, job.host))

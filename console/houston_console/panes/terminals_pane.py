@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from textual.app import ComposeResult, SuspendNotSupported
 
-from houston_console.app.key_bindings import bindings_for
+from houston_console.app.key_bindings import bindings_for, key_label
 from houston_console.panes import terminal_log_reader
 from houston_console.panes.terminal_attach import attach_command
 from houston_console.panes.terminal_log_reader import (
@@ -404,7 +404,8 @@ class TerminalsPane(Pane):
         if self._replayed is not None:
             when = f" at {local_time(self._replayed.at)[11:16]}" if self._replayed.at else ""
             size = self._replayed.end - self._replayed.start
-            return f"as step {self._replayed.step} left it{when}, {size:,} bytes of it · s live"
+            live = f"{_key('replay')} live"
+            return f"as step {self._replayed.step} left it{when}, {size:,} bytes of it · {live}"
         lines = f" · {log.lines:,} lines" if log is not None else ""
         return f"{host} · {self._snapshot.origin}{lines}" if self._snapshot.origin else host
 
@@ -427,6 +428,8 @@ class TerminalsPane(Pane):
         self._snapshots.pop((host, name), None)
         self._show_live(EMPTY_SNAPSHOT)
         self._wanted_byte = byte
+        if self._folder_of((host, name)) is None:
+            self.show_notice(_missing_log_text(host, name))
         await self.poll()
 
     # --- as a step left it -------------------------------------------------------------------
@@ -500,7 +503,8 @@ class TerminalsPane(Pane):
         if self._replayed is not None:
             post_from(self, GoToStep(self._replayed.step))
         else:
-            self.show_notice("s shows what the terminal showed at a step; enter then goes there.")
+            words = "shows what the terminal showed at a step; enter then goes there."
+            self.show_notice(f"{_key('replay')} {words}")
 
     # --- the session itself, and logs elsewhere ----------------------------------------------
 
@@ -545,13 +549,19 @@ class TerminalsPane(Pane):
         except OSError as problem:
             self.show_notice(f"The log could not be kept here: {problem.strerror}.")
         else:
-            self.show_notice(f"Fetched at {time.strftime('%H:%M:%S')}; F again for more.", True)
+            again = f"{_key('fetch')} again for more."
+            self.show_notice(f"Fetched at {time.strftime('%H:%M:%S')}; {again}", True)
             await self.poll()
         finally:
             self._fetching = False
 
 
+def _key(action: str) -> str:
+    return key_label("terminals", action)
+
+
 def _missing_log_text(host: str, name: str) -> str:
     if host != LOCAL_HOST:
-        return f"The log of {name} is on the host {host}, not here: F fetches it, t attaches."
+        keys = f"{_key('fetch')} fetches it, {_key('attach')} attaches"
+        return f"The log of {name} is on the host {host}, not here: {keys}."
     return "The rollout names no folder for its terminals."

@@ -93,10 +93,7 @@ def jobs_strip(
     facts: list[TextLine] = []
     if failed := summary.failed:
         facts.append(line(span(_failed_text(failed, now), "error")))
-    for job in summary.running:
-        head = f"{JOB_GLYPHS['running'][0]} {job_place(job)} {format_duration(job.seconds(now))}"
-        says = printed.get(job.id) or (f"prints to {job.output}" if job.output else job.command)
-        facts.append(line(span(head, "success"), span(f" {says}", "dim")))
+    facts += [running_job(job, printed.get(job.id, ""), now) for job in summary.running]
     room = width - line_width(keys)
     shown = facts
     if _least_cells(facts) > room:
@@ -108,6 +105,13 @@ def jobs_strip(
         left = room - line_width(parts)
         parts += [*_cut(fact, left - _least_cells(shown[at + 1 :]) - 1), span("  ")]
     return justify_line((*parts, more), keys, width)
+
+
+def running_job(job: JobRow, printed: str, now: int) -> TextLine:
+    """A job that runs: its place, how long, and what it printed last, or else what it is."""
+    head = f"{JOB_GLYPHS['running'][0]} {job_place(job)} {format_duration(job.seconds(now))}"
+    says = printed or (f"prints to {job.output}" if job.output else job.command)
+    return line(span(head, "success"), span(f" {' '.join(says.split())}", "dim"))
 
 
 def _least_cells(facts: Sequence[TextLine]) -> int:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from houston_console.app.key_bindings import key_label
 from houston_console.panes.terminal_log_reader import parse_tail_lines, read_log_bytes
 from houston_console.transcript.trajectory_reader import FoldedStepRow, read_step_rows
 from houston_console.widgets.styled_text import TextLine
@@ -114,8 +115,11 @@ def _read_other_terminal(rollout: str) -> ReadPlan[str]:
 def read_terminal_tail(preview: RolloutPreview) -> TerminalTail:
     """The last lines of the terminal that printed last. Files: to be called from a thread."""
     if preview.other_terminal:
+        key = key_label("terminals", "fetch")
         return TerminalTail(
-            preview.other_terminal, (), "Its log is on that machine: enter, 3, then F fetches it."
+            preview.other_terminal,
+            (),
+            f"Its log is on that machine: enter, 3, then {key} fetches it.",
         )
     if not preview.host_root:
         return TerminalTail()

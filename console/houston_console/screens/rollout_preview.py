@@ -8,13 +8,14 @@ the same rollout. What is read is in `screens.preview_reader`.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, cast
 
 from textual.app import ComposeResult
 
 from houston_console.app.daemon_link import DaemonLink
+from houston_console.commands.job_commands import read_printed_lines
 from houston_console.commands.rollout_summary import format_score
 from houston_console.panes.guidance_composer import Composer
 from houston_console.panes.guidance_messages import GuidanceEntry
@@ -28,6 +29,7 @@ from houston_console.screens.home_columns import (
     time_left_text,
 )
 from houston_console.screens.home_list import UNSEEN_GLYPH
+from houston_console.screens.job_lines import running_job
 from houston_console.screens.preview_reader import (
     MARK_PLACES,
     RolloutPreview,
@@ -61,7 +63,7 @@ from houston_console.widgets.styled_text import (
 from houston_shared.errors import HoustonError
 from houston_shared.records import ENDED_STATES
 from houston_shared.store.async_reader import AsyncReader
-from houston_shared.store.attention_ranking import RolloutNeed
+from houston_shared.store.attention_ranking import RolloutNeed, RolloutOverview
 from houston_shared.store.presence_queries import AttentionCost
 from houston_shared.store.refinement_queries import RefinementTree
 from houston_shared.times_and_counts import format_cost, pluralize
@@ -72,6 +74,8 @@ SCALE_CELLS = 7
 """Cells of the scale before the curve."""
 MIN_CURVE_LINES, MAX_CURVE_LINES = 3, 8
 LABEL_TONE: Tone = "faint"
+MOST_JOBS = 3
+"""Jobs that are shown at most."""
 
 
 class RolloutDetails(NamedTuple):
@@ -177,20 +181,36 @@ def preview_lines(
     said: Sequence[GuidanceEntry],
     view: HomeViewContext,
     height: int,
+    printed: Mapping[str, str],
 ) -> list[TextLine]:
-    """Everything, in at most `height` lines of the view's width; None for what is not read yet."""
+    """Everything, in at most `height` lines of the view's width; None for what is not read yet.
+
+    printed: by id, what jobs that run printed last.
+    """
     width = view.width
     card = rollout_card(entry, details.spent, view, details.tree, is_brief=True)
     lines = [*card[: max(2, height // 4)], budget_line(entry, width), *_guidance_line(said, width)]
+    lines += _job_lines(entry.need.standing, printed, view)
     if preview is None:
         return [*lines, (), LOADING_LINE][:height]
     curve = min(MAX_CURVE_LINES, max(MIN_CURVE_LINES, (height - len(lines)) // 4))
     lines.append(_section("score over active time" if preview.scores else "no score yet", width))
     lines += score_chart_lines(preview, width, curve)
     rest = max(0, height - len(lines))
-    printed = _terminal_lines(tail, width, max(0, rest - 2 - min(len(preview.steps), rest // 2)))
-    lines += _step_lines(preview, width, rest - len(printed))
-    return [*lines, *printed][:height]
+    tail_lines = _terminal_lines(tail, width, max(0, rest - 2 - min(len(preview.steps), rest // 2)))
+    lines += _step_lines(preview, width, rest - len(tail_lines))
+    return [*lines, *tail_lines][:height]
+
+
+def _job_lines(
+    overview: RolloutOverview, printed: Mapping[str, str], view: HomeViewContext
+) -> list[TextLine]:
+    """The newest jobs that run, a line each."""
+    if overview.rollout.state in ENDED_STATES:
+        return []
+    shown = overview.jobs.running[-MOST_JOBS:]
+    facts = (running_job(job, printed.get(job.id, ""), view.now_us) for job in shown)
+    return [justify_line(line(span(" "), *fact), (), view.width) for fact in facts]
 
 
 def _step_lines(preview: RolloutPreview, width: int, most: int) -> list[TextLine]:
@@ -256,6 +276,8 @@ class RolloutPreviewPane(Pane):
         self._details, self._view = RolloutDetails(), HomeViewContext("", 0, 0)
         self._preview: RolloutPreview | None = None
         self._tail, self._failure = TerminalTail(), ""
+        self._printed: dict[str, str] = {}
+        """By id, what its jobs that run printed last."""
         self._changed = asyncio.Event()
         self._was_read = asyncio.Event()
         """Set when what is at the cursor was read, or when nothing is read for it."""
@@ -364,8 +386,9 @@ class RolloutPreviewPane(Pane):
     async def _read(self, rollout: str) -> None:
         try:
             preview = await self._reader.run(read_preview(rollout))
-            tail = await asyncio.to_thread(read_terminal_tail, preview)
-            self._preview, self._tail, self._failure = preview, tail, ""
+            printed = await asyncio.to_thread(self._read_printed, preview)
+            self._preview, self._failure = preview, ""
+            self._tail, self._printed = printed
             self._turn_composer(rollout)
             await self.guidance.refresh_queue()
         except HoustonError as problem:
@@ -376,8 +399,16 @@ class RolloutPreviewPane(Pane):
 
     async def _read_tail(self) -> None:
         if self._preview is not None:
-            self._tail = await asyncio.to_thread(read_terminal_tail, self._preview)
+            self._tail, self._printed = await asyncio.to_thread(self._read_printed, self._preview)
             self._draw()
+
+    def _read_printed(self, preview: RolloutPreview) -> tuple[TerminalTail, dict[str, str]]:
+        """What its terminal and its jobs printed last. Files: on another thread."""
+        entry = self._entry
+        is_same = entry is not None and entry.need.standing.rollout.id == preview.rollout
+        running = entry.need.standing.jobs.running if entry and is_same else ()
+        lines = read_printed_lines(running, preview.rollout, preview.host_root)
+        return read_terminal_tail(preview), lines
 
     def _turn_composer(self, rollout: str) -> None:
         """Have the composer write to a rollout, but not under somebody's hands."""
@@ -415,4 +446,6 @@ class RolloutPreviewPane(Pane):
         preview = self._preview if self._is_read else None
         said = self.guidance.queue.items if self.composer_rollout == rollout else ()
         view = self._view._replace(width=width)
-        return preview_lines(self._entry, self._details, preview, self._tail, said, view, height)
+        return preview_lines(
+            self._entry, self._details, preview, self._tail, said, view, height, self._printed
+        )

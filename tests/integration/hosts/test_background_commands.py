@@ -10,6 +10,7 @@ from houston_daemon.hosts.host_protocol import BackgroundCommand
 from houston_daemon.hosts.local_host import LocalHost
 from houston_daemon.hosts.terminals.background_commands import KEPT_COMMANDS
 from houston_daemon.hosts.terminals.local_terminal import LocalTerminal
+from houston_shared.terminal_log_files import read_job_line
 
 from .conftest import MakeHost, finish
 
@@ -137,3 +138,12 @@ async def test_a_flood_of_them_is_followed_as_far_as_there_is_room(
     (workspace(terminal) / "go").touch()
     over = await seen(terminal, ended)
     assert [one.key for one in over] == [one.key for one in first]
+
+
+async def test_who_watches_reads_what_it_printed_last_while_it_runs(either: LocalTerminal) -> None:
+    await finish(either, f"(echo 'epoch 1'; echo 'epoch 2'; {GO}) > out.log 2>&1 &")
+    (running,) = await seen(either, lambda found: bool(found[0].last_line))
+    assert read_job_line(either.folder, running.key) == "epoch 2"
+    (workspace(either) / "go").touch()
+    await seen(either, ended)
+    assert read_job_line(either.folder, running.key) == "", "the journal says it by now"

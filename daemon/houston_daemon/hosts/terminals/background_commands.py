@@ -17,12 +17,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from houston_daemon.hosts import process_table
 from houston_daemon.hosts.host_protocol import BackgroundCommand
 from houston_daemon.hosts.process_table import NO_PROCESS, ProcessStat
 from houston_daemon.hosts.terminals import terminal_start
 from houston_daemon.hosts.terminals.terminal_log import TerminalLog
 from houston_daemon.hosts.terminals.terminal_start import TerminalState
+from houston_shared import atomic_file, terminal_log_files
 
 SHELL_ANSWER_SECONDS = 0.5
 """How long a shell may take to tell how something ended, before that counts as not known."""
@@ -72,6 +75,8 @@ class BackgroundCommands:
         self._gone: dict[str, tuple[float, float]] = {}
         """By key of those that are gone, since when: the shell has yet to tell how."""
         self._told_up_to = log.size()
+        self._written_lines: dict[str, str] = {}
+        """By key, the last lines that stand in the terminal's file."""
 
     def look(self) -> bool:
         """See what runs and what has ended; whether that is news that a successor should find."""
@@ -92,6 +97,7 @@ class BackgroundCommands:
         self._read_exit_codes()
         for key in running:
             self._read_last_line(key)
+        self._write_last_lines()
         self._forget_old()
         return list(map(_lasting, self._state.background)) != list(map(_lasting, before))
 
@@ -168,6 +174,19 @@ class BackgroundCommands:
         lines = data.decode(errors="replace").replace("\r", "\n").split("\n")
         last = next((line for line in reversed(lines) if line.strip()), "")
         self._change(key, last_line=last[-COMMAND_CHARACTERS:])
+
+    def _write_last_lines(self) -> None:
+        """For who watches the terminal from this machine: no step or event says it meanwhile."""
+        lines = {
+            command.key: command.last_line
+            for command in self._state.background
+            if command.last_line and not command.ended
+        }
+        if lines != self._written_lines:
+            with contextlib.suppress(OSError):  # a full disk: looking needs none
+                place = terminal_log_files.job_lines_file(self._folder)
+                atomic_file.write_atomically(place, msgspec.json.encode(lines), durable=False)
+                self._written_lines = lines
 
     def _note_gone(self, running: dict[str, ProcessStat]) -> None:
         """Ask the shell about those that have just gone; end those of which it told nothing."""

@@ -9,6 +9,7 @@ input is the terminal). A terminal outlives this process; its folder holds what 
     commands/     the command file, the only thing that the sandbox sees, read-only
     log.<offset>  what was printed
     start.sh      how the pane was started; exit, what its shell ended with
+    job_lines.json  what each command that runs apart printed last to a file, for who watches
     token         what all its processes carry in their environment, from before the first of them
 """
 
