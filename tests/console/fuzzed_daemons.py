@@ -16,6 +16,7 @@ from typing import Protocol
 import msgspec
 import zmq
 
+from houston_shared import records
 from houston_shared.home import Home
 from houston_shared.home_lock import HomeLock, HomeOwner
 from houston_shared.store.schema import SCHEMA_VERSION
@@ -78,11 +79,11 @@ class Restarting:
         step, say = self._steps, self._worker.say
         say(StoreSample, step=step, attempt=1, sample=recorder_client.sample(step))
         call = recorder_client.call(step)
-        intent = recorder_client.records.CallIntent(call=call, deadline=0)
+        intent = records.CallIntent(call=call, deadline=0)
         say(StoreIntent, step=step, attempt=1, index=0, intent=intent)
         result = recorder_client.result(step)
         say(StoreResult, step=step, attempt=1, index=0, result=result)
-        seen = recorder_client.records.ObservationBody(tail=f"[step {step}]")
+        seen = records.ObservationBody(tail=f"[step {step}]")
         say(StoreObservation, step=step, attempt=1, observation=seen)
 
     async def turn(self) -> None:

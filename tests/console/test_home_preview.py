@@ -8,18 +8,30 @@ import pytest
 
 from houston_console.panes.guidance_composer import Composer
 from houston_console.screens.home_list import HomeList
-from houston_console.screens.preview_reader import MARK_PLACES, read_preview
-from houston_console.screens.rollout_preview import RolloutPreviewPane, score_chart_lines
+from houston_console.screens.preview_reader import (
+    MARK_PLACES,
+    TerminalTail,
+    read_preview,
+    read_terminal_tail,
+)
+from houston_console.screens.rollout_preview import (
+    RolloutPreviewPane,
+    _terminal_lines,
+    score_chart_lines,
+)
 from houston_console.transcript.transcript_view import Transcript
 from houston_console.widgets.braille_chart import draw_curve
-from houston_console.widgets.styled_text import CURSOR_GLYPH, line_text, line_width
+from houston_console.widgets.styled_text import CURSOR_GLYPH, line, line_text, line_width, span
 from houston_shared.safe_text import safe
 from houston_shared.store.store_reader import Reader
+from houston_shared.terminal_log_files import segment_file, terminals_folder
 from tests.console import look
 from tests.console.conftest import SMALL, LiveStation, Seat, Sit
 from tests.console.homes import HomeBuilder
+from tests.console.record_terminals import STILL_OPEN
 from tests.console.test_fuzz import _send
 from tests.console.test_hostile import CORPUS
+from tests.console.test_recorded_terminals import SESSIONS
 
 COLUMNS = (140, 40)
 SIZES = ((100, 30), (120, 35), COLUMNS, (200, 60))
@@ -417,3 +429,30 @@ async def test_what_was_spent_stands_in_the_list(builder: HomeBuilder, sit: Sit)
         await seat.until(lambda: "2.25" in seat.text(HomeList), "and what it cost")
         composer = seat.app.home_screen.query_one(Composer)
         assert composer.text == ""
+
+
+@pytest.mark.parametrize("name", [STILL_OPEN, "top", "vim and less", "colours"])
+@pytest.mark.parametrize("before", [0, 40_000], ids=["at the start of its log", "far behind it"])
+def test_the_end_of_a_terminal_is_what_its_terminal_shows(
+    name: str, before: int, tmp_path: Path
+) -> None:
+    data, session = SESSIONS[name]
+    log = segment_file(terminals_folder(tmp_path, "r") / "main", 0)
+    log.parent.mkdir(parents=True)
+    log.write_bytes(b"earlier\r\n" * (before // 9) + data)
+    with HomeBuilder(tmp_path / "home") as builder:
+        builder.start("r", host_root=str(tmp_path))
+        with Reader(builder.home) as reader:
+            tail = read_terminal_tail(reader.run(read_preview("r")))
+    shown = [line_text(parts).rstrip() for parts in tail.lines]
+    count = min(len(shown), len(session["tmux"]))
+    assert count and shown[-count:] == session["tmux"][-count:]
+    assert (tail.cursor >= 0) == (name == STILL_OPEN)
+
+
+def test_the_screen_of_a_program_is_shown_from_its_top_as_far_as_its_cursor() -> None:
+    screen = tuple(line(span(f"row {number}")) for number in range(50))
+    for cursor, first, last in ((0, 0, 8), (20, 12, 20), (49, 41, 49), (-1, 41, 49)):
+        tail = TerminalTail("main", screen, "", cursor)
+        shown = [line_text(parts).strip() for parts in _terminal_lines(tail, 40, 9)]
+        assert (shown[1], shown[-1]) == (f"row {first}", f"row {last}")

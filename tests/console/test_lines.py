@@ -20,7 +20,7 @@ from houston_console.widgets.styled_text import (
     with_cursor,
     wrap_text,
 )
-from houston_shared.safe_text import safe
+from houston_shared.safe_text import safe, safe_line
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 
@@ -35,7 +35,9 @@ def test_wrapped_lines_fit_and_keep_every_letter(text: str, width: int) -> None:
 
 @given(texts, st.integers(0, 40))
 def test_fitted_text_takes_exactly_its_room(text: str, width: int) -> None:
-    assert cell_len(fit_text(text, width)) == width
+    fitted = fit_text(text, width)
+    assert cell_len(fitted) == width
+    assert fitted.endswith("…") or safe_line(text).rstrip(" ") == fitted.rstrip(" ") or not width
 
 
 @given(texts, texts, st.integers(1, 80))

@@ -32,7 +32,7 @@ _LONGEST_MARK = 110
 """Bytes of one, with room."""
 _STRING_SEQUENCES = re.compile(rb"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[PX^_][^\x1b]*(?:\x1b\\)?")
 """The sequences that may hold line feeds: none of these is a line's end."""
-_PAINTS = re.compile(
+PAINTS = re.compile(
     rb"\x1b(?:[78DEMc]|\[[0-9;]*[ABEFHJLMSTdfrsu]|\[4[hl]"
     rb"|\[\?(?:[0-9]+;)*(?:6|7|47|1047|1049)(?:;[0-9;]*)?[hl])"
 )
@@ -60,7 +60,7 @@ def _draw(data: bytes, before: PackedScreen | None = None, commands: int = 0) ->
 
 def count_lines(data: bytes) -> int:
     """As many lines as `parse_all_lines` makes of `data`, mostly told far quicker."""
-    if _PAINTS.search(data):
+    if PAINTS.search(data):
         return _draw(data).line_count()
     above, unended = _count_ended_lines(data)
     return above + unended
@@ -70,7 +70,7 @@ def line_at_byte(data: bytes, byte: int, before: PackedScreen | None = None) -> 
     """The number, from 0, of the line that `data[byte:]` goes on, or begins with a prompt."""
     prompt = _UP_TO_PROMPT.match(data, byte)
     above = data[: prompt.end() if prompt else byte]
-    if before is not None or _PAINTS.search(above):
+    if before is not None or PAINTS.search(above):
         return _draw(above, before).cursor_line()
     return _count_ended_lines(above)[0]
 
@@ -290,7 +290,7 @@ def _next_page(
     It is drawn where it paints, where the page before did not end simply, and where it does not
     fill a screen: the page after it would not know what is on it.
     """
-    end, paints = start + len(data), _PAINTS.search(data) is not None
+    end, paints = start + len(data), PAINTS.search(data) is not None
     if not paints and (previous is None or previous.ends_simply):
         above, unended = _count_ended_lines(data)
         first = previous.first + previous.lines if previous else 0

@@ -6,13 +6,15 @@ Nothing is drawn here.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from houston_console.app.key_bindings import key_label
-from houston_console.panes.terminal_log_reader import parse_tail_lines, read_log_bytes
+from houston_console.panes.terminal_emulator import TerminalEmulator
+from houston_console.panes.terminal_log_reader import PAINTS, read_log_bytes
 from houston_console.transcript.trajectory_reader import FoldedStepRow, read_step_rows
 from houston_console.widgets.styled_text import TextLine
 from houston_shared import terminal_log_files
@@ -28,8 +30,10 @@ PREVIEW_STEPS = 30
 """Last steps that are read."""
 TAIL_BYTES = 8 * 1024
 """Bytes of a terminal's log that are read, from its end."""
-TAIL_LINES = 40
-"""Lines of them that are kept."""
+PAINTED_BYTES = 256 * 1024
+"""Bytes of it that are read where a program paints its screen: it does not paint all of it anew."""
+TAIL_LINES = 50
+"""Lines of them that are kept: a screen."""
 LOCAL_HOST = "local"
 
 
@@ -41,6 +45,8 @@ class TerminalTail(NamedTuple):
     lines: tuple[TextLine, ...] = ()
     reason: str = ""
     """Why its lines cannot be seen here."""
+    cursor: int = -1
+    """The line with the cursor of a program that has the whole screen; −1 while none has it."""
 
 
 class _HostFolder(msgspec.Struct, frozen=True):
@@ -131,16 +137,52 @@ def read_terminal_tail(preview: RolloutPreview) -> TerminalTail:
 
 def _read_local_tail(host_root: Path, rollout: str) -> TerminalTail:
     terminals = terminal_log_files.terminals_folder(host_root, rollout)
-    ends: list[tuple[float, str, int]] = []
+    ends: list[tuple[int, str, int]] = []
     for name in terminal_log_files.terminals_with_log(terminals):
         offset, path = terminal_log_files.list_segments(terminals / name)[-1]
         facts = path.stat()
-        ends.append((facts.st_mtime, name, offset + facts.st_size))
+        ends.append((facts.st_mtime_ns, name, offset + facts.st_size))
     if not ends:
         return TerminalTail()
-    _, name, end = max(ends)
+    written_at, name, end = max(ends)
+    return _draw_tail(terminals / name, end, written_at)
+
+
+@lru_cache(maxsize=8)
+def _draw_tail(folder: Path, end: int, written_at: int) -> TerminalTail:
+    """The end of a log of `end` bytes as its terminal shows it; written_at: of its last byte."""
     start = max(0, end - TAIL_BYTES)
-    data = read_log_bytes(terminals / name, start, end)
+    data = read_log_bytes(folder, start, end)
+    if PAINTS.search(data):
+        start = max(0, end - PAINTED_BYTES)
+        data = read_log_bytes(folder, start, end)
+        if (began := _screen_begin(data)) >= 0:
+            data, start = data[began:], 0
     if start:  # from the first whole line on: the cut may lie within a sequence
         data = data[data.find(b"\n") + 1 :]
-    return TerminalTail(name, tuple(parse_tail_lines(data)[-TAIL_LINES:]))
+    screen = TerminalEmulator()
+    screen.feed(data)
+    lines = [parts for parts, _ in screen.lines()]
+    if screen.packed().alternate is not None:  # a program has it: no prompt is below
+        return TerminalTail(folder.name, tuple(lines[-TAIL_LINES:]), "", screen.cursor_line())
+    while lines and not lines[-1]:
+        lines.pop()
+    return TerminalTail(folder.name, tuple(lines[-TAIL_LINES:]))
+
+
+_TAKES_SCREEN = (b"\x1b[?1049h", b"\x1b[?1047h", b"\x1b[?47h")
+_GIVES_SCREEN_BACK = (b"\x1b[?1049l", b"\x1b[?1047l", b"\x1b[?47l")
+_CLEARS_SCREEN = (b"\x1b[2J", b"\x1b[H\x1b[J")
+
+
+def _screen_begin(data: bytes) -> int:
+    """Where the screen begins that is shown at the end of `data`; −1 where that is not in it."""
+    taken, given, cleared = (
+        max(map(data.rfind, sequences))
+        for sequences in (_TAKES_SCREEN, _GIVES_SCREEN_BACK, _CLEARS_SCREEN)
+    )
+    if taken > given:
+        return taken
+    if cleared > given:
+        return cleared
+    return given if taken < 0 else -1

@@ -229,7 +229,10 @@ def _terminal_lines(tail: TerminalTail, width: int, most: int) -> list[TextLine]
     title = _section(f"terminal {tail.name}", width)
     if tail.reason:
         return [title, *text_block(tail.reason, width, "dim", span(" "))[:most]]
-    printed = tail.lines[-most:]
+    first = max(0, len(tail.lines) - most)
+    if tail.cursor >= 0:  # a program has the whole screen: from its top, as far as its cursor
+        first = min(first, max(0, tail.cursor - most + 1))
+    printed = tail.lines[first : first + most]
     return [title, *(justify_line((span(" "), *parts), (), width) for parts in printed)]
 
 

@@ -97,11 +97,14 @@ def gain_tone(gain: float | None) -> Tone:
 
 
 def fit_text(text: str, width: int) -> SafeText:
-    """`text` on one line in exactly `width` cells: cut with `…`, or filled with spaces."""
+    """`text` on one line in exactly `width` cells: cut with `…`, or filled with spaces.
+
+    Where only blanks are cut, as of a program's screen, there is nothing to say.
+    """
     clean = safe_line(text)
     if width <= 0:
         return SafeText("")
-    if cell_len(clean) <= width:
+    if cell_len(clean) <= width or cell_len(clean.rstrip(" ")) <= width:
         return SafeText(set_cell_size(clean, width))
     return SafeText(set_cell_size(set_cell_size(clean, width - 1) + "…", width))
 
