@@ -32,7 +32,7 @@ async def test_the_console_reads_on_and_keeps_what_was_written(
             await seat.press("enter", "escape")
             builder.whole("r", 2, "it goes on")
             await seat.until(lambda: "it goes on" in seat.text(), "what is new")
-            assert "unsent" in seat.text("#queue")
+            await seat.until(lambda: "unsent" in seat.text("#queue"), "it waits")
     finally:
         await other.close()
 

@@ -167,8 +167,12 @@ def outcome_cell(outcome: SuiteOutcome | None) -> str:
 
 
 def obedience_cell(obedience: Obedience) -> str:
-    """Messages that were followed, of those that were heard, for a table."""
-    return f"{obedience.followed} of {obedience.heard}" if obedience.heard else "not spoken to"
+    """Messages that were followed, of those that could be checked, for a table."""
+    if not obedience.heard:
+        return "not spoken to"
+    checked = f"{obedience.followed} of {obedience.checked}" if obedience.checked else ""
+    rest = f"{obedience.unchecked} unchecked" if obedience.unchecked else ""
+    return ", ".join(filter(None, (checked, rest)))
 
 
 def _outcome_lines(evidence: PolicyEvidence) -> Iterator[ReportLine]:
@@ -231,9 +235,13 @@ def _obedience_lines(records: PolicyRecords) -> Iterator[ReportLine]:
 
 
 def _obedience_text(obedience: Obedience) -> str:
-    share = obedience.followed / obedience.heard
-    heard = pluralize(obedience.heard, "message")
-    return f"{share:.0%} followed, {obedience.ignored} of {heard} seen to be ignored"
+    rest = f"{obedience.unchecked} cannot be checked: nothing in the words can be looked for"
+    if not obedience.checked:
+        return rest
+    share = obedience.followed / obedience.checked
+    checked = pluralize(obedience.checked, "message")
+    text = f"{share:.0%} followed, {obedience.ignored} of {checked} seen to be ignored"
+    return f"{text}; {rest}" if obedience.unchecked else text
 
 
 def _task_score_lines(records: PolicyRecords) -> Iterator[ReportLine]:
@@ -392,10 +400,14 @@ def _suite_figures_json(figures: SuiteFigures) -> dict[str, Any]:
 
 
 def obedience_json(obedience: Obedience) -> dict[str, Any] | None:
-    """Messages that were heard, and followed; None where there are none."""
+    """Messages that were heard, were followed, and cannot be checked; None where there are none."""
     if not obedience.heard:
         return None
-    return {"heard": obedience.heard, "followed": obedience.followed}
+    return {
+        "heard": obedience.heard,
+        "followed": obedience.followed,
+        "cannot_be_checked": obedience.unchecked,
+    }
 
 
 def figures_json(figures: RunFigures) -> dict[str, Any]:

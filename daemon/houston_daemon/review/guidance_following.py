@@ -4,21 +4,19 @@ asked.
 `GuidanceFollowing` is told of every step that closes and of the guidance that its observation
 brought. In the steps after, what a message forbids must not be done (the rule
 `contradicted_guidance` says what that is), and one thing that it names must be named: a file, a
-flag, quoted words, or a submission. Sentences with a condition, and questions, ask for nothing
-here. That a thing was named does not say that it was done well: that is a person's to judge.
+flag, quoted words, or a submission (`houston_shared.guidance_checks`). That a thing was named does
+not say that it was done well: that is a person's to judge.
 """
 
 import logging
-import re
 from collections import deque
-from collections.abc import Iterator
 
 import msgspec
 
-from houston_daemon.review.attention_window import EVALUATION, excerpt, observe_record
+from houston_daemon.review.attention_window import excerpt, observe_record
 from houston_daemon.review.rollout_trace import RolloutTrace
-from houston_daemon.review.rules.guidance_prohibitions import CONDITION, QUOTED, find_prohibitions
 from houston_daemon.review.rules.guidance_rule import contradicted_guidance
+from houston_shared.guidance_checks import asked_words
 from houston_shared.records import DeliveredGuidance, StepRecord
 from houston_shared.task import Task
 
@@ -26,46 +24,6 @@ log = logging.getLogger(__name__)
 KEPT_STEPS = 20
 """Steps that are kept: a job that runs, or a file that was written, tells what a later step does.
 """
-_SENTENCE = re.compile(r"(?P<words>.+?)(?P<end>[.;!?\n](?!\w)|\Z)", re.DOTALL)
-_NAME = re.compile(r"(?<![\w./-])(?:--?[a-z][\w-]+|[\w-]*[\w/-][./_][\w./-]*\w)")
-"""A flag; or a word with a dot, a slash or an underscore in it, such as a path or an identifier."""
-_SUBMISSION = re.compile(
-    r"\A\W*(?:(?:please|now|then|just|and|first|so)\s+)*(?:submit|evaluate|call\s+eval)\b", re.I
-)
-_LEAST_CHARACTERS = 3
-"""Characters of a word that is looked for."""
-_NUMBER = re.compile(r"[\d.,/-]+\Z")
-
-
-def asked_words(text: str) -> tuple[str, ...]:
-    """Words of which an agent that follows a message names at least one; none where it names
-    nothing, in lower case."""
-    forbidden = {each.what.lower() for each in find_prohibitions(text)}
-    words = (word for sentence in _plain_sentences(text) for word in _named_words(sentence))
-    return tuple(
-        dict.fromkeys(
-            word
-            for word in words
-            if len(word) >= _LEAST_CHARACTERS
-            and not _NUMBER.match(word)
-            and not any(word in what for what in forbidden)
-        )
-    )
-
-
-def _plain_sentences(text: str) -> Iterator[str]:
-    for sentence in _SENTENCE.finditer(text):
-        if sentence["end"] != "?" and not CONDITION.search(QUOTED.sub("", sentence["words"])):
-            yield sentence["words"]
-
-
-def _named_words(sentence: str) -> Iterator[str]:
-    if _SUBMISSION.match(sentence):
-        yield EVALUATION
-    for quoted in QUOTED.findall(sentence):
-        yield from quoted.lower().split()
-    for name in _NAME.findall(QUOTED.sub(" ", sentence)):
-        yield name.lower()
 
 
 class GuidanceFollowing:

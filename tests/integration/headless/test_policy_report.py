@@ -127,37 +127,46 @@ def test_scores_before_and_after_come_from_results_of_suites(desk: Desk, houston
     assert (evaluation["before"]["policy"], evaluation["gained"]) == ("base", 3)
 
 
+README, VAGUE = "Read README.md.", "Be more careful."
 OBEYED = [
-    pytest.param({}, 4, {"heard": 1, "followed": 1}, id="nothing speaks against it"),
-    pytest.param({3: "guidance_ignored"}, 4, {"heard": 1, "followed": 0}, id="seen to be ignored"),
-    pytest.param({}, 3, None, id="too early to tell"),
-    pytest.param({2: "guidance_ignored"}, 2, {"heard": 1, "followed": 0}, id="told at once"),
-    pytest.param({3: "error,no_guidance_ignored"}, 4, {"heard": 1, "followed": 1},
-                 id="another signal"),
-]  # fmt: skip
+    pytest.param(README, {}, 4, (1, 1, 0), id="nothing speaks against it"),
+    pytest.param(README, {3: "guidance_ignored"}, 4, (1, 0, 0), id="seen to be ignored"),
+    pytest.param(README, {}, 3, None, id="too early to tell"),
+    pytest.param(README, {2: "guidance_ignored"}, 2, (1, 0, 0), id="told at once"),
+    pytest.param(README, {3: "error,no_guidance_ignored"}, 4, (1, 1, 0), id="another signal"),
+    pytest.param(VAGUE, {}, 4, (1, 0, 1), id="nothing in the words can be looked for"),
+    pytest.param(VAGUE, {3: "guidance_ignored"}, 4, (1, 0, 0), id="ignored, whatever the words"),
+]
 
 
-@pytest.mark.parametrize(("signals", "steps", "expected"), OBEYED)
+@pytest.mark.parametrize(("text", "signals", "steps", "expected"), OBEYED)
 def test_obedience_is_counted_by_policy(
+    text: str,
     signals: dict[int, str],
     steps: int,
-    expected: dict[str, int] | None,
+    expected: tuple[int, int, int] | None,
     desk: Desk,
     houston: Shell,
 ) -> None:
-    """Guidance is heard at step 1; `steps` close in all."""
+    """Guidance is heard at step 1; `steps` close in all. expected: heard, followed, unchecked."""
     start_training(desk)
     register(desk, 2)
     activate(desk, "policy@2")
     person = desk.station.person()
     (rollout,) = person.start(engine="embedded")
     worker = desk.station.worker(rollout)
-    person.guide(rollout, "Read README.md.")
+    person.guide(rollout, text)
     for step in range(1, steps + 1):
         names = tuple(signals.get(step, "").split(",")) if step in signals else ()
         worker.step(step, attention=names, reasons=dict.fromkeys(names, "why"))
     by_policy = {line["policy"]: line["obedience"] for line in houston.json("policy", "list")}
-    assert by_policy == {"policy@1": None, "policy@2": expected}
-    if expected:
-        shown = houston("policy", "show", "policy@2")
-        assert f"{100 * expected['followed']}% followed, {1 - expected['followed']} of" in shown
+    heard, followed, unchecked = expected or (0, 0, 0)
+    counts = {"heard": heard, "followed": followed, "cannot_be_checked": unchecked}
+    assert by_policy == {"policy@1": None, "policy@2": counts if expected else None}
+    listed, shown = houston("policy", "list"), houston("policy", "show", "policy@2")
+    if unchecked:
+        assert "1 unchecked" in listed and "0 of" not in listed
+        assert "1 cannot be checked: nothing in the words can be looked for" in shown
+    elif expected:
+        assert f"{followed} of 1" in listed
+        assert f"{100 * followed}% followed, {1 - followed} of" in shown

@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from houston_daemon.review.guidance_following import GuidanceFollowing, asked_words
+from houston_daemon.review.guidance_following import GuidanceFollowing
+from houston_shared.guidance_checks import asked_words, can_be_checked
 from houston_shared.records import DeliveredGuidance
 from houston_shared.task import AttentionSettings, Task
 from tests.unit.supervision.test_attention import call, job, look, run, sleep, step
@@ -110,3 +111,20 @@ def test_a_successor_goes_on_from_the_journal() -> None:
 )
 def test_what_a_message_names(text: str, words: tuple[str, ...]) -> None:
     assert asked_words(text) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "checked"),
+    [
+        ("Read README.md.", True),
+        ("Please submit now.", True),
+        ("Stop sleeping.", True),
+        ("Read NOTES first.", True),
+        ("Your learning rate is too high.", False),
+        ("Be more careful.", False),
+        ("Why did you delete data.csv?", False),
+        ("", False),
+    ],
+)
+def test_what_names_nothing_cannot_be_checked(text: str, checked: bool) -> None:
+    assert can_be_checked(text) is checked

@@ -15,9 +15,8 @@ from houston_daemon.environments.workstation_actions import is_known_to_write
 from houston_daemon.review.attention_signals import any_starts_detached
 from houston_daemon.review.attention_window import THINKING_ACTIONS, ObservedStep, excerpt
 from houston_daemon.review.rollout_trace import RolloutTrace, RuleFinding
-from houston_daemon.review.rules import blind_edit_rule, guidance_prohibitions, shell_commands
+from houston_daemon.review.rules import blind_edit_rule, shell_commands
 from houston_daemon.review.rules.background_jobs import all_jobs
-from houston_daemon.review.rules.guidance_prohibitions import Prohibition
 from houston_daemon.review.rules.shell_commands import SimpleCommand, name_of_path
 from houston_daemon.review.rules.written_files import (
     RUN_COMMAND,
@@ -28,6 +27,12 @@ from houston_daemon.review.rules.written_files import (
     can_change_files,
     follow_faulty_files,
     parsed_command,
+)
+from houston_shared.guidance_prohibitions import (
+    Prohibition,
+    files_to_read_first,
+    find_permissions,
+    find_prohibitions,
 )
 from houston_shared.records import StepRecord, ToolCall
 from houston_shared.task_tables import RuleSettings
@@ -261,7 +266,7 @@ def _files_not_read_first(trace: RolloutTrace, settings: RuleSettings) -> Iterat
         return
     for at, step in enumerate(trace.steps):
         for heard in step.guidance:
-            for path in guidance_prohibitions.files_to_read_first(heard.text):
+            for path in files_to_read_first(heard.text):
                 for number in _steps_before_reading(trace, at, path, settings.guidance_call_steps):
                     reason = f"{path} was not read first, as a person said in step {step.step}"
                     yield RuleFinding(number, f"{reason}: {excerpt(heard.text)}")
@@ -286,7 +291,7 @@ def _prohibiting_guidance(
     for step in trace.steps:
         for heard in step.guidance:
             if settings.guidance_found:
-                for forbidden in guidance_prohibitions.find_prohibitions(heard.text):
+                for forbidden in find_prohibitions(heard.text):
                     yield _ProhibitingGuidance(step.step, heard.text, forbidden, None)
             for pattern in settings.guidance:
                 if re.search(pattern.said, heard.text, re.I):
@@ -306,7 +311,7 @@ def _steps_forbidden_for_good(
 
 
 def _allows_again(step: StepRecord, message: _ProhibitingGuidance) -> bool:
-    permissions = (guidance_prohibitions.find_permissions(heard.text) for heard in step.guidance)
+    permissions = (find_permissions(heard.text) for heard in step.guidance)
     allowed = (permission.what.lower() for permission in chain.from_iterable(permissions))
     return message.forbidden.what.lower() in allowed
 

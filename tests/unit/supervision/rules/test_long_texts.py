@@ -12,7 +12,7 @@ from houston_daemon.review.rules import (
     script_rules,
     shell_commands,
 )
-from houston_daemon.review.rules.guidance_prohibitions import find_permissions, find_prohibitions
+from houston_shared.guidance_prohibitions import find_permissions, find_prohibitions
 
 PIECES = (
     "a", "a.", "./", "Error", "use ", "do not use ", "'\"`", "train_", "sh: a: ", "import from ",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from houston_daemon.review.rules.guidance_prohibitions import (
+from houston_shared.guidance_prohibitions import (
     Prohibition,
     find_permissions,
     find_prohibitions,
