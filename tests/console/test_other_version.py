@@ -54,7 +54,7 @@ async def test_what_was_written_is_sent_to_the_daemon_that_follows(
                 builder.close()
                 live.again()
                 await seat.until(lambda: "queued" in seat.text("#queue"), "sent")
-                assert seat.app.state.link == "live"
+                await seat.until(lambda: seat.app.state.link == "live", "one that it knows")
         finally:
             await other.close()
 
