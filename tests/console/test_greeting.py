@@ -8,6 +8,7 @@ from houston_console.app.console_app import HoustonConsole
 from houston_shared.config import Configuration, ConsoleSettings, LoadedConfiguration
 from tests.console import look
 
+LONG = "Ask Ida before you pause what trains: " + "its node is shared with others. " * 3 + "Thanks."
 SAID = ("1  Begin here.", "2  A bell \x1b[31m\x07 is none.", "3  Ask Ida.", "4  Too much.")
 
 
@@ -36,3 +37,23 @@ async def test_a_greeting_stands_at_the_head(
                 assert rows[0] == said[0]
             if shown > 1:
                 assert not [row for row in rows if "\x1b" in row or "\x07" in row]
+
+
+@pytest.mark.parametrize(
+    ("size", "is_whole"),
+    [pytest.param((80, 24), False, id="a low one"), pytest.param((80, 40), True, id="a high one")],
+)
+async def test_what_is_too_long_goes_on_below_or_is_seen_to_be_cut(
+    size: tuple[int, int], is_whole: bool, tmp_path: Path
+) -> None:
+    with look.build(tmp_path) as builder:
+        settings = ConsoleSettings(greeting=(LONG, "2  The next."))
+        loaded = LoadedConfiguration(Configuration(console=settings), builder.home, "here")
+        app = HoustonConsole(loaded, "", tmp_path / "state")
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            bar = app.screen.query_one("#greeting")
+            rows = [bar.render_line(y).text.strip() for y in range(bar.size.height)]
+            assert rows[-1] == "2  The next."
+            assert (" ".join(rows[:-1]) == LONG) is is_whole
+            assert rows[0].endswith("…") is not is_whole

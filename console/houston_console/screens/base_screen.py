@@ -31,6 +31,7 @@ from houston_console.widgets.styled_text import (
     TextSpan,
     Tone,
     blank_strip,
+    fit_text,
     flow_groups,
     justify_line,
     line,
@@ -221,8 +222,17 @@ class GreetingBar(BarWidget):
 
     def show(self) -> None:
         """Show it, unless there is nothing to say or no room."""
-        self.display = bool(self._greeting) and self.app.size.height >= GREETING_MIN_LINES
-        self.show_lines(*(line(span(f" {text}", "guidance")) for text in self._greeting))
+        width, height = self.app.size
+        self.display = bool(self._greeting) and height >= GREETING_MIN_LINES
+        indent = span(" ", "guidance")
+        if height >= TWO_HINT_ROWS_LINES:  # what is too long goes on below itself
+            blocks = [text_block(text, width, "guidance", indent) for text in self._greeting]
+            rows = [row for block in blocks for row in block][: 2 * MAX_GREETING_LINES]
+        else:
+            rows = [
+                line(indent, span(fit_text(text, width - 1), "guidance")) for text in self._greeting
+            ]
+        self.show_lines(*rows)
 
 
 class TabBar(BarWidget):

@@ -252,7 +252,7 @@ def does_order(order: TourOrder, calls: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def tour_lines(rollouts: DemoRollouts, step: int, model: bool, obeys: bool) -> list[str]:
-    """Three lines for the head of the console.
+    """Three lines for the head of the console, for a terminal of 80 columns.
 
     step: of the recording, where somebody spoke. model: whether one plays. obeys: whether it does
     what people say.
@@ -263,11 +263,11 @@ def tour_lines(rollouts: DemoRollouts, step: int, model: bool, obeys: bool) -> l
     if not obeys:
         return [
             shown,
-            f"2  Press 1, choose {rollouts.live}, enter: a live model, too small to obey often.",
+            f"2  Press 1, go to {rollouts.live}, enter: a model, too small to obey often.",
             "3  Press i, type: Read README.md   enter. It hears you at the end of its step.",
         ]
     return [
         shown,
-        f"2  Press 1, choose {rollouts.live}, enter: a live agent that waits for your word.",
-        "3  Press i, type: read notes.txt   enter. Or: list letters / search for tea / run date",
+        f"2  Press 1, go to {rollouts.live}, enter: a live agent waits for your word.",
+        "3  Press i, type: read notes.txt   enter. Or: list letters / search for tea",
     ]
