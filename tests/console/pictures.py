@@ -15,11 +15,15 @@ from typing import NamedTuple
 from textual.pilot import Pilot
 
 from houston_console.app.console_app import HoustonConsole, without_remote_fonts
+from houston_daemon.suites.suite_results import write_run
+from houston_daemon.training.runs.run_progress import ProgressWriter
 from houston_shared import wire
 from houston_shared.config import Configuration, ConsoleSettings, LoadedConfiguration
 from houston_shared.home_lock import HomeLock, HomeOwner
-from tests.console import look
+from houston_shared.kept_suite_runs import suites_folder
+from tests.console import look, test_policies
 from tests.support.recorder_client import Station, Worker
+from tests.unit.shared.test_kept_suite_runs import run as suite_run
 
 DOCS = Path(__file__).parents[2] / "docs"
 SIZE = (140, 42)
@@ -94,6 +98,48 @@ async def shoot_draft(folder: Path) -> None:
         _keep(app, "draft-gained")
 
 
+async def shoot_policies(folder: Path) -> None:
+    """What is known of a policy before it is activated, beside the list of all."""
+    async with sit_down(folder, ROLLOUT, SIZE) as (app, pilot, station, _worker):
+        await asyncio.to_thread(_train, station)
+        await _press(pilot, "T", "j")
+        _keep(app, "policies")
+
+
+ORDERS = (
+    ("Read README.md before you go on.", False),
+    ("Do not use train.py.", False),
+    ("Use `--seed 7`.", True),
+    ("Be more careful with the corpus.", False),
+)
+"""What is said to rollouts of the policies, and whether it is seen to be ignored."""
+
+
+def _train(station: Station) -> None:
+    """Two policies, a training that goes on and one that failed, and how the policies did."""
+    test_policies.trained(station)
+    run = station.home.path / "training" / "sft-1"
+    writer = ProgressWriter(run)
+    writer.begin_steps(step=0, steps=48, tokens=0, total=48_000)
+    for step in range(1, 31):
+        loss = 0.7 + 1.9 * 0.9**step + 0.08 * (step % 3)
+        writer.step_done(step=step, tokens=1_000 * step, epoch=1, loss=loss, lr=1e-4,
+                         grad_norm=1, memory=1)  # fmt: skip
+    suite = suites_folder(station.home) / "word-worlds"
+    before = [str(int(world % 3 == 0)) for world in range(24)]
+    after = [str(int(world % 3 != 1)) for world in range(24)]
+    write_run(suite / "a.json", suite_run("", *before))
+    write_run(suite / "b.json", suite_run("policy@2", *after))
+    person = station.person()
+    for text, is_ignored in ORDERS:
+        (rollout,) = person.start(engine="embedded")
+        worker = station.worker(rollout)
+        person.guide(rollout, text)
+        for step in range(1, 6):
+            signals = ("guidance_ignored",) if is_ignored and step == 4 else ()
+            worker.step(step, attention=signals, reasons=dict.fromkeys(signals, "not named"))
+
+
 def _close_step(worker: Worker) -> None:
     for reply in (
         worker.intent(61),
@@ -156,7 +202,7 @@ def _keep(app: HoustonConsole, name: str) -> None:
 
 
 def main() -> None:
-    for way in (shoot, shoot_draft):
+    for way in (shoot, shoot_draft, shoot_policies):
         with tempfile.TemporaryDirectory(prefix="houston-") as folder:
             asyncio.run(way(Path(folder)))
 

@@ -13,12 +13,13 @@ from houston_shared.home import Home
 from houston_shared.kept_suite_runs import suites_folder
 from houston_shared.store.training_event_bodies import PolicyRegistered
 from tests.console.conftest import SMALL, WIDE, LiveStation, Seat, Sit
+from tests.support.recorder_client import Station
 from tests.unit.shared.test_kept_suite_runs import run as suite_run
 
 PROGRESS = '{"state":"running","step":12,"steps":48,"loss":1.25,"tokens_per_second":640.0}'
 
 
-def trained(live: LiveStation) -> None:
+def trained(live: Station) -> None:
     """Two policies, a run that goes on, one that failed; the first policy is active."""
     person = live.person()
     person.start()
@@ -35,7 +36,7 @@ def trained(live: LiveStation) -> None:
     live.recorder.report_activation(person.ask(activation).seq, True)
 
 
-def register(live: LiveStation, number: int, **fields: Any) -> None:
+def register(live: Station, number: int, **fields: Any) -> None:
     """A policy, from the one before."""
     folder = live.home.path / "policies" / f"policy@{number}"
     folder.mkdir(parents=True)

@@ -38,7 +38,7 @@ from houston_shared.store import policy_outcome_queries, policy_queries
 from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.policy_outcome_queries import Obedience
 from houston_shared.store.policy_queries import ActivationRow, PolicyRow, TrainingRunRow
-from houston_shared.times_and_counts import now_us
+from houston_shared.times_and_counts import now_us, pluralize
 
 MAX_ACTIVATIONS = 50
 """Activations that are read: the last of each engine is among them, or it is long ago."""
@@ -242,7 +242,7 @@ def _policy_line(
         facts.append(evaluated if evaluated == NOT_EVALUATED else f"solved {evaluated}")
         heard = snapshot.obedience.get(own, Obedience())
         facts += [f"obeys {obedience_cell(heard)}"] if heard.heard else []
-    facts += [f"{using} rollouts"] if using else []
+    facts += [pluralize(using, "rollout")] if using else []
     facts += [f"{tokens:,} tokens"] if tokens else []
     facts += [f"since {format_moment(policy.created_at, now_us())}"]
     mark = span(" ● " if engines else "   ", "success")
