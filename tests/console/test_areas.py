@@ -226,6 +226,24 @@ async def test_nothing_moves_for_an_area_with_fewer_keys(builder: HomeBuilder, s
         await seat.until(lambda: seat.app.top_screen.hints.size.height == 1, "a low terminal")
 
 
+async def test_the_row_that_hints_keep_says_what_the_keys_do_in_full(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    builder.start("r")
+    builder.whole("r", 1, "thought")
+    async with sit(builder.home, size=(120, 35)) as seat:
+        hints = seat.app.top_screen.hints
+        assert hints.size.height == 2 and "enter unfold" in seat.hint()
+        stands = seat.transcript.region
+        await seat.press("slash")
+        rows = [str(hints.render_line(y).text) for y in range(2)]
+        assert "ctrl+o this rollout, this task, or all rollouts" in rows[0], rows
+        assert rows[1].strip(), "no row is blank"
+        assert seat.transcript.region.width == stands.width
+        await seat.press("escape")
+        assert "enter unfold" in seat.hint()
+
+
 def test_the_picture_shows_the_home(builder: HomeBuilder, tmp_path: Path) -> None:
     with builder.bulk():
         builder.start("r")

@@ -369,17 +369,23 @@ def actions_by_key(area: Area) -> dict[str, str]:
     return {key: entry.action for entry in keys_of_areas(area) for key in entry.keys.split(",")}
 
 
-def hints_for(area: Area) -> list[tuple[str, str]]:
-    """Keys and their words for the line at the bottom: the area's, then those of everywhere."""
+def hints_for(area: Area, described: bool = False) -> list[tuple[str, str]]:
+    """Keys and their words for the line at the bottom: the area's, then those of everywhere.
+
+    described: what each does in full, in place of its word.
+    """
     shown_areas = focus_chain(area)
     if area == "trajectory":  # what a narrow screen leaves out comes late: speaking comes early
         shown_areas = ("trajectory", "watch", *TRANSCRIPT_AREAS[1:], "whole", "app")
-    in_list = area in LIST_AREAS
+
+    def word(binding: Key) -> str:
+        if described:
+            return binding.description
+        is_filter = area in LIST_AREAS and binding.action == "ask('/')"
+        return "filter" if is_filter else binding.hint
+
     return [
-        (
-            binding.label.split()[0],
-            "filter" if in_list and binding.action == "ask('/')" else binding.hint,
-        )
+        (binding.label.split()[0], word(binding))
         for binding in keys_of_areas(*shown_areas)
         if binding.hint
     ]

@@ -317,8 +317,7 @@ class HintBar(BarWidget):
             ]
             self._show_rows(lines)
             return
-        hints = [line(span(f" {key}", "tool"), span(f" {word}  ", "dim"))
-                 for key, word in hints_for(self._area)]  # fmt: skip
+        hints = _hint_groups(self._area)
         rows = MOST_HINT_ROWS if self.app.size.height >= TWO_HINT_ROWS_LINES else 1
         width = max(20, self.size.width)
         # What does not fit is left out before the last: the menu, help and quit.
@@ -326,7 +325,18 @@ class HintBar(BarWidget):
         while len(lines := flow_groups(hints, width)) > rows and len(hints) > last:
             hints.pop(-last - 1)
         self._rows = max(self._rows, len(lines))
+        if len(lines) < self._rows:
+            lines = self._fuller_lines(hints, width)
         self._show_rows(lines)
+
+    def _fuller_lines(self, hints: list[TextLine], width: int) -> list[TextLine]:
+        """The row that is kept says in full what keys do: as many of the first as there is room."""
+        whole = _hint_groups(self._area, described=True)
+        mixed = (
+            flow_groups([*whole[:count], *hints[count:]], width)
+            for count in range(len(hints), -1, -1)
+        )
+        return next(lines for lines in mixed if len(lines) <= self._rows)
 
     def _show_rows(self, lines: Sequence[TextLine]) -> None:
         self.show_lines(*lines, *[()] * (self._rows - len(lines)))
@@ -334,6 +344,14 @@ class HintBar(BarWidget):
     def on_resize(self) -> None:
         """More or fewer of them fit."""
         self._redraw_hints()
+
+
+def _hint_groups(area: Area, described: bool = False) -> list[TextLine]:
+    """Each key of a place with its word, or with all that is said of it."""
+    return [
+        line(span(f" {key}", "tool"), span(f" {word}  ", "dim"))
+        for key, word in hints_for(area, described)
+    ]
 
 
 class HoustonScreen(FrameAfterKey, Screen[None]):
