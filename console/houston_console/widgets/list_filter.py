@@ -105,8 +105,10 @@ class FilteredList(ItemList[Item]):
 
     @items.setter
     def items(self, items: Sequence[Item]) -> None:
-        self._every = items
+        self._every, said = items, self.prompt.found
         self._apply_filter()
+        if self.prompt.found != said and self.prompt.is_attached:
+            self.prompt.refresh()
 
     @property
     def all_items(self) -> Sequence[Item]:
