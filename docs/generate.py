@@ -50,6 +50,7 @@ PAGES = {
             ("HostSettings", "[hosts.NAME]"),
             ("ConsoleSettings", "[console]"),
             ("BackupSettings", "[backup]"),
+            ("ArtifactSettings", "[artifacts]"),
             ("RoleSettings", "[roles]"),
             ("SecretSettings", "[secrets]"),
             ("ExportSettings", "[export]"),

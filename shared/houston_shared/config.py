@@ -15,6 +15,7 @@ import msgspec
 
 from houston_shared.config_sections import (
     LOCAL_HOST,
+    ArtifactSettings,
     EngineSettings,
     HostSettings,
     HostsSettings,
@@ -196,6 +197,7 @@ class Configuration(Settings, frozen=True):
     hosts: HostsSettings = HostsSettings()
     console: ConsoleSettings = ConsoleSettings()
     backup: BackupSettings = BackupSettings()
+    artifacts: ArtifactSettings = ArtifactSettings()
     roles: RoleSettings = RoleSettings()
     secrets: SecretSettings = SecretSettings()
     export: ExportSettings = ExportSettings()

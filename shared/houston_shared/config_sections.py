@@ -1,5 +1,5 @@
 """The larger tables of `houston.toml`: `[engines.NAME]`, `[hosts]`, `[judge]`, `[notify]`,
-`[recorder]` and `[tools]`.
+`[artifacts]`, `[recorder]` and `[tools]`.
 
 Structs with a sentence under each key, which the documentation is made from; and the checks that an
 engine's kind is Houston's own or registered, quiet hours are hours and addresses are some. Where
@@ -286,6 +286,31 @@ class NotifySettings(Settings, frozen=True):
     """Zone of these hours, e.g. `Europe/Berlin`; empty for this machine's."""
     digest_minutes: Annotated[float, msgspec.Meta(ge=0, le=10_080)] = 0.0
     """Least time between two messages: what comes up meanwhile goes into one. 0 sends at once."""
+
+
+class ArtifactSettings(Settings, frozen=True):
+    """A store outside this machine that journal, snapshots and adapters are copied into as they
+    are made, so that the loss of the machine loses nothing of them (docs/artifacts.md)."""
+
+    url: Annotated[str, msgspec.Meta(pattern=r"^([a-z][a-z0-9+.-]*://[^@?#]+)?$")] = ""
+    """Where to, as a URL of fsspec: `s3://bucket/prefix`, `gs://…`, `abfs://…`, or `file:///mnt/…`
+    for a disk that is not lost with this machine. One home writes to it. Empty copies nothing. It
+    needs the extra `store`. Keys are taken from the variables of the daemon's environment that the
+    store's own programs read, such as `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and, for a
+    server that is not Amazon's, `AWS_ENDPOINT_URL`; none may stand in the URL."""
+    every_seconds: Annotated[float, msgspec.Meta(ge=0.1, le=3_600)] = 5.0
+    """How long at most something that was stored waits before it is copied: what the loss of the
+    machine may cost, besides the time that the copy takes."""
+
+
+STORE_KEYS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AZURE_STORAGE_CONNECTION_STRING",
+    "AZURE_STORAGE_SAS_TOKEN",
+)
+"""Variables that hold the keys of stores: secrets, whatever patterns `[secrets]` names."""
 
 
 _HOURS = re.compile(r"(?:(?:[01]\d|2[0-3]):[0-5]\d-(?:[01]\d|2[0-3]):[0-5]\d)?")

@@ -23,6 +23,7 @@ from urllib.parse import quote
 import msgspec
 
 from houston_shared.config import Configuration, SecretSettings
+from houston_shared.config_sections import STORE_KEYS
 from houston_shared.notification_urls import notification_secrets
 
 SHORTEST_SECRET = 8
@@ -242,6 +243,7 @@ def secret_rules(config: Configuration) -> SecretSettings:
     keys = [e.api_key_env for e in config.engines.values()]
     keys += [name for e in config.engines.values() for name in e.headers_env.values()]
     keys += [tools.search.api_key_env, tools.multimodal.api_key_env, tools.browse.proxy_env]
+    keys += STORE_KEYS if config.artifacts.url else ()
     names = tuple(dict.fromkeys((*config.secrets.names, *filter(None, keys))))
     return msgspec.structs.replace(config.secrets, names=names)
 

@@ -6,7 +6,7 @@ away, pauses where only a person can help, and stores the head of a new rollout.
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -188,15 +188,22 @@ def _missing_requirements(task: Task) -> str:
     )
 
 
-async def open_environment(environment: Environment, line: RecorderClient, begun: bool) -> None:
+async def open_environment(
+    environment: Environment,
+    line: RecorderClient,
+    begun: bool,
+    bring_files: Callable[[], Awaitable[None]],
+) -> None:
     """Open the rollout's world; where only a person can help, pause until one resumes.
 
     A host that is away pauses it, too, and ends that pause when it is back. begun: its head is
-    stored, so its world was made once. Raises WorkerExit, and HoustonError as `open` does.
+    stored, so its world was made once. bring_files: brings what a store has of its files, where
+    they are not here. Raises WorkerExit, and HoustonError as `open` does.
     """
     waits = chain([0.0], ENGINE_AWAY_WAITS, repeat(ENGINE_AWAY_WAITS[-1]))
     while True:
         try:
+            await bring_files()
             return await environment.open(begun=begun)
         except HostAway as away:
             await _pause_until_host_back(away, line, next(waits))

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -29,6 +30,7 @@ from houston_daemon.agent.rollout_setup import (
     wait_for_engine,
     wait_for_task_requirements,
 )
+from houston_daemon.agent.store_workspace import bring_missing_files
 from houston_daemon.agent.worker_control import ControlState, WorkerExit
 from houston_daemon.engines.engine_protocol import Engine
 from houston_daemon.engines.replicated_engine import ReplicatedEngine, take_replicas
@@ -55,7 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         gpus = dict(map(_parse_gpu_lease, asked.gpus))
         engines, endpoint = read_engine_arguments(asked), parse_endpoint(asked.endpoint)
-        asyncio.run(run_worker(endpoint, asked.rollout, asked.lease, engines, gpus))
+        asyncio.run(
+            run_worker(endpoint, asked.rollout, asked.lease, engines, gpus, asked.artifacts)
+        )
     except HoustonError as problem:
         log.error("%s", problem)
         return int(problem.code)
@@ -69,6 +73,8 @@ def _argument_parser() -> argparse.ArgumentParser:
     parser.add_argument("--lease", type=int, required=True)
     add_engine_arguments(parser)
     leased = "GPUs that the rollout has leased on a host"
+    store = "store that has the snapshots of rollouts"
+    parser.add_argument("--artifacts", default="", metavar="URL", help=store)
     parser.add_argument("--gpus", action="append", default=[], metavar="HOST=0,1", help=leased)
     return parser
 
@@ -113,10 +119,12 @@ async def run_worker(
     lease: int,
     now: EnginesNow = KNOWS_NOTHING_NEW,
     gpus: Gpus | None = None,
+    artifacts: str = "",
 ) -> None:
     """Run one rollout until it is over, or until this worker is told to leave.
 
-    now: what is known of its engines. gpus: the GPUs that it has, by host.
+    now: what is known of its engines. gpus: the GPUs that it has, by host. artifacts: the URL of
+    the store that has snapshots; empty without one.
     Raises HoustonError when the recorder refuses what it says.
     """
     control = ControlState()
@@ -125,7 +133,7 @@ async def run_worker(
             asyncio.get_running_loop().add_signal_handler(number, control.drain)
     client = IngestSocket(endpoint, control)
     try:
-        await run_rollout(client, control, rollout, lease, now, gpus)
+        await run_rollout(client, control, rollout, lease, now, gpus, artifacts=artifacts)
     finally:
         await client.close()
 
@@ -138,6 +146,7 @@ async def run_rollout(
     now: EnginesNow = KNOWS_NOTHING_NEW,
     gpus: Gpus | None = None,
     engines: EngineCache | None = None,
+    artifacts: str = "",
 ) -> None:
     """As `run_worker`, over a line that is there; `client` stays open.
 
@@ -151,7 +160,7 @@ async def run_rollout(
         clock = ActiveClock(welcome.active_us)
         line = RecorderClient(client, control, clock, rollout, lease)
         welcome = hide_endpoint_file(with_current_requests(welcome, now), client.endpoint.file)
-        run = WorkerRun(line, welcome, now.url, gpus or {}, engines)
+        run = WorkerRun(line, welcome, now.url, gpus or {}, engines, artifacts)
         await _with_heartbeat(run, line, HEARTBEAT_SECONDS if engines else 0.0)
     except WorkerExit as leaving:
         log.info("left the rollout: %s", leaving.reason)
@@ -208,8 +217,10 @@ class WorkerRun:
         engine_url: str,
         gpus: Gpus,
         engines: EngineCache | None = None,
+        artifacts: str = "",
     ) -> None:
         self._gpus = gpus
+        self._artifacts = artifacts
         self._engines = engines
         self._line = line
         self._welcome = welcome
@@ -251,7 +262,8 @@ class WorkerRun:
         self._environment = make_rollout_environment(welcome, task, engine.window, line, self._gpus)
         # A head is stored only after the world was made: from then on a missing one is an error.
         point("worker.open.before")
-        await open_environment(self._environment, line, begun=has_begun(welcome))
+        bring_files = partial(bring_missing_files, self._artifacts, welcome, task, line)
+        await open_environment(self._environment, line, has_begun(welcome), bring_files)
         point("worker.open.after")
         rollout = await build_agent_loop(
             line, welcome, engine, settings, self._environment, self._open_role_engine

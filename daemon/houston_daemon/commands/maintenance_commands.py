@@ -2,8 +2,8 @@
 
 `verify` reads every byte and exits with 65 on damage. `repair` takes the home's lock, moves
 damaged events into quarantine and names every loss. `backup` makes, lists and restores checked
-copies while the daemon runs. Only flags and printing are here; the work is the room
-`maintenance`.
+copies while the daemon runs, and restores what a store outside the machine holds. Only flags and
+printing are here; the work is the rooms `maintenance` and `artifacts`.
 """
 
 import argparse
@@ -12,14 +12,15 @@ from pathlib import Path
 
 import msgspec
 
+from houston_daemon.artifacts.artifact_store import ArtifactStore, is_store_url
 from houston_daemon.maintenance import damage_report, durable_copy, home_backup
 from houston_daemon.maintenance.home_backup import BackupManifest
 from houston_daemon.maintenance.home_verification import VerificationReport, verify_home
 from houston_daemon.maintenance.journal_repair import RepairLoss, RepairResult, repair_home
 from houston_daemon.training.policies import policy_files
-from houston_shared import command_output
+from houston_shared import command_arguments, command_output
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.home_lock import HomeLock, HomeOwner
 from houston_shared.store import step_queries
@@ -180,16 +181,28 @@ def _lost_events(loss: RepairLoss) -> str:
 
 
 def add_backup_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--out`, `--list`, `--restore`, `--periodic`, `--json`."""
+    """`--out`, `--list`, `--restore`, `--until`, `--take-over`, `--periodic`, `--json`."""
     parser.add_argument(
         "--out", metavar="DIR", type=Path, help="make it in this folder; with --list: look there"
     )
     parser.add_argument("--list", action="store_true", help="show the backups that there are")
     parser.add_argument(
         "--restore",
-        metavar="NAME|DIR",
-        type=Path,
-        help="make the home, which must be empty, out of this one",
+        metavar="NAME|DIR|URL",
+        help="make the home, which must be empty, out of this one, or of what a store holds",
+    )
+    parser.add_argument(
+        "--until",
+        type=command_arguments.whole_number(1),
+        default=0,
+        metavar="EVENT",
+        help="with --restore URL: up to this event only",
+    )
+    parser.add_argument(
+        "--take-over",
+        action="store_true",
+        help="from now on this home writes to the store, and the one before does not: with"
+        " --restore URL, or alone for `artifacts.url`",
     )
     parser.add_argument(
         "--periodic",
@@ -203,8 +216,20 @@ def run_backup(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
     """Make, list or restore; raises HoustonError."""
     if arguments.list:
         _list_backups(arguments, loaded.home)
+    elif arguments.restore and is_store_url(arguments.restore):
+        _restore_from_store(arguments, loaded.home)
+    elif arguments.until or (arguments.restore and arguments.take_over):
+        raise HoustonError(
+            "--until and --take-over are for a store: --restore takes its URL then.",
+            "Nothing was done.",
+            "houston backup --restore s3://bucket/prefix --take-over",
+            ExitCode.USAGE,
+        )
     elif arguments.restore:
-        _restore_backup(arguments, loaded.home)
+        folder = home_backup.find_one_backup(loaded.home, Path(arguments.restore))
+        _restore_backup(arguments, folder, loaded.home)
+    elif arguments.take_over:
+        _take_over(loaded)
     else:
         _make_backup(arguments, loaded)
     return int(ExitCode.DONE)
@@ -224,10 +249,42 @@ def _list_backups(arguments: argparse.Namespace, home: Home) -> None:
         _say_backup(backup, arguments.json, _backup_row(backup))
 
 
-def _restore_backup(arguments: argparse.Namespace, home: Home) -> None:
-    backup, paused = home_backup.restore_backup(
-        home_backup.find_one_backup(home, arguments.restore), home
-    )
+def _restore_from_store(arguments: argparse.Namespace, home: Home) -> None:
+    from houston_daemon.artifacts import artifact_copier, home_restore, store_owner
+
+    store = ArtifactStore(arguments.restore)
+    fetched = home_restore.fetch_backup(store, home, arguments.until)
+    _restore_backup(arguments, home.backups / fetched.name, home, store.url)
+    if arguments.take_over:
+        owner = artifact_copier.take_over(store, home, store_owner.this_host())
+        command_output.print_note(
+            f"{store.url} is written by this home now (owner {owner.number})."
+        )
+    else:
+        command_output.print_note(
+            f"The home before still writes to {store.url}: once it is gone for good, houston backup"
+            f" --take-over --home {home.path}"
+        )
+
+
+def _take_over(loaded: LoadedConfiguration) -> None:
+    from houston_daemon.artifacts import artifact_copier, store_owner
+
+    if not loaded.config.artifacts.url:
+        raise ConfigurationError(
+            f"{loaded.source} names no store.",
+            "Nothing was taken over.",
+            'Set `url = "s3://bucket/prefix"` under [artifacts].',
+        )
+    store = ArtifactStore(loaded.config.artifacts.url)
+    owner = artifact_copier.take_over(store, loaded.home, store_owner.this_host())
+    command_output.print_line(f"{store.url} is written by this home (owner {owner.number}).")
+
+
+def _restore_backup(
+    arguments: argparse.Namespace, folder: Path, home: Home, store: str = ""
+) -> None:
+    backup, paused = home_backup.restore_backup(folder, home, store)
     restored = f"{home.path} is as it was at {backup.at}, to event {backup.seq}."
     _say_backup(backup, arguments.json, f"{restored} next: houston daemon start --home {home.path}")
     if paused:

@@ -146,6 +146,8 @@ def _join_first(texts: Sequence[str], most: int) -> str:
 
 
 _BRANCH_NOTE = "branch.json"
+FETCH_NOTE = "fetched.json"
+"""Beside a workspace that came from a store: paths that could not be brought back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +176,10 @@ def fill_branch_workspace(past: BranchSnapshot, root: Path, workspace: Path) -> 
 
 
 def paths_not_restored(workspace: Path) -> tuple[str, ...]:
-    """Paths that `fill_branch_workspace` could not bring back."""
-    try:
-        return msgspec.json.decode(
-            workspace.with_name(_BRANCH_NOTE).read_bytes(), type=tuple[str, ...]
-        )
-    except FileNotFoundError:
-        return ()
+    """Paths that could not be brought back as the workspace was made, or fetched from a store."""
+    for note in (FETCH_NOTE, _BRANCH_NOTE):
+        try:
+            return msgspec.json.decode(workspace.with_name(note).read_bytes(), type=tuple[str, ...])
+        except FileNotFoundError:
+            continue
+    return ()

@@ -10,6 +10,7 @@ import contextlib
 import shutil
 import sqlite3
 import time
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
@@ -109,16 +110,18 @@ _SELECT_SELF_STARTING = (
 """Rollouts that would go on by themselves, whether they have begun, and their specs."""
 
 
-def pause_restored_rollouts(home: Home, origin: str, at: str) -> list[str]:
+def pause_restored_rollouts(home: Home, origin: str, at: str, store: str = "") -> list[str]:
     """Pause what would go on by itself in a home that nobody has open; the rollouts' ids.
 
-    origin: the home that was backed up; at: when. Raises HoustonError.
+    origin: the home that was backed up; at: when. store: the URL that has their snapshots, too.
+    Raises HoustonError.
     """
     try:
         connection = open_writer(home)
         try:
-            store = Store(home, connection, JournalWriter(connection), LiveWorkers())
-            return _append_pauses(store, f"restored as it was at {at}; {origin} may still run it")
+            opened = Store(home, connection, JournalWriter(connection), LiveWorkers())
+            reason = f"restored as it was at {at}; {origin} may still run it"
+            return _append_pauses(opened, reason, store)
         finally:
             connection.close()
     except sqlite3.Error as problem:
@@ -130,7 +133,7 @@ def pause_restored_rollouts(home: Home, origin: str, at: str) -> list[str]:
         ) from None
 
 
-def _append_pauses(store: Store, reason: str) -> list[str]:
+def _append_pauses(store: Store, reason: str, snapshots: str) -> list[str]:
     rollouts = store.connection.execute(
         _SELECT_SELF_STARTING, sorted(rollout_states.SELF_ENDING_PAUSES)
     ).fetchall()
@@ -138,7 +141,7 @@ def _append_pauses(store: Store, reason: str) -> list[str]:
     for id, has_steps, body, blob in rollouts:  # also over a pause that would end by itself
         data = store_reader.read_blob(store.home, blob) if blob else body
         missing = _explain_missing_files(
-            msgspec.msgpack.decode(data, type=RolloutSpec), id, has_steps
+            msgspec.msgpack.decode(data, type=RolloutSpec), id, has_steps, snapshots
         )
         pause = StoredState(
             state="paused", by=rollout_states.PAUSED_BY_RESTORE, reason=f"{reason}{missing}"
@@ -150,12 +153,14 @@ def _append_pauses(store: Store, reason: str) -> list[str]:
     return [id for id, *_ in rollouts]
 
 
-def _explain_missing_files(spec: RolloutSpec, rollout: str, has_steps: bool) -> str:
+def _explain_missing_files(spec: RolloutSpec, rollout: str, has_steps: bool, snapshots: str) -> str:
     """What the rollout needs and this machine does not have, as the end of a reason."""
     if not _has_workspace(parse_task_record(spec.task).environment):
         return ""
     own = Path(spec.host_root) / "rollouts" / rollout
     folder = Path(spec.task.folder)
+    if has_steps and not (own / "workspace").is_dir() and snapshots:
+        return f". Its workspace comes from {snapshots} when it goes on"
     if has_steps and not (own / "workspace").is_dir():
         return (
             f". Its workspace is not on this machine: copy {own} from the one before, then houston"
@@ -218,19 +223,39 @@ def make_backup(home: Home, to: Path | None = None, periodic: bool = False) -> B
     Raises HoustonError when there is nothing to back up, when the copy is not sound (exit code 65;
     nothing is left then), or when it cannot be written.
     """
-    parent = to or home.backups
     _require_database(home)
+    return write_backup(home, to or home.backups, lambda beside: _copy_home(home, beside), periodic)
+
+
+class CopiedHome(NamedTuple):
+    """What a backup is a copy of."""
+
+    path: str
+    at: str
+    held_seconds: float = 0.0
+
+
+def write_backup(
+    home: Home, parent: Path, copy: Callable[[Home], CopiedHome], periodic: bool = False
+) -> BackupManifest:
+    """Make a backup in a new folder of `parent`, checked, whole or not at all.
+
+    home: whose `backups/` may be written. copy: fills an empty home, and says what it is a copy of.
+    Raises HoustonError as `make_backup` does, and what `copy` raises.
+    """
     with durable_copy.lock_copy_folder(home, parent, home.backups, UNFINISHED_BACKUPS):
-        return _make_backup_in(home, parent, periodic)
+        return _write_backup_in(parent, copy, periodic)
 
 
-def _make_backup_in(home: Home, parent: Path, periodic: bool) -> BackupManifest:
+def _write_backup_in(
+    parent: Path, copy: Callable[[Home], CopiedHome], periodic: bool
+) -> BackupManifest:
     name = durable_copy.make_timestamp()
     beside = Home(parent / f".{name}.new")
     try:
         beside.blobs.mkdir(mode=0o700, parents=True)
-        held = _copy_home(home, beside)
-        manifest = _build_checked_manifest(home, beside, name, held, periodic)
+        copied = copy(beside)
+        manifest = _build_checked_manifest(copied, beside, name, periodic)
         durable_copy.write_file(
             beside.path / damage_report.BACKUP_MANIFEST, msgspec.json.encode(manifest) + b"\n"
         )
@@ -329,21 +354,14 @@ def _find_changed_file(folder: Path, manifest: BackupManifest) -> str:
     return "" if len(blobs_there) == manifest.blobs else str(Home(folder).blobs)
 
 
-def restore_backup(folder: Path, home: Home) -> tuple[BackupManifest, list[str]]:
+def restore_backup(folder: Path, home: Home, store: str = "") -> tuple[BackupManifest, list[str]]:
     """Make a home out of a backup; its rollouts that had not ended are paused, and named.
 
-    The home that the backup was made of may still run them. Raises HoustonError, also where there
-    is a home already.
+    The home that the backup was made of may still run them. store: the URL that has their
+    snapshots; empty without one. Raises HoustonError, also where there is a home already.
     """
     manifest = read_backup_manifest(folder)
-    if home.path.exists() and any(
-        entry.name not in KEPT_HOME_ENTRIES for entry in home.path.iterdir()
-    ):
-        raise ConfigurationError(
-            f"The home {home.path} is not empty.",
-            "Nothing was restored.",
-            "Move it away, or name an empty folder with --home.",
-        )
+    require_empty_home(home)
     if wrong := _find_changed_file(folder, manifest):
         raise HoustonError(
             f"{wrong} is not the file that was backed up.",
@@ -360,7 +378,19 @@ def restore_backup(folder: Path, home: Home) -> tuple[BackupManifest, list[str]]
         durable_copy.copy_file(path, store_reader.blob_path(home, path.stem))
     home.path.chmod(0o700)
     durable_copy.sync_tree(home.path)
-    return manifest, pause_restored_rollouts(home, manifest.home, manifest.at)
+    return manifest, pause_restored_rollouts(home, manifest.home, manifest.at, store)
+
+
+def require_empty_home(home: Home) -> None:
+    """Raise ConfigurationError unless a home can be made here."""
+    if home.path.exists() and any(
+        entry.name not in KEPT_HOME_ENTRIES for entry in home.path.iterdir()
+    ):
+        raise ConfigurationError(
+            f"The home {home.path} is not empty.",
+            "Nothing was restored.",
+            "Move it away, or name an empty folder with --home.",
+        )
 
 
 def _require_database(home: Home) -> None:
@@ -377,7 +407,7 @@ def _require_database(home: Home) -> None:
         )
 
 
-def _copy_home(home: Home, beside: Home) -> float:
+def _copy_home(home: Home, beside: Home) -> CopiedHome:
     held = durable_copy.copy_database(home.database, beside.database)
     connection = sqlite3.connect(beside.database, isolation_level=None)
     try:
@@ -396,41 +426,41 @@ def _copy_home(home: Home, beside: Home) -> float:
             durable_copy.copy_file(
                 store_reader.blob_path(home, name), store_reader.blob_path(beside, name)
             )
-    for path in _list_adapter_files(home):
+    for path in list_adapter_files(home):
         durable_copy.copy_file(path, beside.path / path.relative_to(home.path))
     kept = {home.configuration: beside.configuration}
     kept |= {hub_models.pins_file(home): hub_models.pins_file(beside)}
     for path, copy in kept.items():
         if path.is_file():
             durable_copy.copy_file(path, copy)
-    return held
+    return CopiedHome(str(home.path), iso_time(now_us()), held)
 
 
-def _list_adapter_files(home: Home) -> list[Path]:
+def list_adapter_files(home: Home) -> list[Path]:
     """Files of policies that are adapters: small, and nowhere else."""
     configs = policies_folder(home).glob("[!.]*/adapter_config.json")
     return [path for config in configs for path in sorted(config.parent.iterdir())]
 
 
 def _build_checked_manifest(
-    home: Home, beside: Home, name: str, held: float, periodic: bool
+    copied: CopiedHome, beside: Home, name: str, periodic: bool
 ) -> BackupManifest:
     report = verify_home(beside)
     if not report.sound:
         raise HoustonError(
-            f"The copy of {home.path} is not sound: {report.findings[0].text}",
+            f"The copy of {copied.path} is not sound: {report.findings[0].text}",
             "No backup was kept.",
             "houston verify",
             ExitCode.DAMAGED,
         )
     head = home_files.read_chain_head(beside) or home_files.ChainHead(0, "")
     files = [path for path in sorted(beside.path.iterdir()) if path.is_file()]
-    files += _list_adapter_files(beside)
+    files += list_adapter_files(beside)
     everything = [path for path in beside.path.rglob("*") if path.is_file()]
     return BackupManifest(
         name=name,
-        at=iso_time(now_us()),
-        home=str(home.path),
+        at=copied.at,
+        home=copied.path,
         version=version("houston-agents"),
         schema=_read_schema_version(beside),
         seq=head.seq,
@@ -439,7 +469,7 @@ def _build_checked_manifest(
         bytes=sum(path.stat().st_size for path in everything),
         files={str(path.relative_to(beside.path)): durable_copy.hash_file(path) for path in files},
         blobs=len(report.blobs),
-        held_seconds=round(held, 3),
+        held_seconds=round(copied.held_seconds, 3),
         periodic=periodic,
     )
 

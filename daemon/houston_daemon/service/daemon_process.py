@@ -362,6 +362,8 @@ def _worker_request(
     rollout = assignment.spec.rollout
     arguments = [*_shared_worker_arguments(loaded, assignment, urls), "--rollout", rollout]
     arguments += ["--lease", str(assignment.lease)]
+    if loaded.config.artifacts.url:
+        arguments += ["--artifacts", loaded.config.artifacts.url]
     for host, numbers in gpus.gpus_of(rollout).items():
         arguments += ["--gpus", f"{host}={','.join(map(str, numbers))}"]
     kind = str(assignment.spec.engine_settings.get("kind"))

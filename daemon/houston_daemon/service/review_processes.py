@@ -1,10 +1,11 @@
 """Processes that follow the journal, as the supervisor holds them: three have reviews of steps
-stored (rules, scores of a process reward model, drafts of a critic), one sends spans, and one
-messages to people.
+stored (rules, scores of a process reward model, drafts of a critic), one sends spans, one messages
+to people, and one copies what is committed into a store.
 
 Started, heard, started again with backoff when one ends by itself, and with other settings when
 they were edited; killed at the end: what they keep is whole at any moment. What they do is in the
-rooms `review`, `training.prm` and `telemetry`. All calls belong to the supervisor's thread.
+rooms `review`, `training.prm`, `telemetry` and `artifacts`. All calls belong to the supervisor's
+thread.
 """
 
 import logging
@@ -29,6 +30,7 @@ SCORES_CHILD_MODULE = "houston_daemon.training.prm.live_scores_child"
 DRAFTS_CHILD_MODULE = "houston_daemon.review.critic.live_drafts_child"
 SPANS_CHILD_MODULE = "houston_daemon.telemetry.span_export_child"
 NOTIFIER_CHILD_MODULE = "houston_daemon.review.notify.notifier_child"
+COPIER_CHILD_MODULE = "houston_daemon.artifacts.artifact_copier_child"
 
 
 class ReviewProcess:
@@ -211,4 +213,16 @@ def notifier_process(loaded: LoadedConfiguration) -> ReviewProcess:
         NOTIFIER_CHILD_MODULE,
         lambda config: config.notify if config.notify.urls else None,
         of="service",
+    )
+
+
+def artifact_copier_process(loaded: LoadedConfiguration) -> ReviewProcess:
+    """Copies in a store, where `[artifacts] url` names one."""
+    return ReviewProcess(
+        loaded,
+        "artifacts",
+        "copies into the store",
+        "has snapshots that are not copied",
+        COPIER_CHILD_MODULE,
+        lambda config: config.artifacts if config.artifacts.url else None,
     )

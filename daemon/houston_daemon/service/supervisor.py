@@ -31,6 +31,7 @@ from houston_daemon.service.orphaned_terminals import OrphanCleanupEnded, Orphan
 from houston_daemon.service.periodic_backup import PeriodicBackup
 from houston_daemon.service.policy_activation import ActivationResult, PolicyActivations
 from houston_daemon.service.review_processes import (
+    artifact_copier_process,
     live_drafts_process,
     live_rules_process,
     live_scores_process,
@@ -122,6 +123,7 @@ class Supervisor:
             live_drafts_process(loaded),
             span_export_process(loaded),
             notifier_process(loaded),
+            artifact_copier_process(loaded),
         )
         self._force_exit = force_exit
         self._rollout_gpus = rollout_gpus

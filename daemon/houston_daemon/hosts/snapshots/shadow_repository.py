@@ -156,7 +156,8 @@ _VANISHED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EISDIR
 _UNSETTLED_NS = 50_000_000
 """A file touched this shortly before a look may be touched again within the same clock tick."""
 _MANIFEST_SECONDS = 20.0
-_HEAD_FILE = "refs/heads/main"
+HEAD_FILE = "refs/heads/main"
+"""Names the newest commit."""
 _Result = TypeVar("_Result")
 FileChange = tuple[str, DiffSide, DiffSide]
 """Path, before, after."""
@@ -358,7 +359,7 @@ class ShadowRepository:
                 self._unsaved = True
 
     def _point_head(self, commit: str) -> None:
-        head = self.folder / _HEAD_FILE
+        head = self.folder / HEAD_FILE
         head.parent.mkdir(parents=True, exist_ok=True)
         beside = self.folder / "head.new"  # beside it, it would be another head
         data = f"{commit}\n".encode()
@@ -373,7 +374,7 @@ class ShadowRepository:
         remove_broken_objects(self.folder, self.folder / "manifest")
         repo = pygit2.Repository(str(self.folder))
         with contextlib.suppress(FileNotFoundError):
-            self._head = (self.folder / _HEAD_FILE).read_text().strip()
+            self._head = (self.folder / HEAD_FILE).read_text().strip()
         if self._head:
             self._load_last_snapshot(repo)
         self._known = workspace_scan.load_manifest(self.folder / "manifest", self._files)
@@ -415,10 +416,16 @@ def _make_repository(folder: Path) -> None:
     beside = folder.with_name(folder.name + ".new")
     if beside.exists():
         shutil.rmtree(beside)
-    beside.mkdir(parents=True)
-    pygit2.init_repository(str(beside), bare=True, initial_head="main")
+    make_bare_repository(beside)
     point("worker.shadow.made")
     beside.rename(folder)
+
+
+def make_bare_repository(folder: Path) -> None:
+    """Make an empty repository in a new folder. Raises OSError, pygit2.GitError."""
+    _ignore_settings()
+    folder.mkdir(parents=True)
+    pygit2.init_repository(str(folder), bare=True, initial_head="main")
 
 
 def _ignore_settings() -> None:

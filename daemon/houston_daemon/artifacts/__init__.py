@@ -1,0 +1,1 @@
+"""Copies in a store outside the machine: the journal, snapshots, adapters, and back again."""

@@ -1,0 +1,71 @@
+"""The process that copies a home into its store, round after round.
+
+`python -m houston_daemon.artifacts.artifact_copier_child PARENT HOME CONFIG`, started and watched
+by the supervisor where `[artifacts] url` names a store. What the store refuses stops nothing else:
+it is said once, tried again ever more rarely, and taken up where it was. On its stdout it says what
+is wrong. What is copied, and in which order, is `artifact_copier`'s.
+"""
+
+import os
+import signal
+import sys
+import time
+
+import msgspec
+
+from houston_daemon.artifacts.artifact_copier import ArtifactCopier
+from houston_daemon.artifacts.artifact_store import ArtifactStore
+from houston_daemon.service.parent_death import end_with_parent
+from houston_shared import secret_redaction
+from houston_shared.backoff import Backoff
+from houston_shared.config import load_configuration
+from houston_shared.errors import ConfigurationError, HoustonError
+
+RETRY_SECONDS = 5.0
+LONGEST_DELAY_SECONDS = 300.0
+NICENESS = 15
+
+
+def main() -> None:
+    """The process: ends with its parent."""
+    parent, home, config = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    if not end_with_parent(parent):
+        return
+    os.nice(NICENESS)
+    loaded = load_configuration(home, config or None)
+    secret_redaction.install_secrets(loaded.config)
+    try:
+        store = ArtifactStore(loaded.config.artifacts.url)
+    except ConfigurationError as problem:
+        _tell({"": str(problem)})
+        signal.pause()  # until it is installed or edited, and this process is started again
+        return
+    copier = ArtifactCopier(store, loaded.home, loaded.host_root)
+    _copy_for_ever(copier, loaded.config.artifacts.every_seconds)
+
+
+def _copy_for_ever(copier: ArtifactCopier, every_seconds: float) -> None:
+    backoff = Backoff(RETRY_SECONDS, LONGEST_DELAY_SECONDS)
+    told: dict[str, str] = {}
+    while True:
+        seconds = every_seconds
+        try:
+            copier.round()
+            backoff.failures = 0
+            failed = dict(copier.unreadable)
+        except HoustonError as problem:
+            seconds = max(every_seconds, backoff.fail(time.monotonic()))
+            failed = {**copier.unreadable, "": secret_redaction.redact(str(problem))}
+        if failed != told:
+            _tell(failed)
+            told = failed
+        time.sleep(seconds)
+
+
+def _tell(failed: dict[str, str]) -> None:
+    """To the supervisor: by rollout what is wrong; by the empty name, with all."""
+    os.write(sys.stdout.fileno(), msgspec.json.encode({"failed": failed}) + b"\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,289 @@
+"""The one door to a store outside the machine: whatever fsspec knows, by its URL.
+
+Objects are named by what they hold where that is possible, and are compared with it on both ways:
+what was written is read back, what is read is held against its digest. What a store refuses is one
+sentence, without keys. What the objects mean is their callers'.
+"""
+
+import hashlib
+import logging
+import os
+import posixpath
+import uuid
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from houston_shared.atomic_file import open_atomically
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.secret_redaction import redact
+
+BLOCK_BYTES = 8 * 1024 * 1024
+"""Of a file that is copied, this much is in memory."""
+CONNECT_SECONDS, READ_SECONDS = 10, 60
+"""How long a server over S3 may take before it counts as gone."""
+_S3_OPTIONS = {
+    "config_kwargs": {"connect_timeout": CONNECT_SECONDS, "read_timeout": READ_SECONDS},
+    "default_cache_type": "none",
+    "use_listings_cache": False,
+}
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "s3": _S3_OPTIONS,
+    "s3a": _S3_OPTIONS,
+    "file": {"auto_mkdir": True},
+    "local": {"auto_mkdir": True},
+}
+_WHOLE_WRITES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss", "memory")
+"""Stores in which an object appears whole or not at all; elsewhere it is written beside."""
+_LONGEST_REASON = 200
+"""Characters of what a store says."""
+
+
+class StoreRefused(HoustonError):
+    """The store cannot be used now: it is gone, it refuses, or it is full. Tried again later."""
+
+
+class ObjectMissing(HoustonError):
+    """An object that is named elsewhere is not in the store."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(
+            f"{place} is not in the store.", "Nothing of it was used.", code=ExitCode.NOT_FOUND
+        )
+
+
+class ObjectDamaged(HoustonError):
+    """An object is not what was written under its name."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(
+            f"{place} is damaged: its bytes are not those that its name promises.",
+            "Nothing of it was used.",
+            code=ExitCode.DAMAGED,
+        )
+
+
+def is_store_url(text: str) -> bool:
+    """Whether this names a place in a store, and not a path."""
+    return "://" in text
+
+
+class ArtifactStore:
+    """Everything below one URL. Names are relative, parted by `/`. Any thread may use it."""
+
+    def __init__(self, url: str) -> None:
+        """Connects to nobody yet. Raises ConfigurationError where a package is missing or nobody
+        knows the URL's scheme."""
+        self.url = url.rstrip("/")
+        scheme = url.partition("://")[0]
+        self._fs, self._root = _open_file_system(self.url, scheme)
+        self._writes_whole = scheme in _WHOLE_WRITES
+        self._is_local = scheme in ("file", "local")
+
+    def place(self, name: str) -> str:
+        """An object as people read it."""
+        return f"{self.url}/{name}"
+
+    def list(self, folder: str) -> dict[str, int]:
+        """Bytes of every object below `folder`, by name, sorted. Raises StoreRefused."""
+        try:
+            found: dict[str, Any] = self._fs.find(self._path(folder), detail=True)
+        except FileNotFoundError:
+            return {}
+        except Exception as problem:
+            raise self._refused(problem) from problem
+        root = self._root.rstrip("/") + "/"
+        names = ((path.removeprefix(root), entry) for path, entry in sorted(found.items()))
+        return {name: int(entry["size"] or 0) for name, entry in names if ".new-" not in name}
+
+    def read(self, name: str, sha256: str = "") -> bytes:
+        """An object's bytes. Raises ObjectMissing, ObjectDamaged where a digest is given and is
+        another, StoreRefused."""
+        try:
+            data: bytes = self._fs.cat_file(self._path(name))
+        except FileNotFoundError:
+            raise ObjectMissing(self.place(name)) from None
+        except Exception as problem:
+            raise self._refused(problem) from problem
+        if sha256 and hashlib.sha256(data).hexdigest() != sha256:
+            raise ObjectDamaged(self.place(name))
+        return data
+
+    def read_file(self, name: str, target: Path, sha256: str) -> None:
+        """Copy an object into a file, which appears whole or not at all.
+
+        Raises ObjectMissing, ObjectDamaged, StoreRefused; HoustonError where the disk is full.
+        """
+        digest = hashlib.sha256()
+        try:
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with open_atomically(target, mode=0o600) as file:
+                for block in self._blocks(name):
+                    digest.update(block)
+                    file.write(block)
+                if digest.hexdigest() != sha256:
+                    raise ObjectDamaged(self.place(name))
+        except OSError as problem:
+            raise disk_failure(target, problem) from problem
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write an object and read it back. Raises StoreRefused."""
+        try:
+            if self._writes_whole:
+                self._fs.pipe_file(self._path(name), data)
+            else:
+                beside = f"{self._path(name)}.new-{uuid.uuid4().hex}"
+                self._fs.pipe_file(beside, data)
+                self._fs.mv(beside, self._path(name))
+        except Exception as problem:
+            raise self._refused(problem) from problem
+        self._check_written(name, hashlib.sha256(data).hexdigest())
+
+    def write_file(self, name: str, source: Path, sha256: str) -> None:
+        """Copy a file into an object and read it back. Raises StoreRefused, OSError where the file
+        cannot be read."""
+        with source.open("rb"):
+            pass
+        try:
+            if self._writes_whole:
+                self._fs.put_file(str(source), self._path(name))
+            else:
+                beside = f"{self._path(name)}.new-{uuid.uuid4().hex}"
+                self._fs.put_file(str(source), beside)
+                self._fs.mv(beside, self._path(name))
+        except Exception as problem:
+            raise self._refused(problem) from problem
+        self._check_written(name, sha256)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write an object that nobody has written; False where there is one. Raises StoreRefused.
+
+        A store that cannot say so atomically is asked afterwards whose it is.
+        """
+        try:
+            if self._is_local:
+                path = Path(self._path(name))
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+            else:
+                self._fs.pipe_file(self._path(name), data, mode="create")
+        except FileExistsError:
+            return False
+        except Exception as problem:
+            if not self._is_there(name):
+                raise self._refused(problem) from problem
+        return self.read(name) == data
+
+    def remove(self, names: Collection[str]) -> None:
+        """Remove objects; one that is gone already is no error. Raises StoreRefused."""
+        for name in names:
+            try:
+                self._fs.rm_file(self._path(name))
+            except FileNotFoundError:
+                continue
+            except Exception as problem:
+                raise self._refused(problem) from problem
+
+    def _is_there(self, name: str) -> bool:
+        try:
+            return bool(self._fs.exists(self._path(name)))
+        except Exception as problem:
+            raise self._refused(problem) from problem
+
+    def _check_written(self, name: str, sha256: str) -> None:
+        digest = hashlib.sha256()
+        try:
+            for block in self._blocks(name):
+                digest.update(block)
+        except ObjectMissing:
+            raise StoreRefused(
+                f"{self.place(name)} was written, and is not there.", "It is written once more."
+            ) from None
+        if digest.hexdigest() != sha256:
+            raise StoreRefused(
+                f"{self.place(name)} was written, and reads back as something else.",
+                "It is written once more.",
+            )
+
+    def _blocks(self, name: str) -> Iterator[bytes]:
+        """An object's bytes, block by block: what the caller does between is not the store's."""
+        try:
+            opened = self._fs.open(self._path(name), "rb")
+        except FileNotFoundError:
+            raise ObjectMissing(self.place(name)) from None
+        except Exception as problem:
+            raise self._refused(problem) from problem
+        with opened:
+            while True:
+                try:
+                    block: bytes = opened.read(BLOCK_BYTES)
+                except Exception as problem:
+                    raise self._refused(problem) from problem
+                if not block:
+                    return
+                yield block
+
+    def _path(self, name: str) -> str:
+        return posixpath.join(self._root, name)
+
+    def _refused(self, problem: Exception) -> StoreRefused:
+        words = " ".join(redact(str(problem)).split()) or type(problem).__name__
+        if isinstance(problem, FileNotFoundError):
+            words = f"there is no such place ({words})"
+        return StoreRefused(
+            f"{self.url} cannot be used: {words[:_LONGEST_REASON].rstrip('.')}.",
+            "Nothing here is lost: it waits in the home until the store takes it.",
+            "See that the store is there, has room, and that the daemon's variables hold its keys.",
+        )
+
+
+def _open_file_system(url: str, scheme: str) -> tuple[Any, str]:
+    try:
+        import fsspec  # 40 ms, and an extra
+    except ImportError:
+        raise _missing_package(url, "houston-agents[store]") from None
+    for noisy in ("botocore", "aiobotocore", "s3fs", "fsspec", "urllib3"):
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)  # what counts is raised
+    try:
+        file_system, root = fsspec.core.url_to_fs(url, **_OPTIONS.get(scheme, {}))
+    except ImportError as missing:
+        raise _missing_package(url, _PACKAGES.get(scheme, str(missing))) from None
+    except ValueError as unknown:
+        raise ConfigurationError(
+            f"{url} names no store that fsspec knows: {unknown}.",
+            "Nothing was copied.",
+            "s3://bucket/prefix, gs://…, abfs://… or file:///folder",
+        ) from None
+    return file_system, root
+
+
+_PACKAGES = {
+    "s3": "houston-agents[store]",
+    "s3a": "houston-agents[store]",
+    "gs": "gcsfs",
+    "gcs": "gcsfs",
+    "az": "adlfs",
+    "abfs": "adlfs",
+    "abfss": "adlfs",
+    "sftp": "paramiko",
+}
+
+
+def _missing_package(url: str, package: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{url} needs a package that is not installed.",
+        "Nothing was copied.",
+        f"pip install '{package}'",
+    )
+
+
+def disk_failure(target: Path, problem: OSError) -> HoustonError:
+    """The sentence for a file of this machine that cannot be written."""
+    return HoustonError(
+        f"{target} cannot be written: {problem.strerror or problem}.",
+        "What was begun was removed; the store still has all of it.",
+        "Make room or permission there, then try again.",
+    )

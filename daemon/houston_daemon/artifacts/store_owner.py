@@ -1,0 +1,161 @@
+"""Which home writes to a store's prefix: one at a time, by numbered objects that are made once.
+
+`owners/N.json` is made only if it is not there (on S3 a conditional write), and the highest number
+writes. A home that is not it copies nothing. Taking over makes the next number, which says up to
+which event the history of the one before still counts: what a home that was cut off writes after
+that is never read. Numbers rise as the leases of workers do.
+"""
+
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from houston_daemon.artifacts.artifact_store import ArtifactStore, StoreRefused
+from houston_shared import atomic_file
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+from houston_shared.times_and_counts import iso_time, now_us
+
+_MACHINE_ID = Path("/etc/machine-id")
+
+
+class StoreOwner(msgspec.Struct, frozen=True):
+    """A home that writes, or wrote, to the prefix."""
+
+    number: int
+    id: str
+    """Of the home: made at its first claim, in no backup."""
+    home: str
+    host: str
+    at: str
+    after: int
+    """The last event of the owners before that still counts."""
+
+
+class StoreNote(msgspec.Struct, frozen=True):
+    """`artifacts.json` of the home: who it is in the store, and how far its journal is there."""
+
+    id: str
+    url: str = ""
+    seq: int = 0
+    at: str = ""
+
+
+class StoreTaken(HoustonError):
+    """Another home writes to the prefix."""
+
+    def __init__(self, url: str, owner: StoreOwner) -> None:
+        super().__init__(
+            f"{url} is written by the home {owner.home} on {owner.host.partition('/')[0]}, since"
+            f" {owner.at}.",
+            "Nothing is copied from this home; rollouts go on.",
+            "Name another prefix as `artifacts.url`; or, if that home is gone for good: houston"
+            " backup --take-over",
+            ExitCode.BUSY,
+        )
+
+
+def note_file(home: Home) -> Path:
+    """Where the note lies."""
+    return home.path / "artifacts.json"
+
+
+def read_note(home: Home) -> StoreNote | None:
+    """The home's note; None where it never claimed a prefix, or the note cannot be read."""
+    try:
+        return msgspec.json.decode(note_file(home).read_bytes(), type=StoreNote)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def write_note(home: Home, note: StoreNote) -> None:
+    """Replace the home's note. Raises HoustonError."""
+    try:
+        atomic_file.write_atomically(note_file(home), msgspec.json.encode(note) + b"\n")
+    except OSError as problem:
+        raise HoustonError(f"{note_file(home)} cannot be written: {problem.strerror}.") from None
+
+
+def read_owners(store: ArtifactStore) -> list[StoreOwner]:
+    """All owners, in their order. Raises StoreRefused."""
+    names = [name for name in store.list("owners") if name.endswith(".json")]
+    try:
+        owners = [msgspec.json.decode(store.read(name), type=StoreOwner) for name in names]
+    except msgspec.MsgspecError as problem:
+        raise StoreRefused(
+            f"An object of {store.place('owners')} cannot be read: {problem}.",
+            "Nothing was copied.",
+        ) from None
+    return sorted(owners, key=lambda owner: owner.number)
+
+
+def limits_of_owners(owners: Iterable[StoreOwner]) -> dict[int, int]:
+    """By number, the last event of an owner that counts."""
+    limits: dict[int, int] = {}
+    limit = 2**63 - 1
+    for owner in sorted(owners, key=lambda owner: -owner.number):
+        limits[owner.number] = limit
+        limit = min(limit, owner.after)
+    return limits
+
+
+def claim(store: ArtifactStore, home: Home, host: str) -> StoreOwner:
+    """Be the owner, or find that this home is. Raises StoreTaken, StoreRefused, HoustonError."""
+    owners = read_owners(store)
+    if owners:
+        if not is_owner(owners[-1], home, host):
+            raise StoreTaken(store.url, owners[-1])
+        return owners[-1]
+    return _create(store, home, host, number=1, after=0)
+
+
+def take_over(store: ArtifactStore, home: Home, host: str, after: int) -> StoreOwner:
+    """Be the next owner. after: the last event of the store that is this home's history, too.
+
+    Raises StoreTaken where another was faster, StoreRefused, HoustonError.
+    """
+    owners = read_owners(store)
+    return _create(store, home, host, owners[-1].number + 1 if owners else 1, after)
+
+
+def check_owner(store: ArtifactStore, owner: StoreOwner) -> None:
+    """Raise StoreTaken where another has taken over since; StoreRefused."""
+    names = store.list("owners")
+    if names and max(names) != _name(owner.number):
+        raise StoreTaken(store.url, read_owners(store)[-1])
+
+
+def is_owner(owner: StoreOwner, home: Home, host: str) -> bool:
+    """Whether it is this home, at this place of this machine: a copy of a home is another."""
+    note = read_note(home)
+    return note is not None and (owner.id, owner.home, owner.host) == (
+        note.id,
+        str(home.path),
+        host,
+    )
+
+
+def this_host() -> str:
+    """This machine, as an owner names it: what people call it, and what its system does."""
+    try:
+        machine = _MACHINE_ID.read_text().strip()
+    except OSError:
+        machine = ""
+    return f"{socket.gethostname()}/{machine}"
+
+
+def _create(store: ArtifactStore, home: Home, host: str, number: int, after: int) -> StoreOwner:
+    import secrets
+
+    note = StoreNote(secrets.token_hex(16), store.url)
+    owner = StoreOwner(number, note.id, str(home.path), host, iso_time(now_us()), after)
+    write_note(home, note)  # first: a claim whose home was killed is still known as its own
+    if not store.create(_name(number), msgspec.json.encode(owner)):
+        raise StoreTaken(store.url, read_owners(store)[-1])
+    return owner
+
+
+def _name(number: int) -> str:
+    return f"owners/{number:08d}.json"

@@ -1,0 +1,79 @@
+"""What a rollout lacks on this machine, fetched from the store: snapshots, and its workspace.
+
+A worker asks before it opens the rollout's world, a command before it writes a workspace of the
+past. Only what is not there is fetched; what lies on this machine is never replaced.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from houston_daemon.artifacts.artifact_store import ArtifactStore, disk_failure
+from houston_daemon.artifacts.snapshot_bundles import fetch_shadow, read_head
+from houston_daemon.hosts.host_protocol import NeedsPerson
+from houston_daemon.hosts.rollout_workspace import FETCH_NOTE
+from houston_daemon.hosts.snapshots.snapshot_restore import restore_snapshot
+from houston_shared import atomic_file
+from houston_shared.errors import HoustonError
+from houston_shared.terminal_log_files import rollout_folder
+
+
+class WorkspaceNotFetched(NeedsPerson):
+    """The store could not give a workspace."""
+
+    def __init__(self, rollout: str, problem: HoustonError) -> None:
+        super().__init__(
+            f"The workspace of {rollout} is not on this machine, and could not be fetched:"
+            f" {problem.cause}",
+            "It waits: a fresh copy would not hold the agent's work.",
+            f"Mend that, then: houston rollout resume {rollout}; or give it up: houston rollout"
+            f" cancel {rollout}",
+            problem.code,
+        )
+
+
+def fetch_missing_shadow(url: str, host_root: Path, rollout: str, commit: str = "") -> bool:
+    """Fetch a rollout's snapshots where there are none here; whether they were fetched.
+
+    commit: the one that is wanted. Raises HoustonError as `fetch_shadow` does.
+    """
+    shadow = rollout_folder(host_root, rollout) / "shadow"
+    if not url or read_head(shadow):
+        return False
+    shadow.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fetch_shadow(ArtifactStore(url), rollout, shadow, commit)
+    return True
+
+
+def fetch_parent_shadow(url: str, host_root: Path, parent: str, commit: str, branch: str) -> None:
+    """Fetch the snapshots that a branch begins from. Raises WorkspaceNotFetched."""
+    try:
+        fetch_missing_shadow(url, host_root, parent, commit)
+    except HoustonError as problem:
+        raise WorkspaceNotFetched(branch, problem) from problem
+    except OSError as problem:
+        raise WorkspaceNotFetched(branch, disk_failure(host_root, problem)) from problem
+
+
+def fetch_missing_workspace(url: str, host_root: Path, rollout: str, commit: str) -> bool:
+    """Fetch the workspace of a rollout that has begun and is not here; whether it was fetched.
+
+    commit: the snapshot of its last closed step; empty for the newest that the store has. Raises
+    WorkspaceNotFetched.
+    """
+    folder = rollout_folder(host_root, rollout)
+    workspace = folder / "workspace"
+    if not url or workspace.exists():
+        return False
+    beside = folder / "workspace.new"
+    try:
+        fetch_missing_shadow(url, host_root, rollout, commit)
+        lost = restore_snapshot(folder / "shadow", commit or read_head(folder / "shadow"), beside)
+        note = folder / FETCH_NOTE
+        atomic_file.write_atomically(note, msgspec.json.encode(lost), durable=False)
+        beside.rename(workspace)
+    except HoustonError as problem:
+        raise WorkspaceNotFetched(rollout, problem) from problem
+    except OSError as problem:
+        raise WorkspaceNotFetched(rollout, disk_failure(workspace, problem)) from problem
+    return True
