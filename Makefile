@@ -70,7 +70,7 @@ $(BIN)/.base: pyproject.toml | system
 	@touch $@
 
 $(BIN)/.dev: $(BIN)/.base | test-system
-	@$(BIN)/pip install -q -e '.[local,train,dev,envs,memory,evaluate,trackers,otel,notify,dialects,inspect,openenv,openenv-serve,reasoning-gym]'
+	@$(BIN)/pip install -q -e '.[local,train,dev,envs,memory,evaluate,trackers,otel,notify,dialects,inspect,openenv,openenv-serve,reasoning-gym,store]'
 	@touch $@
 
 engine: $(BIN)/.base

@@ -2,7 +2,7 @@
 
 The workspace of a rollout that has begun, as it was after its last closed step; the snapshots that
 a branch begins from. Asked only where the configuration names a store and the files are not here.
-How they are fetched is `artifacts.workspace_fetch`'s.
+How they are fetched is `artifacts.missing_files`'s.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ async def bring_missing_files(
     if has_begun(welcome):
         if (rollout_folder(root, spec.rollout) / "workspace").exists():
             return
-        from houston_daemon.artifacts.workspace_fetch import fetch_missing_workspace
+        from houston_daemon.artifacts.missing_files import fetch_missing_workspace
 
         steps = await line.read_steps(max(1, welcome.next_step - RECENT_STEPS))
         commit = _last_snapshot(steps, is_first)
@@ -44,7 +44,7 @@ async def bring_missing_files(
         origin = spec.origin
         commit = origin.snapshot if is_first else origin.snapshots.get(LOCAL_HOST, "")
         if commit and not (rollout_folder(root, spec.parent) / "shadow").is_dir():
-            from houston_daemon.artifacts.workspace_fetch import fetch_parent_shadow
+            from houston_daemon.artifacts.missing_files import fetch_parent_shadow
 
             await asyncio.to_thread(
                 fetch_parent_shadow, url, root, spec.parent, commit, spec.rollout

@@ -20,7 +20,14 @@ import msgspec
 from houston_daemon.artifacts import journal_segments, store_owner
 from houston_daemon.artifacts.artifact_store import ArtifactStore, StoreRefused
 from houston_daemon.artifacts.journal_segments import Segment
-from houston_daemon.artifacts.snapshot_bundles import RolloutSnapshots, large_object
+from houston_daemon.artifacts.snapshot_bundles import RolloutSnapshots
+from houston_daemon.artifacts.store_head import (
+    StoreHead,
+    blob_object,
+    file_object,
+    find_head,
+    head_name,
+)
 from houston_daemon.artifacts.store_owner import StoreNote, StoreOwner, StoreTaken
 from houston_daemon.maintenance.durable_copy import hash_file, open_read_only
 from houston_daemon.maintenance.home_backup import list_adapter_files
@@ -48,29 +55,6 @@ OWNER_SECONDS = 60.0
 AnswerT = TypeVar("AnswerT")
 
 
-class StoreHead(msgspec.Struct, frozen=True):
-    """`heads/OWNER.json`: the files of the home, written before each run of events."""
-
-    seq: int
-    """The last event of that run."""
-    at: str
-    """When it was read: what was committed before is in the store."""
-    home: str
-    version: str
-    files: dict[str, str]
-    """SHA-256 by path in the home: configuration, pins of models, adapters."""
-
-
-def head_name(owner: int) -> str:
-    """Of the head that an owner writes."""
-    return f"heads/{owner:08d}.json"
-
-
-def blob_object(sha256: str) -> str:
-    """Where a large body lies in the store, packed as in the home."""
-    return f"blobs/{sha256[:2]}/{sha256}"
-
-
 class ArtifactCopier:
     """`round` copies what is new. One thread."""
 
@@ -86,6 +70,7 @@ class ArtifactCopier:
         self._segments: dict[Segment, int] = {}
         self._blobs: set[str] = set()
         self._files: dict[Path, tuple[tuple[int, int], str]] = {}
+        self._adapters: dict[str, str] = {}
         self._snapshots: dict[str, RolloutSnapshots] = {}
         self.seq = 0
         """The last event that the store has."""
@@ -123,6 +108,9 @@ class ArtifactCopier:
         self.seq = journal_segments.last_event(chosen[-1], limits) if chosen else 0
         if chosen and not self._is_as_stored(chosen[-1], limits):
             self._rewrite(owner)
+        head = find_head(self._store)
+        files = head.files if head else {}
+        self._adapters = {path: files[path] for path in files if path.startswith("policies/")}
         self._owner, self._owner_seen = owner, time.monotonic()
         return owner
 
@@ -183,8 +171,9 @@ class ArtifactCopier:
             self.unreadable[rollout] = str(problem)
 
     def _copy_home_files(self) -> dict[str, str]:
-        """Copy files of the home that are new or were changed; all of them, by digest."""
-        files: dict[str, str] = {}
+        """Copy files of the home that are new or were changed; all of them, by digest. Adapters
+        that are not here any more stay in the store."""
+        files = dict(self._adapters)
         own = (self._home.configuration, hub_models.pins_file(self._home))
         for path in (*own, *list_adapter_files(self._home)):
             with contextlib.suppress(FileNotFoundError):
@@ -192,7 +181,7 @@ class ArtifactCopier:
                 mark = (status.st_size, status.st_mtime_ns)
                 if path not in self._files or self._files[path][0] != mark:
                     digest = hash_file(path)
-                    self._store.write_file(large_object(digest), path, digest)
+                    self._store.write_file(file_object(digest), path, digest)
                     self._files[path] = (mark, digest)
                 files[str(path.relative_to(self._home.path))] = self._files[path][1]
         return files

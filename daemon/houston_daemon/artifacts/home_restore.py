@@ -2,7 +2,7 @@
 
 Nothing is written to the store. What is damaged or missing there is named, and nothing is restored;
 `until` leaves out what is behind an event. Workspaces are not fetched here, but by the workers that
-go on in them (`workspace_fetch`).
+go on in them (`missing_files`).
 """
 
 import sqlite3
@@ -13,10 +13,7 @@ from contextlib import closing
 from itertools import chain
 from typing import NamedTuple
 
-import msgspec
-
 from houston_daemon.artifacts import journal_segments, store_owner
-from houston_daemon.artifacts.artifact_copier import StoreHead, blob_object
 from houston_daemon.artifacts.artifact_store import (
     ArtifactStore,
     ObjectDamaged,
@@ -24,7 +21,8 @@ from houston_daemon.artifacts.artifact_store import (
     disk_failure,
 )
 from houston_daemon.artifacts.journal_segments import Segment
-from houston_daemon.artifacts.snapshot_bundles import FETCHES_AT_ONCE, large_object
+from houston_daemon.artifacts.snapshot_bundles import FETCHES_AT_ONCE
+from houston_daemon.artifacts.store_head import StoreHead, blob_object, file_object, find_head
 from houston_daemon.maintenance.damage_report import IntegrityFindings
 from houston_daemon.maintenance.home_backup import (
     BackupManifest,
@@ -54,7 +52,13 @@ def fetch_backup(store: ArtifactStore, home: Home, until: int = 0) -> BackupMani
     require_empty_home(home)
     limits = store_owner.limits_of_owners(store_owner.read_owners(store))
     runs = _choose_runs(store, limits, until)
-    head = _read_head(store)
+    head = find_head(store)
+    if head is None:
+        raise HoustonError(
+            f"{store.url} has no head: its first copy was cut short.",
+            NOTHING_RESTORED,
+            code=ExitCode.NOT_FOUND,
+        )
     return write_backup(home, home.backups, lambda beside: _fill(store, head, runs, beside))
 
 
@@ -124,21 +128,6 @@ def _read_segment(store: ArtifactStore, segment: Segment) -> list[EventRow]:
         raise HoustonError(lost.cause, NOTHING_RESTORED, next, lost.code) from None
 
 
-def _read_head(store: ArtifactStore) -> StoreHead:
-    """The newest head."""
-    names = sorted(store.list("heads"))
-    if not names:
-        raise HoustonError(
-            f"{store.url} has no head: its first copy was cut short.",
-            NOTHING_RESTORED,
-            code=ExitCode.NOT_FOUND,
-        )
-    try:
-        return msgspec.json.decode(store.read(names[-1]), type=StoreHead)
-    except msgspec.MsgspecError:
-        raise ObjectDamaged(store.place(names[-1])) from None
-
-
 def _fill(
     store: ArtifactStore, head: StoreHead, runs: Sequence[JournalRun], beside: Home
 ) -> CopiedHome:
@@ -151,7 +140,7 @@ def _fill(
                 NOTHING_RESTORED,
                 code=ExitCode.DAMAGED,
             )
-        store.read_file(large_object(digest), target, digest)
+        store.read_file(file_object(digest), target, digest)
     rows = chain.from_iterable(_read_runs(store, runs, beside))
     place = store.place(journal_segments.FOLDER)
     try:

@@ -18,6 +18,7 @@ import msgspec
 import pygit2
 
 from houston_daemon.artifacts.artifact_store import ArtifactStore, ObjectDamaged, disk_failure
+from houston_daemon.artifacts.store_head import file_object
 from houston_daemon.hosts.snapshots.shadow_repository import HEAD_FILE, make_bare_repository
 from houston_daemon.maintenance.durable_copy import hash_file
 from houston_shared.errors import HoustonError
@@ -54,11 +55,6 @@ class _BundleBody(msgspec.Struct, frozen=True):
     """Git objects by id, each as it lies in the repository."""
     large: dict[str, str]
     """Copies of large files: SHA-256 by name."""
-
-
-def large_object(sha256: str) -> str:
-    """Where the copy of a large file, or a file of the home, lies in the store."""
-    return f"objects/{sha256[:2]}/{sha256}"
 
 
 def list_bundles(store: ArtifactStore, rollout: str) -> dict[SnapshotBundle, int]:
@@ -109,7 +105,7 @@ class RolloutSnapshots:
         for path in sorted((self._shadow / "large").glob("*-*-*")):
             if path.name not in self._large:
                 digest = hash_file(path)
-                self._store.write_file(large_object(digest), path, digest)
+                self._store.write_file(file_object(digest), path, digest)
                 self._large[path.name] = digest
         return dict(self._large)
 
@@ -218,8 +214,8 @@ def _fetch_objects(
 def _fetch_large_files(store: ArtifactStore, repository: Path, large: dict[str, str]) -> None:
     for name, digest in large.items():
         if "/" in name or name.startswith("."):
-            raise ObjectDamaged(store.place(large_object(digest)))
-        store.read_file(large_object(digest), repository / "large" / name, digest)
+            raise ObjectDamaged(store.place(file_object(digest)))
+        store.read_file(file_object(digest), repository / "large" / name, digest)
 
 
 def _read_bundle(store: ArtifactStore, rollout: str, bundle: SnapshotBundle) -> _BundleBody:

@@ -28,6 +28,7 @@ from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import ControlClient, describe_blocked_process
 from houston_shared.control_messages import ReplicaStatus, Status
 from houston_shared.errors import DaemonFrozen, DaemonNotRunning, ExitCode, HoustonError, NoAnswer
+from houston_shared.home import Home
 from houston_shared.home_lock import HomeOwner, find_dead_daemon, find_running_daemon
 from houston_shared.store import rollout_queries
 from houston_shared.store.rollout_queries import EngineWaitedFor
@@ -58,10 +59,17 @@ def run_daemon_status(arguments: argparse.Namespace, loaded: LoadedConfiguration
         return _not_answering(arguments, loaded, silent)
     assert isinstance(status, Status)
     if arguments.json:
-        command_output.print_json_line(_status_fields(status))
+        fields = _status_fields(status)
+        if url := loaded.config.artifacts.url:
+            fields["artifacts"] = {"url": url, **_read_copied(loaded.home, url)}
+        command_output.print_json_line(fields)
     else:
         with Reader(loaded.home) as reader:
             _show_status(status, reader.run(rollout_queries.list_engines_waited_for()))
+            if url := loaded.config.artifacts.url:
+                newest = reader.run(rollout_queries.newest_seq())
+                words = _copied_words(_read_copied(loaded.home, url), newest)
+                command_output.print_line(f"  artifacts {url}: {words}")
     return int(ExitCode.DONE)
 
 
@@ -132,6 +140,22 @@ def _crash_error(died: HomeOwner, last_line: str) -> DaemonNotRunning:
 def _status_fields(status: Status) -> dict[str, object]:
     """All fields, the empty ones too; without the message's tag."""
     return {name: msgspec.to_builtins(getattr(status, name)) for name in status.__struct_fields__}
+
+
+def _read_copied(home: Home, url: str) -> dict[str, object]:
+    """How far the store is: `seq` and `at`; empty where nothing was copied to it."""
+    from houston_daemon.artifacts.store_owner import read_note
+
+    note = read_note(home)
+    return {"seq": note.seq, "at": note.at} if note and note.url == url and note.seq else {}
+
+
+def _copied_words(copied: dict[str, object], newest: int) -> str:
+    if not copied:
+        return "nothing is copied yet"
+    behind = newest - int(str(copied["seq"]))
+    wait = f", {_counted(behind, 'events')} wait" if behind > 0 else ""
+    return f"event {copied['seq']}, as of {copied['at']}{wait}"
 
 
 def _show_status(status: Status, waiting: list[EngineWaitedFor]) -> None:

@@ -156,7 +156,7 @@ def run_rollout_restore(arguments: argparse.Namespace, loaded: LoadedConfigurati
             ExitCode.USAGE,
         )
     try:
-        lost = _restore_files(snapshot, into)
+        lost = _restore_files(snapshot, into, loaded.config.artifacts.url)
     except HostAway as away:
         raise HoustonError(away.cause, NOTHING_RESTORED, "houston doctor", ExitCode.BUSY) from None
     except (OSError, tarfile.TarError) as problem:
@@ -215,15 +215,21 @@ def _find_snapshot(arguments: argparse.Namespace) -> ReadPlan[RestorableSnapshot
     return snapshot._replace(score=best.score)
 
 
-def _restore_files(snapshot: RestorableSnapshot, into: Path) -> list[str]:
-    """The paths that are not in `into`. Raises HoustonError and OSError."""
+def _restore_files(snapshot: RestorableSnapshot, into: Path, store: str) -> list[str]:
+    """The paths that are not in `into`. store: URL of one that may have snapshots that are not
+    here. Raises HoustonError and OSError."""
     if snapshot.remote is not None:
         return asyncio.run(
             remote_access.restore_remote_workspace(
                 snapshot.remote, snapshot.rollout, snapshot.commit, into
             )
         )
-    folder = rollout_folder(Path(snapshot.host_root), snapshot.rollout)
+    root = Path(snapshot.host_root)
+    folder = rollout_folder(root, snapshot.rollout)
+    if store and not (folder / "shadow").is_dir():
+        from houston_daemon.artifacts.missing_files import fetch_missing_shadow
+
+        fetch_missing_shadow(store, root, snapshot.rollout, snapshot.commit)
     return restore_snapshot(folder / "shadow", snapshot.commit, into, folder / "workspace")
 
 

@@ -144,6 +144,10 @@ class PolicyActivations:
         given the policy by the first rollout that asks it."""
         try:
             unloaded: tuple[str, ...] = ()
+            if policy.kind == "lora" and (url := self._loaded.config.artifacts.url):
+                from houston_daemon.artifacts.missing_files import fetch_missing_adapter
+
+                fetch_missing_adapter(url, self._home, policy.folder)
             policy_files.require_policy_files(self._home, policy)
             for server in servers:
                 self._check_base(request, policy, engine, server)

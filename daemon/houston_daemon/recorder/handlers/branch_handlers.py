@@ -9,6 +9,7 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
+from houston_daemon.artifacts import store_owner
 from houston_daemon.recorder import journal_writer, rollout_assignment
 from houston_daemon.recorder.handlers.guidance_handlers import queue_guidance, require_rollout
 from houston_daemon.recorder.handlers.rollout_handlers import (
@@ -158,8 +159,11 @@ def _check_can_branch(store: Store, spec: RolloutSpec, origin: BranchPoint, step
 def _explain_missing_snapshots(store: Store, spec: RolloutSpec, host: str) -> str:
     """Why there are no snapshots (any more); empty where there are some, as far as is known here.
 
-    A cleaning that was cut short, or a home that was restored elsewhere, leaves no word of it.
+    A cleaning that was cut short, or a home that was restored elsewhere, leaves no word of it. Of a
+    home that copies into a store the branch's worker fetches them.
     """
+    if host == LOCAL_HOST and store_owner.read_note(store.home):
+        return ""
     freed = store.read(removed_data_queries.find_last_cleaning(spec.rollout))
     if freed and freed.body.snapshots:
         return "were freed (houston rollout clean --snapshots)"

@@ -1,20 +1,25 @@
-"""What a rollout lacks on this machine, fetched from the store: snapshots, and its workspace.
+"""What this machine lacks, fetched from the store: snapshots, workspaces of rollouts, adapters.
 
 A worker asks before it opens the rollout's world, a command before it writes a workspace of the
-past. Only what is not there is fetched; what lies on this machine is never replaced.
+past, an activation before it loads a policy. Only what is not there is fetched; what lies on this
+machine is never replaced.
 """
 
+import shutil
 from pathlib import Path
 
 import msgspec
 
 from houston_daemon.artifacts.artifact_store import ArtifactStore, disk_failure
 from houston_daemon.artifacts.snapshot_bundles import fetch_shadow, read_head
+from houston_daemon.artifacts.store_head import file_object, find_head
 from houston_daemon.hosts.host_protocol import NeedsPerson
 from houston_daemon.hosts.rollout_workspace import FETCH_NOTE
 from houston_daemon.hosts.snapshots.snapshot_restore import restore_snapshot
 from houston_shared import atomic_file
 from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+from houston_shared.policy_and_run_files import policies_folder
 from houston_shared.terminal_log_files import rollout_folder
 
 
@@ -76,4 +81,36 @@ def fetch_missing_workspace(url: str, host_root: Path, rollout: str, commit: str
         raise WorkspaceNotFetched(rollout, problem) from problem
     except OSError as problem:
         raise WorkspaceNotFetched(rollout, disk_failure(workspace, problem)) from problem
+    return True
+
+
+def fetch_missing_adapter(url: str, home: Home, folder: str) -> bool:
+    """Fetch a policy's adapter where its folder is not here; whether it was fetched.
+
+    folder: its name in `policies/`. Nothing is done without a store, or where the store does not
+    have it. Raises HoustonError.
+    """
+    target = policies_folder(home) / folder
+    if not url or not folder or target.exists():
+        return False
+    store = ArtifactStore(url)
+    head = find_head(store)
+    prefix = f"policies/{folder}/"
+    files = (
+        {path: digest for path, digest in head.files.items() if path.startswith(prefix)}
+        if (head)
+        else {}
+    )
+    if not files:
+        return False
+    beside = target.with_name(f".{folder}.new")
+    shutil.rmtree(beside, ignore_errors=True)
+    try:
+        for path, digest in files.items():
+            store.read_file(file_object(digest), beside / Path(path).name, digest)
+        beside.rename(target)
+    except OSError as problem:
+        raise disk_failure(target, problem) from problem
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)  # gone already when all went well
     return True
