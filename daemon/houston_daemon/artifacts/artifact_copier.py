@@ -184,6 +184,7 @@ class ArtifactCopier:
                     self._store.write_file(file_object(digest), path, digest)
                     self._files[path] = (mark, digest)
                 files[str(path.relative_to(self._home.path))] = self._files[path][1]
+        self._adapters = {path: files[path] for path in files if path.startswith("policies/")}
         return files
 
     def _write_head(self, owner: StoreOwner, seq: int) -> StoreHead:

@@ -23,7 +23,11 @@ BLOCK_BYTES = 8 * 1024 * 1024
 CONNECT_SECONDS, READ_SECONDS = 10, 60
 """How long a server over S3 may take before it counts as gone."""
 _S3_OPTIONS = {
-    "config_kwargs": {"connect_timeout": CONNECT_SECONDS, "read_timeout": READ_SECONDS},
+    "config_kwargs": {
+        "connect_timeout": CONNECT_SECONDS,
+        "read_timeout": READ_SECONDS,
+        "retries": {"total_max_attempts": 1},  # s3fs itself tries five times
+    },
     "default_cache_type": "none",
     "use_listings_cache": False,
 }

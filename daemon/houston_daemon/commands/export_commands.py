@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+from houston_daemon.artifacts.export_destination import open_destination
 from houston_daemon.engines.hub_access import redact_hub_token, require_repository
 from houston_daemon.engines.hub_downloads import find_model
 from houston_daemon.interchange.atif_export import ATIF, ATIF_DESCRIPTION, write_trajectories
@@ -70,7 +71,10 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
         "--format", required=True, choices=(*FORMATS, ATIF), metavar="F", help=formats
     )
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder to write (exports/ of the home)"
+        "--out",
+        default="",
+        metavar="DIR|URL",
+        help="folder to write, also in a store: s3://bucket/prefix (exports/ of the home)",
     )
     parser.add_argument("--parquet", action="store_true", help="data.parquet, not data.jsonl")
     parser.add_argument(
@@ -179,10 +183,11 @@ def run_export(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
     request = _read_request(arguments, loaded)
     choose = _with_run if arguments.run else _with_selection
     request = choose(request, arguments, loaded)
-    folder = arguments.out.absolute() if arguments.out else _default_folder(loaded.home, request)
-    result = write_export(loaded.home, request, folder)
-    origin = push_dataset(result, repo, private=arguments.private) if repo else ""
-    _say_exported(result, arguments.json, origin)
+    default = _default_folder(loaded.home, request)
+    with open_destination(arguments.out, default, arguments.force) as destination:
+        result = write_export(loaded.home, request, destination.folder)
+        origin = push_dataset(result, repo, private=arguments.private) if repo else ""
+    _say_exported(result, arguments.json, origin, destination.place)
     return int(ExitCode.DONE)
 
 
@@ -220,17 +225,17 @@ def _export_trajectories(arguments: argparse.Namespace, loaded: LoadedConfigurat
                 read_selection(arguments), "Nothing was exported.", arguments.as_named
             )
         )
-        folder = arguments.out.absolute() if arguments.out else loaded.home.path / "exports" / ATIF
-        written = write_trajectories(reader, rollouts, folder, arguments.force, by_name)
-        for rollout, file, steps, is_new in written:
-            if arguments.json:
-                facts = {"rollout": rollout, "file": str(file), "steps": steps, "written": is_new}
-                command_output.print_json_line(facts)
-            else:
-                already = "" if is_new else " (the same was there)"
-                command_output.print_line(
-                    f"{file}: {pluralize(steps, 'step')} of {rollout}{already}."
-                )
+        default = loaded.home.path / "exports" / ATIF
+        with open_destination(arguments.out, default, arguments.force) as to:
+            written = [*write_trajectories(reader, rollouts, to.folder, arguments.force, by_name)]
+    for rollout, file, steps, is_new in written:
+        place = f"{to.place}/{file.relative_to(to.folder)}"
+        if arguments.json:
+            facts = {"rollout": rollout, "file": place, "steps": steps, "written": is_new}
+            command_output.print_json_line(facts)
+        else:
+            already = "" if is_new else " (the same was there)"
+            command_output.print_line(f"{place}: {pluralize(steps, 'step')} of {rollout}{already}.")
     return int(ExitCode.DONE)
 
 
@@ -334,16 +339,18 @@ def _default_folder(home: Home, request: ExportRequest) -> Path:
     return home.path / "exports" / f"{request.format}-{name}"
 
 
-def _say_exported(result: ExportResult, as_json: bool, origin: str) -> None:
-    """origin: where on the hub it was pushed; empty for nowhere."""
+def _say_exported(result: ExportResult, as_json: bool, origin: str, place: str) -> None:
+    """origin: where on the hub it was pushed; empty for nowhere. place: where it lies."""
     manifest = result.manifest
     if as_json:
-        command_output.print_json_line({**_exported_fields(result), "pushed": origin or None})
+        command_output.print_json_line(
+            {**_exported_fields(result, place), "pushed": origin or None}
+        )
         return
     counts = manifest.counts
     already = "" if result.written else " (the same export was there)"
     rows, rollouts = pluralize(manifest.rows, "row"), pluralize(len(manifest.sources), "rollout")
-    command_output.print_line(f"{result.folder}: {rows} of {rollouts}{already}.")
+    command_output.print_line(f"{place}: {rows} of {rollouts}{already}.")
     for file in manifest.files:
         longest = f"{file.longest:,} {'tokens' if file.tokens is not None else 'messages'}"
         trained = f"{file.trained:,} {counts.unit} trained"
@@ -390,10 +397,10 @@ def _run_sentence(run: Mapping[str, Any]) -> str:
     return f"{groups} of {updates} of {run['run']}{dropped}."
 
 
-def _exported_fields(result: ExportResult) -> dict[str, Any]:
+def _exported_fields(result: ExportResult, place: str) -> dict[str, Any]:
     manifest = result.manifest
     return {
-        "folder": str(result.folder),
+        "folder": place,
         "format": manifest.format,
         "rows": manifest.rows,
         "written": result.written,

@@ -9,6 +9,7 @@ listing policies is the console's; the work is done in `training.policies`.
 import argparse
 from pathlib import Path
 
+from houston_daemon.artifacts.export_destination import open_destination
 from houston_shared import command_output, secret_redaction
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import require_daemon
@@ -155,7 +156,10 @@ def add_policy_merge_arguments(parser: argparse.ArgumentParser) -> None:
     """`POLICY`, `--out`, `--force`, `--json`."""
     parser.add_argument("policy", metavar="POLICY", help="its name: policy@2")
     parser.add_argument(
-        "--out", required=True, type=Path, metavar="DIR", help="folder to make: safetensors, config"
+        "--out",
+        required=True,
+        metavar="DIR|URL",
+        help="folder to make, also in a store (s3://bucket/prefix): safetensors, config",
     )
     parser.add_argument("--force", action="store_true", help="replace what was merged there before")
     parser.add_argument("--json", action="store_true", help="one JSON object")
@@ -167,22 +171,19 @@ def run_policy_merge(arguments: argparse.Namespace, loaded: LoadedConfiguration)
     from houston_daemon.training.policies.policy_files import model_hash
 
     source = policy_files.trained_policy(loaded.home, arguments.policy)
-    folder = arguments.out.absolute()
-    policy_files.require_outside_policies(loaded.home, folder)
-    adapter_merge.check_output_folder(folder, arguments.force)
-    model = adapter_merge.load_merged(source.policy.kind, source.folder, source.base)
-    written = adapter_merge.write_merged(
-        model, source.base, folder, source.lineage, arguments.force
-    )
-    size = sum(file.stat().st_size for file in written)
-    if arguments.json:
+    force, last = arguments.force, adapter_merge.MERGED_MARKER
+    with open_destination(arguments.out, Path(), force, last) as (folder, place):
+        policy_files.require_outside_policies(loaded.home, folder)
+        adapter_merge.check_output_folder(folder, force)
+        model = adapter_merge.load_merged(source.policy.kind, source.folder, source.base)
+        written = adapter_merge.write_merged(model, source.base, folder, source.lineage, force)
+        size = sum(file.stat().st_size for file in written)
         hash = model_hash(folder)
+    if arguments.json:
         name = source.policy.name
-        command_output.print_json_line(
-            {"policy": name, "out": str(folder), "bytes": size, "hash": hash}
-        )
+        command_output.print_json_line({"policy": name, "out": place, "bytes": size, "hash": hash})
     else:
-        command_output.print_line(f"{source.policy.name} is in {folder}: {size / 1e6:,.1f} MB.")
+        command_output.print_line(f"{source.policy.name} is in {place}: {size / 1e6:,.1f} MB.")
     return int(ExitCode.DONE)
 
 
