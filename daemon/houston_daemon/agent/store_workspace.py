@@ -38,8 +38,8 @@ async def bring_missing_files(
         from houston_daemon.artifacts.missing_files import fetch_missing_workspace
 
         steps = await line.read_steps(max(1, welcome.next_step - RECENT_STEPS))
-        commit = _last_snapshot(steps, is_first)
-        await asyncio.to_thread(fetch_missing_workspace, url, root, spec.rollout, commit)
+        commit, step = _last_snapshot(steps, is_first)
+        await asyncio.to_thread(fetch_missing_workspace, url, root, spec.rollout, commit, step)
     elif spec.origin is not None:
         origin = spec.origin
         commit = origin.snapshot if is_first else origin.snapshots.get(LOCAL_HOST, "")
@@ -51,13 +51,13 @@ async def bring_missing_files(
             )
 
 
-def _last_snapshot(steps: list[StepRecord], is_first: bool) -> str:
-    """The snapshot of the newest closed step that has one; empty where none has."""
+def _last_snapshot(steps: list[StepRecord], is_first: bool) -> tuple[str, int]:
+    """The snapshot of the newest closed step that has one, and the step; empty where none has."""
     for record in reversed(steps):
         body = record.observation
         if body is None:
             continue
         commit = body.snapshot if is_first else body.snapshots.get(LOCAL_HOST, "")
         if commit:
-            return commit
-    return ""
+            return commit, record.step
+    return "", 0

@@ -181,7 +181,7 @@ class ArtifactCopier:
                 mark = (status.st_size, status.st_mtime_ns)
                 if path not in self._files or self._files[path][0] != mark:
                     digest = hash_file(path)
-                    self._store.write_file(file_object(digest), path, digest)
+                    self._store.keep_file(file_object(digest), path, digest)
                     self._files[path] = (mark, digest)
                 files[str(path.relative_to(self._home.path))] = self._files[path][1]
         self._adapters = {path: files[path] for path in files if path.startswith("policies/")}

@@ -159,6 +159,11 @@ class ArtifactStore:
             raise self._refused(problem) from problem
         self._check_written(name, sha256)
 
+    def keep_file(self, name: str, source: Path, sha256: str) -> None:
+        """As `write_file`, for a name that only this content has: not written where it is there."""
+        if self.size(name) != source.stat().st_size:
+            self.write_file(name, source, sha256)
+
     def create(self, name: str, data: bytes) -> bool:
         """Write an object that nobody has written; False where there is one. Raises StoreRefused.
 
@@ -177,7 +182,7 @@ class ArtifactStore:
         except FileExistsError:
             return False
         except Exception as problem:
-            if not self._is_there(name):
+            if self.size(name) is None:
                 raise self._refused(problem) from problem
         return self.read(name) == data
 
@@ -191,9 +196,12 @@ class ArtifactStore:
             except Exception as problem:
                 raise self._refused(problem) from problem
 
-    def _is_there(self, name: str) -> bool:
+    def size(self, name: str) -> int | None:
+        """Bytes of an object; None where there is none. Raises StoreRefused."""
         try:
-            return bool(self._fs.exists(self._path(name)))
+            return int(self._fs.info(self._path(name))["size"] or 0)
+        except FileNotFoundError:
+            return None
         except Exception as problem:
             raise self._refused(problem) from problem
 

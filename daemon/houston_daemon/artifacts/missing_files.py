@@ -8,15 +8,12 @@ machine is never replaced.
 import shutil
 from pathlib import Path
 
-import msgspec
-
 from houston_daemon.artifacts.artifact_store import ArtifactStore, disk_failure
 from houston_daemon.artifacts.snapshot_bundles import fetch_shadow, read_head
 from houston_daemon.artifacts.store_head import file_object, find_head
 from houston_daemon.hosts.host_protocol import NeedsPerson
-from houston_daemon.hosts.rollout_workspace import FETCH_NOTE
+from houston_daemon.hosts.rollout_workspace import FetchedWorkspace, write_fetch_note
 from houston_daemon.hosts.snapshots.snapshot_restore import restore_snapshot
-from houston_shared import atomic_file
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.policy_and_run_files import policies_folder
@@ -60,11 +57,13 @@ def fetch_parent_shadow(url: str, host_root: Path, parent: str, commit: str, bra
         raise WorkspaceNotFetched(branch, disk_failure(host_root, problem)) from problem
 
 
-def fetch_missing_workspace(url: str, host_root: Path, rollout: str, commit: str) -> bool:
+def fetch_missing_workspace(
+    url: str, host_root: Path, rollout: str, commit: str, step: int
+) -> bool:
     """Fetch the workspace of a rollout that has begun and is not here; whether it was fetched.
 
-    commit: the snapshot of its last closed step; empty for the newest that the store has. Raises
-    WorkspaceNotFetched.
+    commit: the snapshot of its last closed step, `step`; empty for the newest that the store has.
+    Raises WorkspaceNotFetched.
     """
     folder = rollout_folder(host_root, rollout)
     workspace = folder / "workspace"
@@ -74,8 +73,7 @@ def fetch_missing_workspace(url: str, host_root: Path, rollout: str, commit: str
     try:
         fetch_missing_shadow(url, host_root, rollout, commit)
         lost = restore_snapshot(folder / "shadow", commit or read_head(folder / "shadow"), beside)
-        note = folder / FETCH_NOTE
-        atomic_file.write_atomically(note, msgspec.json.encode(lost), durable=False)
+        write_fetch_note(workspace, FetchedWorkspace(step, tuple(lost)))
         beside.rename(workspace)
     except HoustonError as problem:
         raise WorkspaceNotFetched(rollout, problem) from problem

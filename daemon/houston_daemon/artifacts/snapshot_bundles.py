@@ -105,7 +105,7 @@ class RolloutSnapshots:
         for path in sorted((self._shadow / "large").glob("*-*-*")):
             if path.name not in self._large:
                 digest = hash_file(path)
-                self._store.write_file(file_object(digest), path, digest)
+                self._store.keep_file(file_object(digest), path, digest)
                 self._large[path.name] = digest
         return dict(self._large)
 

@@ -146,8 +146,31 @@ def _join_first(texts: Sequence[str], most: int) -> str:
 
 
 _BRANCH_NOTE = "branch.json"
-FETCH_NOTE = "fetched.json"
-"""Beside a workspace that came from a store: paths that could not be brought back."""
+_FETCH_NOTE = "fetched.json"
+
+
+class FetchedWorkspace(msgspec.Struct, frozen=True):
+    """What is noted beside a workspace that came from a store."""
+
+    step: int
+    """The step after which it was so; what was done in it since is lost."""
+    lost: tuple[str, ...]
+    """Paths that could not be brought back."""
+
+
+def write_fetch_note(workspace: Path, note: FetchedWorkspace) -> None:
+    """Note it, before the workspace has its place. Raises OSError."""
+    file = workspace.with_name(_FETCH_NOTE)
+    atomic_file.write_atomically(file, msgspec.json.encode(note), durable=False)
+
+
+def read_fetch_note(workspace: Path) -> FetchedWorkspace | None:
+    """The note; None of a workspace that came from no store."""
+    try:
+        data = workspace.with_name(_FETCH_NOTE).read_bytes()
+    except FileNotFoundError:
+        return None
+    return msgspec.json.decode(data, type=FetchedWorkspace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +200,11 @@ def fill_branch_workspace(past: BranchSnapshot, root: Path, workspace: Path) -> 
 
 def paths_not_restored(workspace: Path) -> tuple[str, ...]:
     """Paths that could not be brought back as the workspace was made, or fetched from a store."""
-    for note in (FETCH_NOTE, _BRANCH_NOTE):
-        try:
-            return msgspec.json.decode(workspace.with_name(note).read_bytes(), type=tuple[str, ...])
-        except FileNotFoundError:
-            continue
-    return ()
+    if fetched := read_fetch_note(workspace):
+        return fetched.lost
+    try:
+        return msgspec.json.decode(
+            workspace.with_name(_BRANCH_NOTE).read_bytes(), type=tuple[str, ...]
+        )
+    except FileNotFoundError:
+        return ()

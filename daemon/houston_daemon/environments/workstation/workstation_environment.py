@@ -77,7 +77,7 @@ from houston_daemon.hosts.host_protocol import (
 )
 from houston_daemon.hosts.local_host import LocalHost
 from houston_daemon.hosts.resource_limits import LimitHit
-from houston_daemon.hosts.rollout_workspace import FETCH_NOTE, BranchSnapshot
+from houston_daemon.hosts.rollout_workspace import BranchSnapshot, read_fetch_note
 from houston_daemon.hosts.ssh import remote_part
 from houston_daemon.hosts.ssh.ssh_command import decode_host_settings
 from houston_daemon.hosts.ssh.ssh_host import SshHost
@@ -446,15 +446,19 @@ def branch_origin(spec: RolloutSpec, task: Task, host: str) -> BranchSnapshot | 
 async def workstation_arrival(spec: RolloutSpec, places: WorkstationHosts) -> tuple[str, ...]:
     """The lines for a branch, and for a rollout that goes on where a store brought its workspace;
     none for any other."""
-    fetched = rollout_folder(Path(spec.host_root), spec.rollout) / FETCH_NOTE
-    if spec.origin is None and not fetched.is_file():
+    folder = rollout_folder(Path(spec.host_root), spec.rollout)
+    fetched = read_fetch_note(folder / "workspace")
+    if spec.origin is None and fetched is None:
         return ()
-    since = f"from after step {spec.parent_step} on" if not fetched.is_file() else "from here on"
-    then = "that step" if not fetched.is_file() else "the last step"
+    if fetched is None:
+        since, then = f"from after step {spec.parent_step} on", "that step"
+    else:
+        then = f"step {fetched.step}" if fetched.step else "the start"
+        since, then = "from here on", f"{then}, and what was done to files since is not in it"
     notice = (
-        f"[{since} this work goes on in a new place: the workspace"
-        f" is as it was after {then}, no session is open, the file window is closed, and nothing"
-        " that was running then is running now]"
+        f"[{since} this work goes on in a new place: the workspace is as it was after {then}, no"
+        " session is open, the file window is closed, and nothing that was running then is running"
+        " now]"
     )
     lost = [
         path if place is places.first else f"{place.host.name}:{path}"
