@@ -24,6 +24,7 @@ from houston_shared.config_sections import (
     RecorderSettings,
     ReviewSettings,
     ToolSettings,
+    check_artifacts_url,
     check_engine_kinds,
     check_quiet_hours,
     check_recorder_addresses,
@@ -315,6 +316,7 @@ def load_configuration(
     check_engine_kinds(config.engines, source)
     check_quiet_hours(config.notify, source)
     check_recorder_addresses(config.recorder, source)
+    check_artifacts_url(config.artifacts, source)
     return LoadedConfiguration(config, Home(_home_folder(named, path, config)), source)
 
 

@@ -2,8 +2,9 @@
 `[artifacts]`, `[recorder]` and `[tools]`.
 
 Structs with a sentence under each key, which the documentation is made from; and the checks that an
-engine's kind is Houston's own or registered, quiet hours are hours and addresses are some. Where
-the file is looked for and how it is merged with the environment stands in `config`.
+engine's kind is Houston's own or registered, quiet hours are hours, addresses are some and the URL
+of a store holds no login. Where the file is looked for and how it is merged with the environment
+stands in `config`.
 """
 
 import re
@@ -292,7 +293,7 @@ class ArtifactSettings(Settings, frozen=True):
     """A store outside this machine that journal, snapshots and adapters are copied into as they
     are made, so that the loss of the machine loses nothing of them (docs/artifacts.md)."""
 
-    url: Annotated[str, msgspec.Meta(pattern=r"^([a-z][a-z0-9+.-]*://[^@?#]+)?$")] = ""
+    url: str = ""
     """Where to, as a URL of fsspec: `s3://bucket/prefix`, `gs://…`, `abfs://…`, or `file:///mnt/…`
     for a disk that is not lost with this machine. One home writes to it. Empty copies nothing. It
     needs the extra `store`. Keys are taken from the variables of the daemon's environment that the
@@ -311,6 +312,19 @@ STORE_KEYS = (
     "AZURE_STORAGE_SAS_TOKEN",
 )
 """Variables that hold the keys of stores: secrets, whatever patterns `[secrets]` names."""
+
+
+_STORE_URL = re.compile(r"(?:[a-z][a-z0-9+.-]*://[^@?#\s]+)?")
+
+
+def check_artifacts_url(settings: ArtifactSettings, source: str) -> None:
+    """Raises ConfigurationError for what is no URL, or has a login in it, without repeating it.
+    source: the file it stands in."""
+    if not _STORE_URL.fullmatch(settings.url):
+        raise ConfigurationError(
+            f"`artifacts.url` in {source} is no URL of a store, or holds a login.",
+            next='url = "s3://bucket/prefix"; keys are variables of the daemon\'s environment.',
+        )
 
 
 _HOURS = re.compile(r"(?:(?:[01]\d|2[0-3]):[0-5]\d-(?:[01]\d|2[0-3]):[0-5]\d)?")

@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
-from houston_shared.config import SecretSettings
+from houston_shared.config import Configuration, SecretSettings
+from houston_shared.config_sections import ArtifactSettings
 from houston_shared.home import Home
 from houston_shared.secret_redaction import (
     SHORTEST_SECRET,
     Redactor,
     find_secret_values,
+    secret_rules,
     too_short_secret_names,
 )
 from houston_shared.store.store_reader import read_blob
@@ -136,6 +138,9 @@ def test_which_variables_are_secret(tmp_path: Path) -> None:
     }  # fmt: skip
     rules = SecretSettings(names=("MY_PIN",), ignore=("PUBLIC_KEY",))
     assert set(find_secret_values(environment, rules)) == {"OPENAI_API_KEY", "hf_token", "MY_PIN"}
+    stored = {"AWS_ACCESS_KEY_ID": "e" * 20, "AWS_SECRET_ACCESS_KEY": "f" * 20}
+    with_store = Configuration(artifacts=ArtifactSettings(url="s3://bucket/x"))
+    assert set(find_secret_values(stored, secret_rules(with_store))) == set(stored)
     assert Redactor({"A_KEY": "x" * (SHORTEST_SECRET - 1)}).names == ()
     assert Redactor({"A_KEY": "x" * (SHORTEST_SECRET - 1) + "\n"}).names == ()
 

@@ -45,6 +45,7 @@ WRONG_CONFIGURATIONS = {
         ["`hosts` cannot have a key 'a.b'"],
     ),
     "an unknown key of a host": ('[hosts.c]\nssk = "x"', ["unknown key `hosts.c.ssk`"]),
+    "no URL of a store": ('[artifacts]\nurl = "bucket/x"', ["`artifacts.url`"]),
     "no TOML": ("[daemon", ["houston.toml"]),
 }
 
@@ -68,6 +69,13 @@ def test_a_wrong_name_shows_nothing_of_what_stands_under_it(tmp_path: Path) -> N
     with pytest.raises(ConfigurationError) as problem:
         load_configuration(home=str(tmp_path), environment={})
     assert "secret" not in problem.value.cause
+
+
+def test_a_login_in_the_url_of_a_store_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    (tmp_path / "houston.toml").write_text('[artifacts]\nurl = "s3://key:secret-3@bucket/x"\n')
+    with pytest.raises(ConfigurationError, match=r"artifacts\.url") as problem:
+        load_configuration(home=str(tmp_path), environment={})
+    assert "secret-3" not in str(problem.value)
 
 
 def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
