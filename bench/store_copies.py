@@ -3,8 +3,8 @@
     python bench/store_copies.py
 
 Writes bench/results/store_copies.json. Two rollouts on a real daemon take steps of a tenth of a
-second and more, and a server of S3 (moto's, on this machine) takes the copies. At random moments another
-client looks what the store holds: `lag` is the age of the oldest event that it does not, in
+second and more, and a server of S3 (moto's, on this machine) takes the copies. At random moments
+another client looks what the store holds: `lag` is the age of the oldest event that it does not, in
 seconds, 0 where it has all; it is what would be lost then. `restore` is `houston backup --restore`
 into an empty home, checked whole.
 """

@@ -55,6 +55,12 @@ OWNER_SECONDS = 60.0
 AnswerT = TypeVar("AnswerT")
 
 
+class _SpecRoot(msgspec.Struct):
+    """Of a rollout's spec, what counts here."""
+
+    host_root: str = ""
+
+
 class ArtifactCopier:
     """`round` copies what is new. One thread."""
 
@@ -157,10 +163,10 @@ class ArtifactCopier:
         self._blobs.add(name)
 
     def _copy_snapshots(self, rollout: str) -> None:
-        shadow = rollout_folder(self._host_root, rollout) / "shadow"
-        if not shadow.is_dir():
-            return  # its environment keeps no files, they are on another machine, or were freed
         if rollout not in self._snapshots:
+            shadow = rollout_folder(self._find_host_root(rollout), rollout) / "shadow"
+            if not shadow.is_dir():
+                return  # its environment keeps no files, they are elsewhere, or were freed
             self._snapshots[rollout] = RolloutSnapshots(self._store, rollout, shadow)
         try:
             self._snapshots[rollout].copy()
@@ -169,6 +175,16 @@ class ArtifactCopier:
             raise
         except (HoustonError, OSError) as problem:  # of this machine: the others go on
             self.unreadable[rollout] = str(problem)
+
+    def _find_host_root(self, rollout: str) -> Path:
+        """Where a rollout keeps its files on this machine: what was set when it was started."""
+        select = "SELECT body, blob FROM events JOIN rollouts ON seq = spec_seq WHERE id = ?"
+        rows = query_home(self._home, lambda home: home.execute(select, (rollout,)).fetchall())
+        for body, blob in rows:
+            data = store_reader.read_blob(self._home, blob) if blob else body
+            root = msgspec.msgpack.decode(data, type=_SpecRoot).host_root if data else ""
+            return Path(root) if root else self._host_root
+        return self._host_root
 
     def _copy_home_files(self) -> dict[str, str]:
         """Copy files of the home that are new or were changed; all of them, by digest. Adapters
@@ -293,8 +309,9 @@ def _find_shared_event(
         fetch = partial(fetch_events, after=segment.first - 1, limit=2**31, last=last)
         own: dict[int, bytes] = {row.seq: row.chain for row in query_home(home, fetch)}
         for row in reversed(journal_segments.read_segment(store, segment)):
-            if row.seq <= last and own.get(row.seq) == row.chain:
-                return row.seq
+            seq: int = row.seq
+            if seq <= last and own.get(seq) == row.chain:
+                return seq
     return 0
 
 

@@ -53,7 +53,7 @@ def _copy_for_ever(copier: ArtifactCopier, every_seconds: float) -> None:
             copier.round()
             backoff.failures = 0
             failed = dict(copier.unreadable)
-        except HoustonError as problem:
+        except (HoustonError, OSError) as problem:  # OSError: a file of the home cannot be read
             seconds = max(every_seconds, backoff.fail(time.monotonic()))
             failed = {**copier.unreadable, "": secret_redaction.redact(str(problem))}
         if failed != told:

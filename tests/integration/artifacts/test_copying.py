@@ -18,7 +18,9 @@ from houston_daemon.artifacts.artifact_store import (
     StoreRefused,
 )
 from houston_daemon.artifacts.missing_files import fetch_missing_adapter
+from houston_daemon.artifacts.snapshot_bundles import fetch_shadow
 from houston_daemon.artifacts.store_owner import StoreTaken, read_owners
+from houston_daemon.hosts.snapshots.shadow_repository import ShadowRepository
 from houston_daemon.maintenance import event_erasure, home_backup
 from houston_daemon.maintenance.home_verification import verify_home
 from houston_shared import wire
@@ -26,7 +28,7 @@ from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.home import Home
 from tests.support import s3_server, small_disk
 from tests.support.full_home import fill
-from tests.support.recorder_client import Station
+from tests.support.recorder_client import Station, spec
 from tests.support.s3_server import Fault, Line
 
 ADAPTER = "policies/policy@2/adapter_config.json"
@@ -441,3 +443,25 @@ def test_the_head_cannot_write_outside_of_the_home(
     with pytest.raises(HoustonError, match="outside of a home"):
         restore(store, tmp_path / "new")
     assert not (tmp_path / "stolen").exists()
+
+
+async def test_snapshots_are_read_where_the_rollout_was_started_to_keep_them(
+    station: Station, store: ArtifactStore, tmp_path: Path
+) -> None:
+    """Another `hosts.root` since changes nothing for it."""
+    person = station.person()
+    root = tmp_path / "first-root"
+    message = wire.StartRollouts(
+        request="s", specs=(msgspec.structs.replace(spec(), host_root=str(root)),)
+    )
+    (rollout,) = person.ask(message).rollouts
+    folder = root / "rollouts" / rollout
+    (folder / "workspace").mkdir(parents=True)
+    (folder / "workspace" / "a").write_text("1")
+    repository = ShadowRepository(folder / "workspace", folder / "shadow")
+    commit = (await repository.take("step")).commit
+    worker = station.worker(rollout)
+    worker.step(1, snapshot=commit)
+    copier(station, store).round()
+    assert fetch_shadow(store, rollout, tmp_path / "shadow") == commit
+    await repository.close()
