@@ -11,6 +11,7 @@ import shutil
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,9 +20,10 @@ import pygit2
 
 from houston_daemon.artifacts.artifact_store import ArtifactStore, ObjectDamaged, disk_failure
 from houston_daemon.artifacts.store_head import file_object
+from houston_daemon.hosts.snapshots.git_objects import files_tree, read_notes, walk_tree
 from houston_daemon.hosts.snapshots.shadow_repository import HEAD_FILE, make_bare_repository
 from houston_daemon.maintenance.durable_copy import hash_file
-from houston_shared.errors import HoustonError
+from houston_shared.errors import ExitCode, HoustonError
 
 BUNDLE_BYTES = 32 * 1024 * 1024
 """An object of a bundle is begun anew at this size."""
@@ -155,7 +157,7 @@ def fetch_shadow(store: ArtifactStore, rollout: str, shadow: Path, commit: str =
         large = _fetch_objects(store, rollout, bundles, beside)
         _fetch_large_files(store, beside, large)
         head = commit or heads[-1]
-        if not _has_commit(beside, head):
+        if not _has_whole_snapshot(beside, head):
             raise no_snapshots_error(store, rollout, head)
         target = beside / HEAD_FILE
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -169,15 +171,10 @@ def fetch_shadow(store: ArtifactStore, rollout: str, shadow: Path, commit: str =
 
 
 def no_snapshots_error(store: ArtifactStore, rollout: str, commit: str = "") -> HoustonError:
-    """There are no snapshots of a rollout in the store, or not this one."""
-    which = f"the snapshot {commit[:12]}" if commit else "no snapshots"
-    lacks = "is missing among those" if commit else ""
-    cause = (
-        f"{store.url}: {which} {lacks} of {rollout}."
-        if commit
-        else f"{store.url} has no snapshots of {rollout}."
-    )
-    return HoustonError(cause, "No workspace was made.")
+    """There are no snapshots of a rollout in the store, or not all of this one."""
+    lacks = f"lacks the snapshot {commit[:12]}, or a part of it," if commit else "has no snapshots"
+    cause = f"{store.url} {lacks} of {rollout}."
+    return HoustonError(cause, "No workspace was made.", code=ExitCode.NOT_FOUND)
 
 
 def read_head(shadow: Path) -> str:
@@ -193,22 +190,28 @@ def _fetch_objects(
 ) -> dict[str, str]:
     """Write the git objects of all bundles; the large files that they name."""
     large: dict[str, str] = {}
+    read = partial(_read_bundle, store, rollout)
     with ThreadPoolExecutor(FETCHES_AT_ONCE) as pool:
-        for bundle, body in zip(
-            bundles,
-            pool.map(lambda bundle: _read_bundle(store, rollout, bundle), bundles),
-            strict=True,
-        ):
-            large |= body.large
-            for oid, data in body.objects.items():
-                if not _is_object(oid, data):
+        for start in range(0, len(bundles), FETCHES_AT_ONCE):
+            some = bundles[start : start + FETCHES_AT_ONCE]
+            for bundle, body in zip(some, pool.map(read, some), strict=True):
+                large |= body.large
+                if not _write_objects(repository, body.objects):
                     raise ObjectDamaged(store.place(f"snapshots/{rollout}/{bundle.file}"))
-                target = _object_path(repository, oid)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                if not target.exists():
-                    target.write_bytes(data)
-                    target.chmod(0o444)
     return large
+
+
+def _write_objects(repository: Path, objects: dict[str, bytes]) -> bool:
+    """Write git objects; False where one is not what its name says."""
+    for oid, data in objects.items():
+        if not _is_object(oid, data):
+            return False
+        target = _object_path(repository, oid)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists():
+            target.write_bytes(data)
+            target.chmod(0o444)
+    return True
 
 
 def _fetch_large_files(store: ArtifactStore, repository: Path, large: dict[str, str]) -> None:
@@ -314,9 +317,13 @@ def _object_path(repository: Path, oid: str) -> Path:
     return repository / "objects" / oid[:2] / oid[2:]
 
 
-def _has_commit(repository: Path, commit: str) -> bool:
+def _has_whole_snapshot(repository: Path, commit: str) -> bool:
+    """Whether a snapshot is there with all of its files."""
     try:
-        return isinstance(pygit2.Repository(str(repository))[commit], pygit2.Commit)
+        repo = pygit2.Repository(str(repository))
+        found = repo[commit]
+        read_notes(found)
+        return all(file.oid in repo for _, file in walk_tree(files_tree(found)))
     except (KeyError, ValueError, pygit2.GitError):
         return False
 

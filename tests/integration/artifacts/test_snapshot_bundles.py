@@ -23,7 +23,7 @@ from houston_daemon.artifacts.snapshot_bundles import (
 )
 from houston_daemon.hosts.snapshots.shadow_repository import LARGE_FILE_BYTES, ShadowRepository
 from houston_daemon.hosts.snapshots.snapshot_restore import restore_snapshot
-from houston_shared.errors import HoustonError
+from houston_shared.errors import ExitCode, HoustonError
 from tests.support import small_disk
 
 ROLLOUT = "probe-k3f9"
@@ -207,3 +207,23 @@ def test_a_rollout_of_which_the_store_knows_nothing(
     with pytest.raises(HoustonError, match=f"has no snapshots of {ROLLOUT}"):
         fetch_shadow(any_store, ROLLOUT, tmp_path / "shadow")
     assert not read_head(tmp_path / "shadow")
+
+
+async def test_a_bundle_in_the_middle_is_missing(
+    work: Work, any_store: ArtifactStore, tmp_path: Path
+) -> None:
+    """What is there in part is not there: a later try finds the rest."""
+    commits = []
+    for number in range(3):
+        commits.append(await work.take(**{f"f{number}": os.urandom(20).hex()}))
+        work.copying.copy()
+    name = sorted(any_store.list("snapshots"))[1]
+    data = any_store.read(name)
+    any_store.remove([name])
+    with pytest.raises(HoustonError, match="or a part of it") as missing:
+        fetch_shadow(any_store, ROLLOUT, tmp_path / "shadow")
+    assert missing.value.code == ExitCode.NOT_FOUND
+    assert not (tmp_path / "shadow").exists()
+    assert fetch_shadow(any_store, ROLLOUT, tmp_path / "first", commits[0]) == commits[0]
+    any_store.write(name, data)
+    assert fetch_shadow(any_store, ROLLOUT, tmp_path / "shadow") == commits[2]
