@@ -19,7 +19,7 @@ from houston_daemon.maintenance.home_verification import VerificationReport, ver
 from houston_daemon.maintenance.journal_repair import RepairLoss, RepairResult, repair_home
 from houston_daemon.training.policies import policy_files
 from houston_shared import command_arguments, command_output
-from houston_shared.config import LoadedConfiguration
+from houston_shared.config import LoadedConfiguration, load_configuration
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.home_lock import HomeLock, HomeOwner
@@ -217,7 +217,7 @@ def run_backup(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
     if arguments.list:
         _list_backups(arguments, loaded.home)
     elif arguments.restore and is_store_url(arguments.restore):
-        _restore_from_store(arguments, loaded.home)
+        _restore_from_store(arguments, loaded)
     elif arguments.until or (arguments.restore and arguments.take_over):
         raise HoustonError(
             "--until and --take-over are for a store: --restore takes its URL then.",
@@ -249,10 +249,10 @@ def _list_backups(arguments: argparse.Namespace, home: Home) -> None:
         _say_backup(backup, arguments.json, _backup_row(backup))
 
 
-def _restore_from_store(arguments: argparse.Namespace, home: Home) -> None:
+def _restore_from_store(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> None:
     from houston_daemon.artifacts import artifact_copier, home_restore, store_owner
 
-    store = ArtifactStore(arguments.restore)
+    store, home = ArtifactStore(arguments.restore), loaded.home
     fetched = home_restore.fetch_backup(store, home, arguments.until)
     _restore_backup(arguments, home.backups / fetched.name, home, store.url)
     if arguments.take_over:
@@ -264,6 +264,14 @@ def _restore_from_store(arguments: argparse.Namespace, home: Home) -> None:
         command_output.print_note(
             f"The home before still writes to {store.url}: once it is gone for good, houston backup"
             f" --take-over --home {home.path}"
+        )
+    named = load_configuration(
+        str(home.path), None if loaded.source == "defaults" else loaded.source
+    )
+    if named.config.artifacts.url.rstrip("/") != store.url:
+        command_output.print_note(
+            f"Workspaces are fetched from there once {named.source} says so: [artifacts] url ="
+            f' "{store.url}"'
         )
 
 
