@@ -21,6 +21,7 @@ from houston_shared.config_sections import (
     HostsSettings,
     JudgeSettings,
     NotifySettings,
+    RaySettings,
     RecorderSettings,
     ReviewSettings,
     ToolSettings,
@@ -196,6 +197,7 @@ class Configuration(Settings, frozen=True):
     recorder: RecorderSettings = RecorderSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     hosts: HostsSettings = HostsSettings()
+    ray: RaySettings = RaySettings()
     console: ConsoleSettings = ConsoleSettings()
     backup: BackupSettings = BackupSettings()
     artifacts: ArtifactSettings = ArtifactSettings()

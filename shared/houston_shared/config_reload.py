@@ -143,6 +143,7 @@ RESTART_KEYS = (
     "recorder",
     "hosts.root",
     "hosts.gpus",
+    "ray",
     "secrets",
     "notify.urls",
 )

@@ -221,6 +221,31 @@ def nest_named_hosts(tables: dict[str, Any]) -> dict[str, Any]:
     return {**tables, "hosts": {**rest, "named": {**rest.get("named", {}), **named}}}
 
 
+LOCAL_CLUSTER = "local"
+"""`[ray] address` of a cluster that the daemon starts on its own machine."""
+
+
+class RaySettings(Settings, frozen=True):
+    """Workers on the nodes of a Ray cluster (docs/ray.md); off unless an address is named. It needs
+    the extra `ray`."""
+
+    address: Annotated[str, msgspec.Meta(max_length=300)] = ""
+    """The cluster: `HOST:PORT` of its head, `auto` for the one that this machine belongs to, or
+    `local` for one of this machine alone, which the daemon starts and ends. Empty: workers are
+    processes of this machine, without Ray."""
+    endpoint: str = ""
+    """File on every node by which workers there reach the recorder over TCP, as `houston host add`
+    writes it; empty: all nodes are on this machine."""
+    cpus: Annotated[float, msgspec.Meta(ge=0, le=1_024)] = 0.5
+    """CPUs of its node that a worker counts for, where its task does not say (`[resources]`); one
+    that many short rollouts share counts once."""
+
+    @property
+    def gives_gpus(self) -> bool:
+        """Whether the cluster gives GPUs of a worker's own machine, and not the ledger."""
+        return self.address not in ("", LOCAL_CLUSTER)
+
+
 class JudgeSettings(Settings, frozen=True):
     """How `houston judge` asks a model; its flags win."""
 

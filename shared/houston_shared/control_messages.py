@@ -45,6 +45,26 @@ class ReplicaStatus(msgspec.Struct, frozen=True):
     """How often it was brought up again since the daemon's start."""
 
 
+class NodeStatus(msgspec.Struct, frozen=True):
+    """One node of the cluster that workers run on, and what runs there."""
+
+    name: str
+    """The first characters of Ray's id of it."""
+    host: str
+    """The machine's own name."""
+    alive: bool
+    cpus: float
+    """What it offers to all, not what is free."""
+    memory_mb: int
+    gpus: float
+    labels: dict[str, str] = {}
+    """Those that people gave it."""
+    workers: int = 0
+    """Of this home; one may have many rollouts."""
+    rollouts: tuple[str, ...] = ()
+    """Rollouts of this home that run there."""
+
+
 class Status(WireMessage, frozen=True, kw_only=True):
     """How the daemon stands: the JSON of `daemon status --json`."""
 
@@ -96,6 +116,10 @@ class Status(WireMessage, frozen=True, kw_only=True):
     """Engine → the policy that its new rollouts sample with; engines' own models are left out."""
     replicas: dict[str, tuple[ReplicaStatus, ...]] = {}
     """Engine that has several servers → how each stands."""
+    nodes: tuple[NodeStatus, ...] = ()
+    """Nodes of the cluster; empty without `[ray]`."""
+    unplaced: dict[str, str] = {}
+    """Rollout → why it waits for a node."""
 
 
 class FromPerson(WireMessage, frozen=True, kw_only=True):

@@ -35,6 +35,7 @@ from houston_shared.task_tables import (
     PythonToolSettings,
     QuestionSettings,
     ReasoningGymSettings,
+    ResourceSettings,
     RuleSettings,
     ScienceWorldSettings,
     SmallWorkstationSettings,
@@ -232,6 +233,8 @@ class Task(Settings, frozen=True):
     `{ gpu2 = 2 }`. While they are taken it waits in `queued`."""
     gpus_shared: bool = False
     """Whether a GPU may be one that other rollouts use, which say the same."""
+    resources: ResourceSettings = ResourceSettings()
+    """What a node of a cluster must have free for it."""
     tools: tuple[str, ...] = ()
     """Names of the actions that the agent may use; empty for all of the environment."""
     workspace: WorkspaceSettings = WorkspaceSettings()

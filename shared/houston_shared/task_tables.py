@@ -422,6 +422,19 @@ class GuidanceContradiction(Settings, frozen=True):
     """…actions that hold this: a name of a call, a command, a path, or text that is written."""
 
 
+class ResourceSettings(Settings, frozen=True):
+    """What a node of a cluster must have free for the rollout's worker and all that it runs
+    (docs/ray.md); on a single machine nobody asks. GPUs are `gpus` of the task."""
+
+    cpus: Annotated[float, msgspec.Meta(ge=0, le=1_024)] | None = None
+    """CPUs; left out, `[ray] cpus` of houston.toml."""
+    memory_mb: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 0
+    """Memory, in MB of 1,048,576 bytes; 0: `[sandbox] memory_mb`, and where that is 0, any."""
+    labels: dict[str, str] = {}
+    """Labels of the node, e.g. `{ "zone" = "a", "ray.io/accelerator-type" = "H100" }`; a value may
+    be `!x` or `in(x, y)`, as Ray has it."""
+
+
 class RuleSettings(Settings, frozen=True):
     """Which steps rules mask, so that nothing is learned from them (docs/rules.md)."""
 

@@ -6,6 +6,7 @@ away, pauses where only a person can help, and stores the head of a new rollout.
 
 import asyncio
 import dataclasses
+import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import chain, repeat
 from pathlib import Path
@@ -56,7 +57,7 @@ from houston_daemon.environments.environment_protocol import (
     ReplayedEnvironment,
 )
 from houston_daemon.environments.environment_registry import kind, make_environment
-from houston_daemon.hosts.host_protocol import HostAway, NeedsPerson
+from houston_daemon.hosts.host_protocol import HostAway, NeedsPerson, WorkspaceGone
 from houston_daemon.prompts import token_limits as fitting
 from houston_daemon.prompts.dialect_protocol import Dialect
 from houston_daemon.prompts.model_dialects import choose_dialect
@@ -193,12 +194,14 @@ async def open_environment(
     line: RecorderClient,
     begun: bool,
     bring_files: Callable[[], Awaitable[None]],
+    was_on: str = "",
 ) -> None:
     """Open the rollout's world; where only a person can help, pause until one resumes.
 
     A host that is away pauses it, too, and ends that pause when it is back. begun: its head is
     stored, so its world was made once. bring_files: brings what a store has of its files, where
-    they are not here. Raises WorkerExit, and HoustonError as `open` does.
+    they are not here. was_on: the other machine that its last worker ran on. Raises WorkerExit, and
+    HoustonError as `open` does.
     """
     waits = chain([0.0], ENGINE_AWAY_WAITS, repeat(ENGINE_AWAY_WAITS[-1]))
     while True:
@@ -208,7 +211,11 @@ async def open_environment(
         except HostAway as away:
             await _pause_until_host_back(away, line, next(waits))
         except NeedsPerson as problem:
-            await line.store(wire.StoreState, state="paused", by="host", reason=str(problem))
+            reason = str(problem)
+            if was_on and isinstance(problem, WorkspaceGone):
+                here = socket.gethostname()
+                reason = f"It lay on {was_on}, and this worker runs on {here}. {reason}"
+            await line.store(wire.StoreState, state="paused", by="host", reason=reason)
         await line.wait_at_safe_point()
 
 

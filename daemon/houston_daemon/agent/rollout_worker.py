@@ -57,8 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         gpus = dict(map(_parse_gpu_lease, asked.gpus))
         engines, endpoint = read_engine_arguments(asked), parse_endpoint(asked.endpoint)
+        artifacts, before = asked.artifacts, asked.workspace_was_on
         asyncio.run(
-            run_worker(endpoint, asked.rollout, asked.lease, engines, gpus, asked.artifacts)
+            run_worker(endpoint, asked.rollout, asked.lease, engines, gpus, artifacts, before)
         )
     except HoustonError as problem:
         log.error("%s", problem)
@@ -72,6 +73,8 @@ def _argument_parser() -> argparse.ArgumentParser:
     parser.add_argument("--rollout", required=True)
     parser.add_argument("--lease", type=int, required=True)
     add_engine_arguments(parser)
+    was_on = "machine that its last worker ran on, where that was another"
+    parser.add_argument("--workspace-was-on", default="", metavar="HOST", help=was_on)
     leased = "GPUs that the rollout has leased on a host"
     store = "store that has the snapshots of rollouts"
     parser.add_argument("--artifacts", default="", metavar="URL", help=store)
@@ -120,11 +123,13 @@ async def run_worker(
     now: EnginesNow = KNOWS_NOTHING_NEW,
     gpus: Gpus | None = None,
     artifacts: str = "",
+    workspace_was_on: str = "",
 ) -> None:
     """Run one rollout until it is over, or until this worker is told to leave.
 
     now: what is known of its engines. gpus: the GPUs that it has, by host. artifacts: the URL of
-    the store that has snapshots; empty without one.
+    the store that has snapshots; empty without one. workspace_was_on: the machine that its last
+    worker ran on; empty for this one.
     Raises HoustonError when the recorder refuses what it says.
     """
     control = ControlState()
@@ -133,7 +138,16 @@ async def run_worker(
             asyncio.get_running_loop().add_signal_handler(number, control.drain)
     client = IngestSocket(endpoint, control)
     try:
-        await run_rollout(client, control, rollout, lease, now, gpus, artifacts=artifacts)
+        await run_rollout(
+            client,
+            control,
+            rollout,
+            lease,
+            now,
+            gpus,
+            artifacts=artifacts,
+            workspace_was_on=workspace_was_on,
+        )
     finally:
         await client.close()
 
@@ -147,6 +161,7 @@ async def run_rollout(
     gpus: Gpus | None = None,
     engines: EngineCache | None = None,
     artifacts: str = "",
+    workspace_was_on: str = "",
 ) -> None:
     """As `run_worker`, over a line that is there; `client` stays open.
 
@@ -160,7 +175,9 @@ async def run_rollout(
         clock = ActiveClock(welcome.active_us)
         line = RecorderClient(client, control, clock, rollout, lease)
         welcome = hide_endpoint_file(with_current_requests(welcome, now), client.endpoint.file)
-        run = WorkerRun(line, welcome, now.url, gpus or {}, engines, artifacts)
+        run = WorkerRun(
+            line, welcome, now.url, gpus or {}, engines, artifacts, workspace_was_on
+        )
         await _with_heartbeat(run, line, HEARTBEAT_SECONDS if engines else 0.0)
     except WorkerExit as leaving:
         log.info("left the rollout: %s", leaving.reason)
@@ -218,7 +235,9 @@ class WorkerRun:
         gpus: Gpus,
         engines: EngineCache | None = None,
         artifacts: str = "",
+        workspace_was_on: str = "",
     ) -> None:
+        self._workspace_was_on = workspace_was_on
         self._gpus = gpus
         self._artifacts = artifacts
         self._engines = engines
@@ -263,7 +282,8 @@ class WorkerRun:
         # A head is stored only after the world was made: from then on a missing one is an error.
         point("worker.open.before")
         bring_files = partial(bring_missing_files, self._artifacts, welcome, task, line)
-        await open_environment(self._environment, line, has_begun(welcome), bring_files)
+        begun, before = has_begun(welcome), self._workspace_was_on
+        await open_environment(self._environment, line, begun, bring_files, before)
         point("worker.open.after")
         rollout = await build_agent_loop(
             line, welcome, engine, settings, self._environment, self._open_role_engine

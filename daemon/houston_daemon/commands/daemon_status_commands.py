@@ -8,6 +8,7 @@ since scripts call them often.
 """
 
 import argparse
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from itertools import chain
 from pathlib import Path
@@ -26,7 +27,7 @@ from houston_shared import command_output
 from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import ControlClient, describe_blocked_process
-from houston_shared.control_messages import ReplicaStatus, Status
+from houston_shared.control_messages import NodeStatus, ReplicaStatus, Status
 from houston_shared.errors import DaemonFrozen, DaemonNotRunning, ExitCode, HoustonError, NoAnswer
 from houston_shared.home import Home
 from houston_shared.home_lock import HomeOwner, find_dead_daemon, find_running_daemon
@@ -178,6 +179,10 @@ def _show_status(status: Status, waiting: list[EngineWaitedFor]) -> None:
         command_output.print_line(f"  training  {name}: {words}")
     for name, words in status.gpus.items():
         command_output.print_line(f"  gpus      {name}: {words}")
+    for node in status.nodes:
+        command_output.print_line(f"  node      {node_words(node)}")
+    for reason, names in _by_reason(status.unplaced).items():
+        command_output.print_line(f"  waits     {_named(names)}: {reason}")
     for engine in waiting:
         command_output.print_line(f"  engine    {engine.engine}: {engine.sentence}")
     command_output.print_line(
@@ -197,6 +202,34 @@ def _show_status(status: Status, waiting: list[EngineWaitedFor]) -> None:
         command_output.print_line(f"  trouble   {name}: {words}")
     if status.last_error:
         command_output.print_line(f"  last error: {status.last_error}")
+
+
+SHOWN_NAMES = 4
+"""Rollouts that a line names; --json has all of them."""
+
+
+def node_words(node: NodeStatus) -> str:
+    """One node of the cluster: what it offers, and what runs there."""
+    gpus = f", {node.gpus:g} GPUs" if node.gpus else ""
+    labels = "".join(f", {name}={value}" for name, value in sorted(node.labels.items()))
+    lost = "" if node.alive else "lost; "
+    offer = f"{node.cpus:g} CPUs, {node.memory_mb:,} MB{gpus}{labels}"
+    runs = f": {_named(node.rollouts)}" if node.rollouts else ""
+    workers = _counted(node.workers, "workers")
+    return f"{node.name} on {node.host}: {lost}{offer}; {workers}{runs}"
+
+
+def _by_reason(unplaced: Mapping[str, str]) -> dict[str, list[str]]:
+    """Why rollouts wait for a node → those that do."""
+    names: dict[str, list[str]] = {}
+    for name, reason in sorted(unplaced.items()):
+        names.setdefault(reason, []).append(name)
+    return names
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN_NAMES
+    return ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def replica_words(replica: ReplicaStatus) -> str:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from houston_daemon.recorder.live_workers import WorkerSilence
 from houston_shared.config import RoleSettings
-from houston_shared.control_messages import ReplicaStatus, Status
+from houston_shared.control_messages import NodeStatus, ReplicaStatus, Status
 from houston_shared.records import RolloutSpec
 from houston_shared.store.training_event_bodies import RunState
 from houston_shared.wire import EngineReplica, ReplicaUse
@@ -70,6 +70,10 @@ class SupervisorReport:
     """Engine → the policy that its new rollouts sample with."""
     replicas: Mapping[str, tuple[ReplicaStatus, ...]] = field(default_factory=dict)
     """Engine that has several servers → how each stands."""
+    nodes: tuple[NodeStatus, ...] = ()
+    """Nodes of the cluster; empty without one."""
+    unplaced: Mapping[str, str] = field(default_factory=dict)
+    """Rollout → why it waits for a node."""
 
 
 RecorderEvent = RunnableChanged | StopRequested | RecorderFailed

@@ -401,6 +401,8 @@ class RecorderLoop:
             training=dict(reported.training),
             policies=dict(reported.policies),
             replicas=dict(reported.replicas),
+            nodes=reported.nodes,
+            unplaced=dict(reported.unplaced),
             acked=self._answered,
             ack_p99_ms=self._answer_seconds.p99_ms(),
         )

@@ -48,6 +48,7 @@ from houston_daemon.service.home_setup import (
 )
 from houston_daemon.service.orphaned_terminals import OrphanedTerminals
 from houston_daemon.service.policy_activation import PolicyActivations
+from houston_daemon.service.ray_spawner import RaySpawner, require_ray
 from houston_daemon.service.shared_workers import SharedWorkers
 from houston_daemon.service.supervisor import EXIT_RECORDER_FAILED, Supervisor
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
@@ -165,6 +166,8 @@ def _prepare_home(loaded: LoadedConfiguration, foreground: bool) -> LogFile:
     except OSError as problem:
         raise unusable_home(loaded.home, problem) from None
     check_roles(loaded)
+    if loaded.config.ray.address:
+        require_ray()
     if warning := kept_out_warning(loaded):
         LOGGER.warning("%s", warning)
     return log
@@ -253,19 +256,13 @@ def _build_supervisor(
     ledger = GpuLedger(gpu_leases.gpu_ledger_file(home), gpu_counts)
     end_former_replicas(loaded)
     release_gpus_of_dead_engines(home, ledger)
-    gpus = RolloutGpus(home, ledger)
+    spawner = _make_spawner(loaded, inbox)
+    ray = spawner if isinstance(spawner, RaySpawner) else None
+    gpus = RolloutGpus(home, ledger, loaded.config.ray.gives_gpus)
     engines = EnginePool(engine_server_factory(loaded, ledger), recorder, inbox.put, patience)
-    spawner = WorkerSpawner(
-        inbox,
-        PRELOADED_MODULE,
-        worker_log_path(home, FORK_SERVER_LOG),
-        min(FORK_SERVER_SILENT_SECONDS, settings.silent_seconds),
-    )
     workers = WorkerPool(
         recorder,
-        lambda assignment, urls: spawner.start_worker(
-            _worker_request(loaded, assignment, urls, gpus)
-        ),
+        partial(_start_worker, loaded, spawner, gpus),
         lambda rollout: worker_log_path(home, rollout),
         settings.max_rollouts,
         settings.silent_seconds,
@@ -276,6 +273,7 @@ def _build_supervisor(
             inbox,
             settings.rollouts_per_worker,
         ),
+        ray.signal_worker if ray else None,
     )
     orphans = OrphanedTerminals(home.database, loaded.host_root, inbox)
     logs = DaemonLogs(
@@ -304,6 +302,29 @@ def _build_supervisor(
     return supervisor, spawner, engines
 
 
+def _make_spawner(loaded: LoadedConfiguration, inbox: SupervisorInbox) -> WorkerSpawner:
+    """Whoever starts workers: here, or on the nodes of a cluster where one is named."""
+    patience = min(FORK_SERVER_SILENT_SECONDS, loaded.config.daemon.silent_seconds)
+    if loaded.config.ray.address:
+        return RaySpawner(inbox, loaded, patience)
+    log = worker_log_path(loaded.home, FORK_SERVER_LOG)
+    return WorkerSpawner(inbox, PRELOADED_MODULE, log, patience)
+
+
+def _start_worker(
+    loaded: LoadedConfiguration,
+    spawner: WorkerSpawner,
+    gpus: RolloutGpus,
+    assignment: Assignment,
+    urls: Mapping[str, str],
+) -> None:
+    request = _worker_request(loaded, assignment, urls, gpus)
+    if isinstance(spawner, RaySpawner):
+        spawner.start_at_place(request, assignment.spec)
+    else:
+        spawner.start_worker(request)
+
+
 def _stop_recorder_and_engines(
     recorder: RecorderHandle, engines: EnginePool, keep: bool, seconds: float
 ) -> None:
@@ -317,10 +338,16 @@ def _stop_recorder_and_engines(
     ending.join(patience)
 
 
+def _recorder_endpoint(loaded: LoadedConfiguration) -> str:
+    """Where workers reach the recorder: a socket of this machine, or the file that says it."""
+    ray = loaded.config.ray
+    return (ray.address and ray.endpoint) or loaded.home.socket("ingest")
+
+
 def _shared_worker_arguments(
     loaded: LoadedConfiguration, assignment: Assignment, urls: Mapping[str, str]
 ) -> tuple[str, ...]:
-    arguments, spec = ["--endpoint", loaded.home.socket("ingest")], assignment.spec
+    arguments, spec = ["--endpoint", _recorder_endpoint(loaded)], assignment.spec
     if engine_url := urls[spec.engine]:
         arguments += ["--engine-url", engine_url]
     if requests := _engine_requests(loaded, spec):
@@ -350,7 +377,10 @@ def _start_shared_worker(
         log_bytes=loaded.config.daemon.log_mb * 1_000_000,
         log_files=loaded.config.daemon.log_files,
     )
-    spawner.start_worker(request, line)
+    if isinstance(spawner, RaySpawner):
+        spawner.start_at_place(request, None, line)
+    else:
+        spawner.start_worker(request, line)
 
 
 def _worker_request(

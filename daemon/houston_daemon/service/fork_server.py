@@ -65,6 +65,8 @@ class WorkerStarted(msgspec.Struct, frozen=True, tag=True):
     rollout: str
     lease: int
     pid: int
+    node: str = ""
+    """Node of a cluster that it runs on; empty for this machine, by the fork server's hand."""
 
 
 class WorkerEnded(msgspec.Struct, frozen=True, tag=True):
@@ -147,18 +149,10 @@ def _run_as_worker(
         point("nursery.child.before")
         if end_with_parent(fork_server):
             log = Path(request.log)
-            if log.exists() and log.stat().st_size > request.log_bytes:
-                rotate_log(log, request.log_files)
-            _redirect_output(log)
+            rotate_if_long(log, request)
+            redirect_output(log)
             _set_command_line([sys.executable, "-m", request.module, *request.arguments])
-            sys.argv = [request.module, *request.arguments]
-            sys.modules.pop(request.module, None)  # it runs as `__main__`; what it imports stays
-            runpy.run_module(request.module, run_name="__main__", alter_sys=True)
-            code = 0
-    except SystemExit as leaving:
-        code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
-        if isinstance(leaving.code, str):
-            sys.stderr.write(f"{leaving.code}\n")
+            code = run_worker_module(request.module, request.arguments)
     except BaseException:  # noqa: BLE001 the end of the process: what it was goes to its log
         sys.stderr.write(redact(traceback.format_exc()))
     finally:
@@ -170,7 +164,29 @@ def _run_as_worker(
     raise AssertionError("unreachable")
 
 
-def _redirect_output(log: Path) -> None:
+def run_worker_module(module: str, arguments: list[str]) -> int:
+    """Be `python -m module arguments` in this process; its exit code."""
+    sys.argv = [module, *arguments]
+    sys.modules.pop(module, None)  # it runs as `__main__`; what it imports stays
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as leaving:
+        if isinstance(leaving.code, str):
+            sys.stderr.write(f"{leaving.code}\n")
+        return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    except BaseException:  # noqa: BLE001 the end of the process: what it was goes to its log
+        sys.stderr.write(redact(traceback.format_exc()))
+        return 1
+    return 0
+
+
+def rotate_if_long(log: Path, request: StartWorker) -> None:
+    """Move the log of earlier workers aside where it has become too long."""
+    if log.exists() and log.stat().st_size > request.log_bytes:
+        rotate_log(log, request.log_files)
+
+
+def redirect_output(log: Path) -> None:
     """Point stdout and stderr at `log`, and again at each SIGHUP: it may have been moved away."""
 
     def begin() -> None:
@@ -207,7 +223,7 @@ def main(arguments: list[str]) -> int:
         return 1
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
-    _redirect_output(Path(log))
+    redirect_output(Path(log))
     if preload:
         importlib.import_module(preload)
     gc.freeze()  # what is here now is shared with every worker: the collector lets it lie

@@ -19,6 +19,7 @@ import msgspec
 from houston_daemon.service.daemon_log import LOGGER
 from houston_daemon.service.supervisor_queries import open_read_only
 from houston_shared.atomic_file import write_atomically
+from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.errors import HoustonError
 from houston_shared.gpu_leases import GpuLease, GpuLeases, describe_gpu_leases
 from houston_shared.home import Home
@@ -221,7 +222,9 @@ _ROLLOUT_PREFIX = "rollout:"
 class RolloutGpus:
     """What rollouts have; used from the supervisor's thread only."""
 
-    def __init__(self, home: Home, ledger: GpuLedger) -> None:
+    def __init__(self, home: Home, ledger: GpuLedger, given_elsewhere: bool = False) -> None:
+        """given_elsewhere: whether a cluster gives GPUs of the worker's own machine."""
+        self._given_elsewhere = given_elsewhere
         self._home = home
         self._reader = Reader(home)
         """Open from the first spec that a round of the supervisor reads to its end."""
@@ -233,10 +236,17 @@ class RolloutGpus:
         """Whether it has what it asked for; else it waits, and the ledger says for what."""
         request = self._asked.get(rollout)
         if request is None:
-            spec = self._spec(rollout)
-            if spec is None or not spec.gpus:
+            spec = self.read_spec(rollout)
+            if spec is None:
                 return True
-            request = self._asked[rollout] = (spec.gpus, spec.gpus_shared)
+            gpus = {
+                host: count
+                for host, count in spec.gpus.items()
+                if not (self._given_elsewhere and host == LOCAL_HOST)
+            }
+            if not gpus:
+                return True
+            request = self._asked[rollout] = (gpus, spec.gpus_shared)
         return not isinstance(self._ledger.lease(_ROLLOUT_PREFIX + rollout, *request), str)
 
     def end_round(self) -> None:
@@ -285,7 +295,8 @@ class RolloutGpus:
             ).fetchall()
         return {row[0] for row in rows}
 
-    def _spec(self, rollout: str) -> RolloutSpec | None:
+    def read_spec(self, rollout: str) -> RolloutSpec | None:
+        """What a rollout was started with; None where that cannot be read."""
         try:
             row = self._reader.run(rollout_queries.find_rollout(rollout))
             return self._reader.run(rollout_queries.read_rollout_spec(row))

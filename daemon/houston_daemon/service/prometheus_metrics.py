@@ -299,6 +299,7 @@ def _daemon_metrics(status: Status) -> Iterator[Metric]:
     up = {name: state == "ready" for name, state in status.engines.items()}
     yield _metric("engine_up", "Whether an engine answers.", up, "engine")
     yield from _replica_metrics(status)
+    yield from _node_metrics(status)
     yield _metric("restarts_total", f"Started again, {SINCE_START}.", status.restarts, "part")
     bad = "backup" in status.troubles
     yield _metric("backup_trouble", "Whether one failed, rotted, or is late.", bad)
@@ -317,6 +318,21 @@ def _replica_metrics(status: Status) -> Iterator[Metric]:
             rollouts.add_sample(rollouts.name, labels, replica.rollouts)
             requests.add_sample(requests.name, labels, replica.requests)
     yield from (metric for metric in (ready, rollouts, requests) if metric.samples)
+
+
+def _node_metrics(status: Status) -> Iterator[Metric]:
+    """Nodes of the cluster, and what runs there."""
+    if not status.nodes:
+        return
+    names = {node.name: node for node in status.nodes}
+    up = {name: float(node.alive) for name, node in names.items()}
+    yield _metric("node_up", "Whether a node of the cluster lives.", up, "node")
+    workers = {name: float(node.workers) for name, node in names.items()}
+    yield _metric("node_workers", "Workers of this home on it.", workers, "node")
+    rollouts = {name: float(len(node.rollouts)) for name, node in names.items()}
+    yield _metric("node_rollouts", "Rollouts of this home on it.", rollouts, "node")
+    waiting = len(status.unplaced)
+    yield _metric("unplaced", "Places on nodes that are waited for.", waiting)
 
 
 def _training_metrics(home: Home, runs: Mapping[str, str]) -> Iterator[Metric]:

@@ -35,6 +35,8 @@ class _SharedWorker:
     """Rollout → lease, of those that it was given and has not left."""
     pid: int = 0
     """0 until it is born."""
+    node: str = ""
+    """Node of a cluster that it runs on; empty for this machine."""
     taken: int = 0
     """How many it was given so far."""
     idle_since: float = 0.0
@@ -79,9 +81,20 @@ class SharedWorkers:
         return sum(not worker.pid for worker in self._workers.values())
 
     @property
-    def pids(self) -> dict[str, int]:
-        """Name → process id, of those that are born."""
-        return {worker.name: worker.pid for worker in self._workers.values() if worker.pid}
+    def local_pids(self) -> dict[str, int]:
+        """Name → process id, of those that are born on this machine."""
+        workers = self._workers.values()
+        return {worker.name: worker.pid for worker in workers if worker.pid and not worker.node}
+
+    def process_of(self, name: str) -> tuple[int, str]:
+        """Process id of a worker, 0 until it is born, and its node."""
+        worker = self._workers[name]
+        return worker.pid, worker.node
+
+    @property
+    def has_room(self) -> bool:
+        """Whether any takes another rollout; of another engine than it has, it does not."""
+        return any(self._takes(worker) for worker in self._workers.values())
 
     def give(self, assignment: Assignment, urls: Mapping[str, str]) -> str:
         """Have a worker run a rollout, a new one where none has room; its name. Raises OSError."""
@@ -96,9 +109,9 @@ class SharedWorkers:
         worker.taken += 1
         return worker.name
 
-    def on_started(self, name: str, pid: int) -> None:
-        """Its process runs."""
-        self._workers[name].pid = pid
+    def on_started(self, name: str, pid: int, node: str = "") -> None:
+        """Its process runs, on a node of a cluster or here."""
+        self._workers[name].pid, self._workers[name].node = pid, node
 
     def leave(self, leaving: RolloutLeft, now: float) -> None:
         """A worker runs a rollout no more."""

@@ -30,6 +30,7 @@ from houston_daemon.service.gpu_ledger import RolloutGpus
 from houston_daemon.service.orphaned_terminals import OrphanCleanupEnded, OrphanedTerminals
 from houston_daemon.service.periodic_backup import PeriodicBackup
 from houston_daemon.service.policy_activation import ActivationResult, PolicyActivations
+from houston_daemon.service.ray_spawner import RaySpawner
 from houston_daemon.service.review_processes import (
     artifact_copier_process,
     live_drafts_process,
@@ -55,9 +56,10 @@ from houston_daemon.service.trainers import TrainerEnded, Trainers
 from houston_daemon.service.worker_pool import WorkerPool
 from houston_daemon.service.worker_spawner import WorkerLost, WorkerSpawner
 from houston_shared.config import LoadedConfiguration
-from houston_shared.control_messages import ReplicaStatus
+from houston_shared.control_messages import NodeStatus, ReplicaStatus
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.faults import point
+from houston_shared.records import RolloutSpec
 from houston_shared.wire import EngineReplica
 
 EXIT_RECORDER_FAILED = 70
@@ -141,6 +143,8 @@ class Supervisor:
         """When to look at all that there is, monotonic; before, only at workers."""
         self._unlooked = False
         """Whether anything has happened since the last look at all."""
+        self._specs: dict[str, RolloutSpec] = {}
+        """What rollouts were started with that wait for a node of a cluster, or run on one."""
         self._replicas: dict[str, tuple[ReplicaStatus, ...]] = {}
         """Engine that has several servers → how each stands."""
         self._told_replicas: dict[str, tuple[EngineReplica, ...]] = {}
@@ -194,6 +198,10 @@ class Supervisor:
         self._look_at_replicas(now)
         self._update_training(now)
         self._spawner.check_alive(now)
+        if isinstance(self._spawner, RaySpawner):
+            self._spawner.let_unwanted_go(now)
+            for rollout in self._specs.keys() - self._resumable.keys():
+                del self._specs[rollout]
         self._workers.end_silent(self._recorder.silences())
         self._logs.rotate_long_logs(now, self._pids)
         self._recorder.report(self._report(now))
@@ -288,7 +296,14 @@ class Supervisor:
             self._trainers.describe(),
             self._activations.active,
             self._replicas,
+            *self._cluster_report(),
         )
+
+    def _cluster_report(self) -> tuple[tuple[NodeStatus, ...], dict[str, str]]:
+        """The nodes of the cluster, and who waits for one; nothing where there is none."""
+        if not isinstance(self._spawner, RaySpawner):
+            return (), {}
+        return self._spawner.node_statuses(self._workers.places), self._spawner.unplaced
 
     def _reopen_logs(self) -> None:
         """SIGHUP: somebody moved logs away; ours and our children's go on in new files."""
@@ -307,9 +322,24 @@ class Supervisor:
         self._tell_replicas()
         now, gpus = time.monotonic(), self._rollout_gpus
         try:
-            self._workers.start_runnable(now, resumable, self._engines.reachable, gpus.try_lease)
+            self._workers.start_runnable(now, resumable, self._engines.reachable, self._equipped)
         finally:
             gpus.end_round()
+
+    def _equipped(self, rollout: str) -> bool:
+        """Whether a rollout has its GPUs, and in a cluster a place on a node."""
+        if not self._rollout_gpus.try_lease(rollout):
+            return False
+        if not isinstance(self._spawner, RaySpawner):
+            return True
+        spec = self._specs.get(rollout) or self._rollout_gpus.read_spec(rollout)
+        if spec is None:
+            return True  # its worker will be told the same, and says it
+        self._specs[rollout] = spec
+        shares, shared = self._workers.may_share(spec), self._workers.shared
+        if shares and shared is not None and shared.has_room:
+            return True
+        return self._spawner.has_place(spec, shares)
 
     @property
     def _engines_in_use(self) -> set[str]:

@@ -20,11 +20,13 @@ from houston_daemon.recorder.live_workers import WorkerSilence
 from houston_daemon.recorder.recorder_handle import Assignment, RecorderHandle
 from houston_daemon.service.daemon_log import LOGGER, read_last_line
 from houston_daemon.service.fork_server import WorkerEnded, WorkerStarted
+from houston_daemon.service.ray_messages import node_name
 from houston_daemon.service.shared_workers import SharedWorkers
 from houston_daemon.service.supervisor_queries import ResumableRollout
 from houston_daemon.service.worker_spawner import SilenceWatch, WorkerLost
 from houston_shared.backoff import Backoff, next_try
 from houston_shared.faults import point
+from houston_shared.records import RolloutSpec
 
 STARTING_WORKERS_LIMIT = 4
 """Workers asked for and not yet born; more would only starve each other and the recorder."""
@@ -48,6 +50,8 @@ class _RunningWorker:
     """Whether it was killed for its silence."""
     shared: str = ""
     """Name of the worker that other rollouts have, too; empty for one of its own."""
+    node: str = ""
+    """Node of a cluster that it runs on; empty for this machine."""
 
 
 @dataclass(slots=True)
@@ -67,6 +71,9 @@ class _DeathHistory:
 
 LaunchWorker = Callable[[Assignment, Mapping[str, str]], None]
 """Asks for the worker of an assignment, with the URLs of its engines by name (empty for none)."""
+SendSignal = Callable[[str, int, signal.Signals], None]
+"""Sends a signal to a worker on another node: its rollout and lease, or name and 0 of a shared
+one."""
 EngineUrlLookup = Callable[[str], str | None]
 """URL of an engine that answers (empty where workers know it themselves), None while it is down."""
 
@@ -82,9 +89,14 @@ class WorkerPool:
         limit: int,
         silent_seconds: float = 60.0,
         shared: SharedWorkers | None = None,
+        send_signal: SendSignal | None = None,
     ) -> None:
-        """shared: the workers of rollouts that can share one; without it each has its own."""
+        """shared: the workers of rollouts that can share one; without it each has its own.
+
+        send_signal: how workers on nodes of a cluster are reached; None where there is none.
+        """
         self.shared = shared
+        self._send_signal = send_signal
         self._silences = SilenceWatch(silent_seconds)
         self._recorder = recorder
         self._launch = launch
@@ -108,10 +120,23 @@ class WorkerPool:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Rollout, or name of a shared worker → its process id, of those that are born."""
-        shared = self.shared.pids if self.shared else {}
-        own = {rollout: worker.pid for rollout, worker in self._running.items() if worker.pid}
+        """Rollout, or name of a shared worker → its process id, of those born on this machine."""
+        shared = self.shared.local_pids if self.shared else {}
+        own = {
+            rollout: worker.pid
+            for rollout, worker in self._running.items()
+            if worker.pid and not worker.node
+        }
         return {**own, **shared}
+
+    @property
+    def places(self) -> dict[str, tuple[str, str]]:
+        """Rollout → the node that its worker runs on and the worker's name, of a cluster's."""
+        return {
+            rollout: (worker.node, worker.shared or rollout)
+            for rollout, worker in self._running.items()
+            if worker.node
+        }
 
     def troubles(self, now: float, resumable: dict[str, ResumableRollout]) -> dict[str, str]:
         """Workers that died without a closed step since, and what comes next, for the status."""
@@ -143,15 +168,16 @@ class WorkerPool:
                 continue
             if not worker.pid or worker.end_signal:
                 continue
-            noticed = self._silences.noticed(worker.pid, silence.seconds)
+            process = worker.pid, silence.seconds, worker.node
+            noticed = self._silences.noticed(*process)
             worker.silent = silence.seconds if noticed else 0.0
-            if noticed and not worker.hung and self._silences.hung(worker.pid, silence.seconds):
+            if noticed and not worker.hung and self._silences.hung(*process):
                 LOGGER.error(
                     "worker of %s (pid %s, lease %s) has been silent for %.0f s: it is killed",
                     rollout, worker.pid, worker.lease, silence.seconds,
                 )  # fmt: skip
                 worker.hung = True
-                _signal_worker(worker.pid, signal.SIGKILL)
+                self._signal(rollout, worker, signal.SIGKILL)
 
     def start_runnable(
         self,
@@ -199,21 +225,24 @@ class WorkerPool:
     def on_started(self, event: WorkerStarted) -> None:
         """A process runs: there is room for the next start."""
         if self.shared and event.rollout in self.shared:
-            self.shared.on_started(event.rollout, event.pid)
-            workers = [
-                worker for worker in self._running.values() if worker.shared == event.rollout
-            ]
+            self.shared.on_started(event.rollout, event.pid, event.node)
+            workers = {
+                rollout: worker
+                for rollout, worker in self._running.items()
+                if worker.shared == event.rollout
+            }
         else:
             worker = self._running.get(event.rollout)
-            workers = [worker] if worker and worker.lease == event.lease else []
-            if not workers:
+            if worker is None or worker.lease != event.lease:
                 return
+            workers = {event.rollout: worker}
         point("supervisor.born.before")
-        LOGGER.info("worker of %s: pid %s, lease %s", event.rollout, event.pid, event.lease)
-        for worker in workers:
-            worker.pid = event.pid
+        at = f" on node {node_name(event.node)}" if event.node else ""
+        LOGGER.info("worker of %s: pid %s, lease %s%s", event.rollout, event.pid, event.lease, at)
+        for rollout, worker in workers.items():
+            worker.pid, worker.node = event.pid, event.node
             if worker.end_signal:
-                _signal_worker(worker.pid, worker.end_signal)
+                self._signal(rollout, worker, worker.end_signal)
 
     def on_ended(
         self, event: WorkerEnded, now: float, resumable: dict[str, ResumableRollout]
@@ -261,7 +290,7 @@ class WorkerPool:
             )
             self._histories[rollout].alone |= bool(worker.shared)
             failure = self._count_death(rollout, code, hung, resumable.get(rollout), now)
-        self._silences.forget(worker.pid)
+        self._silences.forget(worker.pid, worker.node)
         self._unreported_ends.append((rollout, worker.lease, failure))
 
     def on_lost(self, event: WorkerLost, now: float) -> None:
@@ -280,14 +309,21 @@ class WorkerPool:
 
     def end(self, number: signal.Signals, engine: str = "", other_than: str = "") -> None:
         """Signal every worker, or those of `engine` that were given another URL."""
-        for worker in self._running.values():
+        for rollout, worker in self._running.items():
             if engine and worker.urls.get(engine, other_than) == other_than:
                 continue
             worker.end_signal = number
             if worker.pid:
-                _signal_worker(worker.pid, number)
+                self._signal(rollout, worker, number)
             if self.shared and worker.shared:
                 self.shared.retire(worker.shared)
+
+    def _signal(self, rollout: str, worker: _RunningWorker, number: signal.Signals) -> None:
+        if not worker.node:
+            _signal_worker(worker.pid, number)
+        elif self._send_signal is not None:
+            lease = 0 if worker.shared else worker.lease
+            self._send_signal(worker.shared or rollout, lease, number)
 
     def _report_ends(self) -> None:
         """Tell the recorder of ended workers; what a full disk refuses is told again later."""
@@ -310,7 +346,7 @@ class WorkerPool:
         lease, name = assignment.lease, ""
         try:
             point("supervisor.launch.before")
-            if self.shared is not None and self._may_share(assignment):
+            if self.shared is not None and self.may_share(assignment.spec):
                 name = self.shared.give(assignment, urls)
             else:
                 self._launch(assignment, urls)
@@ -320,11 +356,12 @@ class WorkerPool:
             self._unreported_ends.append((rollout, lease, ""))
             return
         point("supervisor.launch.after")
-        pid = self.shared.pids.get(name, 0) if self.shared else 0
-        self._running[rollout] = _RunningWorker(lease, urls, pid, shared=name)
+        pid, node = self.shared.process_of(name) if self.shared and name else (0, "")
+        self._running[rollout] = _RunningWorker(lease, urls, pid, shared=name, node=node)
 
-    def _may_share(self, assignment: Assignment) -> bool:
-        spec, history = assignment.spec, self._histories.get(assignment.spec.rollout)
+    def may_share(self, spec: RolloutSpec) -> bool:
+        """Whether a rollout may be given to a worker that others have, too."""
+        history = self._histories.get(spec.rollout)
         is_sharing = self.shared is not None and self.shared.capacity > 1
         return (
             is_sharing and spec.shares_worker and not spec.gpus and not (history and history.alone)

@@ -7,6 +7,7 @@ in which the kernel gave it a processor, so that a crowded machine is no hang. W
 a worker is `worker_pool`. Everything here belongs to the supervisor's main thread.
 """
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -50,32 +51,39 @@ class SilenceWatch:
     def __init__(self, limit: float) -> None:
         """limit: seconds after which a worker is taken for hung."""
         self.limit = limit
-        self._quiet: dict[int, _NoticedSilence] = {}
+        self._quiet: dict[tuple[str, int], _NoticedSilence] = {}
+        """By node and process id."""
 
-    def noticed(self, pid: int, seconds: float) -> bool:
-        """Take note of a silence; whether it is long enough to be shown."""
+    def noticed(self, pid: int, seconds: float, node: str = "") -> bool:
+        """Take note of a silence; whether it is long enough to be shown.
+
+        node: where it runs; empty for this machine.
+        """
         if seconds < self.limit * NOTICED_SILENCE_PART:
-            self._quiet.pop(pid, None)
+            self._quiet.pop((node, pid), None)
             return False
-        if pid not in self._quiet:
-            self._quiet[pid] = _NoticedSilence(starved_seconds(pid))
+        if (node, pid) not in self._quiet:
+            self._quiet[node, pid] = _NoticedSilence(starved_seconds(pid, node))
         return True
 
-    def hung(self, pid: int, seconds: float) -> bool:
+    def hung(self, pid: int, seconds: float, node: str = "") -> bool:
         """Whether a silence that was noticed means that the process must be ended."""
         if seconds <= self.limit:
             return False
-        without = starved_seconds(pid) - self._quiet[pid].starved
+        without = starved_seconds(pid, node) - self._quiet[node, pid].starved
         return seconds - without > self.limit or seconds > self.limit * STARVED_SILENCE_FACTOR
 
-    def forget(self, pid: int) -> None:
+    def forget(self, pid: int, node: str = "") -> None:
         """The process has ended."""
-        self._quiet.pop(pid, None)
+        self._quiet.pop((node, pid), None)
 
 
-def starved_seconds(pid: int) -> float:
+def starved_seconds(pid: int, node: str = "") -> float:
     """Seconds that the main thread of `pid` has been ready to run without a processor; 0 where the
-    kernel does not say. (Documentation/scheduler/sched-stats.rst: second field, nanoseconds.)"""
+    kernel does not say, as for one on another node. (Documentation/scheduler/sched-stats.rst:
+    second field, nanoseconds.)"""
+    if node:
+        return 0.0
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
@@ -108,6 +116,13 @@ class WorkerLost:
 
 class WorkerSpawner:
     """The line to the nursery; `Born`, `Died` and `Lost` arrive as events of the inbox."""
+
+    module = "houston_daemon.service.fork_server"
+    """What the nursery runs."""
+    title = "nursery of workers"
+    """What the status calls it."""
+    leave_seconds = 0.0
+    """How long it may take to leave when the line is closed, before it is killed."""
 
     def __init__(
         self,
@@ -148,10 +163,14 @@ class WorkerSpawner:
 
         line: the worker's end of a line to the supervisor, which stays open here.
         """
-        if self._line is None:
-            self._start()
+        self.ensure_running()
         self._running[request.rollout, request.lease] = request
         self._send(request, line)
+
+    def ensure_running(self) -> None:
+        """Start the nursery where there is none. Raises OSError when it cannot be."""
+        if self._line is None:
+            self._start()
 
     @property
     def pids(self) -> dict[str, int]:
@@ -180,9 +199,7 @@ class WorkerSpawner:
             self._pinged = False
             self._process.kill()
 
-    def _send(
-        self, message: StartWorker | ForkServerPing, line: socket.socket | None = None
-    ) -> None:
+    def _send(self, message: msgspec.Struct, line: socket.socket | None = None) -> None:
         assert self._line is not None
         descriptors = [line.fileno()] if line else []
         try:
@@ -196,14 +213,14 @@ class WorkerSpawner:
             words = (
                 f"silent for {self._silent:.0f} s; killed after {self._limit:g} s, with its workers"
             )
-            return {"nursery of workers": words}
+            return {self.title: words}
         losses = self._backoff.failures
         if losses < 2:
             return {}
         wait = self._backoff.seconds_left(now)
         words = read_last_line(self._log) or "it wrote nothing"
         then = f"again in {wait:.0f} s" if wait else "runs again"
-        return {"nursery of workers": f"ended {losses} times in a row; {then}; last: {words}"}
+        return {self.title: f"ended {losses} times in a row; {then}; last: {words}"}
 
     def close(self) -> None:
         """End the nursery and with it every worker. Idempotent."""
@@ -211,13 +228,15 @@ class WorkerSpawner:
             self._line.close()
             self._line = None
         if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(self.leave_seconds)
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-m", "houston_daemon.service.fork_server"]
+        command = [sys.executable, "-m", self.module]
         command += [
             str(os.getpid()),
             str(theirs.fileno()),
@@ -256,8 +275,12 @@ class WorkerSpawner:
         if not data:
             self._handle_loss()
             return None
-        message = msgspec.json.decode(data, type=WorkerStarted | WorkerEnded | ForkServerPong)
         self._limit, self._pinged, self._silent = self._patience, False, 0.0
+        return self._take(data)
+
+    def _take(self, data: bytes) -> list[object]:
+        """The events of one message."""
+        message = msgspec.json.decode(data, type=WorkerStarted | WorkerEnded | ForkServerPong)
         if isinstance(message, ForkServerPong):
             return []
         if isinstance(message, WorkerEnded):

@@ -1,0 +1,122 @@
+"""What the supervisor, the process that speaks with a Ray cluster, and actors say to each other.
+
+Between supervisor and that process (`ray_cluster`) it goes as with the fork server: JSON over a
+SOCK_SEQPACKET pair, and workers are started, and end, by the same messages. Only what a cluster has
+besides is here: places, nodes, signals. Actors (`ray_actor`) are asked by method calls, whose
+arguments and results are these structs as JSON, so that nothing of ours is pickled.
+"""
+
+import msgspec
+
+from houston_daemon.service.fork_server import StartWorker
+
+
+class ClusterSettings(msgspec.Struct, frozen=True):
+    """What this process is started with."""
+
+    address: str
+    """As in `[ray] address`."""
+    here_only: bool
+    """Whether workers reach the recorder on this machine only."""
+
+
+class PlaceRequest(msgspec.Struct, frozen=True, tag=True):
+    """Find a node for a worker, and hold what it asks for there until it is started or let go."""
+
+    name: str
+    """A rollout, or SPARE_PLACE for the next worker that many share."""
+    cpus: float = 0.0
+    memory: int = 0
+    """Bytes; 0 asks for none."""
+    gpus: int = 0
+    labels: dict[str, str] = {}
+    node: str = ""
+    """Ray's id of the node that it ran on last: where that lives, it goes there."""
+
+
+SPARE_PLACE = "shared"
+
+
+class ReleasePlace(msgspec.Struct, frozen=True, tag=True):
+    """The place is not wanted any more."""
+
+    name: str
+
+
+class StartAtPlace(msgspec.Struct, frozen=True, tag=True):
+    """Start a worker at a place, which is made where it is not there yet.
+
+    A descriptor that comes along is the supervisor's side of what a shared worker has as its line.
+    """
+
+    worker: StartWorker
+    place: PlaceRequest
+
+
+class SignalWorker(msgspec.Struct, frozen=True, tag=True):
+    """Send a signal to a worker."""
+
+    rollout: str
+    lease: int
+    number: int
+
+
+class PlaceFound(msgspec.Struct, frozen=True, tag=True):
+    """A place is held, on this node."""
+
+    name: str
+    node: str
+
+
+class PlaceWaits(msgspec.Struct, frozen=True, tag=True):
+    """There is no place yet, and why."""
+
+    name: str
+    reason: str
+    refused: bool = False
+    """Whether the request is over, and is to be made again."""
+
+
+class ClusterNode(msgspec.Struct, frozen=True, tag=True):
+    """A node as it is now; said again when it changes."""
+
+    id: str
+    host: str
+    """The machine's own name."""
+    alive: bool
+    cpus: float = 0.0
+    memory: int = 0
+    """Bytes."""
+    gpus: float = 0.0
+    labels: dict[str, str] = {}
+
+    @property
+    def name(self) -> str:
+        """As people read it."""
+        return node_name(self.id)
+
+
+def node_name(node: str) -> str:
+    """The first characters of Ray's id: enough to find it in `ray status` and on its dashboard."""
+    return node[:8]
+
+
+class ActorPlace(msgspec.Struct, frozen=True, tag=True):
+    """Where an actor is."""
+
+    node: str
+    host: str
+    gpus: tuple[int, ...] = ()
+    """Numbers of the GPUs that Ray gave it."""
+
+
+class WorkerOutput(msgspec.Struct, frozen=True, tag=True):
+    """What a worker wrote, for its log."""
+
+    text: str
+
+
+class LineMessage(msgspec.Struct, frozen=True, tag=True):
+    """What a shared worker said on its line."""
+
+    data: str

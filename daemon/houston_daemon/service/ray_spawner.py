@@ -1,0 +1,280 @@
+"""Starts workers on the nodes of a Ray cluster, for a pool that does not know the difference.
+
+As with the fork server there is one process that does it (`ray_cluster`), kept alive by what
+`worker_spawner` does for that; what a cluster has besides is here. A rollout gets a place before it
+gets a lease, so that who waits for a node waits in `queued` and the status says for what. A rollout
+that has worked on a node goes back there while that lives, since its workspace may lie on that
+node's disk; on another one its worker is told where it lay. Everything here belongs to the
+supervisor's main thread.
+"""
+
+import socket
+import time
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+import msgspec
+
+from houston_daemon.recorder.recorder_handle import RunnableChanged
+from houston_daemon.service.daemon_log import FORK_SERVER_LOG, LOGGER, worker_log_path
+from houston_daemon.service.fork_server import (
+    ForkServerPong,
+    StartWorker,
+    WorkerEnded,
+    WorkerStarted,
+)
+from houston_daemon.service.ray_messages import (
+    SPARE_PLACE,
+    ClusterNode,
+    ClusterSettings,
+    PlaceFound,
+    PlaceRequest,
+    PlaceWaits,
+    ReleasePlace,
+    SignalWorker,
+    StartAtPlace,
+    node_name,
+)
+from houston_daemon.service.supervisor_inbox import SupervisorInbox
+from houston_daemon.service.worker_spawner import WorkerSpawner
+from houston_shared.atomic_file import write_atomically
+from houston_shared.config import LoadedConfiguration
+from houston_shared.config_sections import LOCAL_HOST
+from houston_shared.control_messages import NodeStatus
+from houston_shared.errors import ConfigurationError
+from houston_shared.home import Home
+from houston_shared.records import RolloutSpec
+from houston_shared.task import parse_task_record
+
+UNWANTED_SECONDS = 30.0
+"""A place that nobody has asked for again for so long is let go: its rollout was paused, or is
+over."""
+ASK_AGAIN_SECONDS = 5.0
+"""After a request for a place that was refused."""
+MEBIBYTE = 1 << 20
+
+
+def require_ray() -> None:
+    """Raises ConfigurationError where the package is not installed; imports nothing of it."""
+    if find_spec("ray") is None:
+        raise ConfigurationError(
+            "`[ray] address` needs the package ray, which is not installed.",
+            "No daemon was started.",
+            "pip install 'houston-agents[ray]', or leave `address` out",
+        )
+
+
+_ClusterSays = WorkerStarted | WorkerEnded | ForkServerPong | PlaceFound | PlaceWaits | ClusterNode
+
+
+class _LastPlaces:
+    """On which node each rollout ran last, in a file of the home: its workspace may lie there."""
+
+    def __init__(self, home: Home) -> None:
+        self._file = home.path / "places.json"
+        try:
+            stored = msgspec.json.decode(self._file.read_bytes(), type=dict[str, tuple[str, str]])
+        except (FileNotFoundError, msgspec.DecodeError):  # none yet, or a power cut left half
+            stored = {}
+        self._places = stored
+        """Rollout → Ray's id of the node, and the machine's name."""
+
+    def get(self, rollout: str) -> tuple[str, str]:
+        """Node and machine; empty ones for a rollout that has run nowhere."""
+        return self._places.get(rollout, ("", ""))
+
+    def note(self, rollout: str, node: str, host: str) -> None:
+        """A worker of it runs there now."""
+        if self._places.get(rollout) == (node, host):
+            return
+        self._places[rollout] = node, host
+        try:
+            write_atomically(self._file, msgspec.json.encode(self._places), durable=False)
+        except OSError as problem:  # a full disk: it is told again with the next one
+            LOGGER.warning("%s could not be written: %s", self._file, problem)
+
+
+class RaySpawner(WorkerSpawner):
+    """The line to the process that speaks with the cluster."""
+
+    module = "houston_daemon.service.ray_cluster"
+    title = "Ray cluster"
+    leave_seconds = 2.0
+
+    def __init__(
+        self, inbox: SupervisorInbox, loaded: LoadedConfiguration, patience: float
+    ) -> None:
+        """patience: seconds that the process may be silent."""
+        settings = loaded.config.ray
+        known = ClusterSettings(settings.address, here_only=not settings.endpoint)
+        log = worker_log_path(loaded.home, FORK_SERVER_LOG)
+        super().__init__(inbox, msgspec.json.encode(known).decode(), log, patience)
+        self._cpus = settings.cpus
+        self._gives_gpus = settings.gives_gpus
+        self._requests: dict[str, PlaceRequest] = {}
+        """What rollouts ask for, of those that were looked at."""
+        self._asked: dict[str, float] = {}
+        """Place → when somebody wanted it last, monotonic; of those that were asked for."""
+        self._refused_until: dict[str, float] = {}
+        self._found: dict[str, str] = {}
+        """Place that is held → its node."""
+        self._waits: dict[str, str] = {}
+        """Place → why there is none yet."""
+        self._nodes: dict[str, ClusterNode] = {}
+        self._last = _LastPlaces(loaded.home)
+
+    # --- places -----------------------------------------------------------------------------------
+
+    def has_place(self, spec: RolloutSpec, shares: bool) -> bool:
+        """Whether a node holds what a rollout asks for; else one is looked for.
+
+        shares: it goes to a worker that others have, too, none of which has room now.
+        """
+        request = self._spare() if shares else self._request(spec)
+        now = time.monotonic()
+        if request.name in self._found:
+            self._asked[request.name] = now
+            return True
+        if self._refused_until.get(request.name, 0.0) > now:
+            return False
+        if request.name not in self._asked:
+            try:
+                self._ask(request)
+            except OSError as problem:
+                LOGGER.error("%s", problem)
+                return False
+        self._asked[request.name] = now
+        return False
+
+    def _ask(self, request: PlaceRequest) -> None:
+        self.ensure_running()
+        self._send(request)
+        self._waits[request.name] = "waits for a node"
+
+    def _spare(self) -> PlaceRequest:
+        return PlaceRequest(SPARE_PLACE, cpus=self._cpus)
+
+    def _request(self, spec: RolloutSpec) -> PlaceRequest:
+        request = self._requests.get(spec.rollout)
+        if request is None:
+            request = place_request(spec, self._cpus, self._gives_gpus)
+            self._requests[spec.rollout] = request
+        node, _ = self._last.get(spec.rollout)
+        return msgspec.structs.replace(request, node=node if self._lives(node) else "")
+
+    def _lives(self, node: str) -> bool:
+        return node in self._nodes and self._nodes[node].alive
+
+    def let_unwanted_go(self, now: float) -> None:
+        """Give back places that nobody has asked for again. now: monotonic."""
+        for name in [name for name, at in self._asked.items() if now - at > UNWANTED_SECONDS]:
+            self._send(ReleasePlace(name))
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        self._asked.pop(name, None)
+        self._found.pop(name, None)
+        self._waits.pop(name, None)
+
+    # --- workers ----------------------------------------------------------------------------------
+
+    def start_at_place(
+        self, request: StartWorker, spec: RolloutSpec | None, line: socket.socket | None = None
+    ) -> None:
+        """Start a worker at its place. spec: of its rollout; None for one that many share.
+
+        Raises OSError when the process that speaks with the cluster cannot be started.
+        """
+        place = self._request(spec) if spec else self._spare()
+        if spec is not None:
+            node, host = self._last.get(spec.rollout)
+            if node and self._found.get(place.name) != node:
+                lay = ["--workspace-was-on", f"{host} (node {node_name(node)})"]
+                request = msgspec.structs.replace(request, arguments=[*request.arguments, *lay])
+        self.ensure_running()
+        self._running[request.rollout, request.lease] = request
+        self._send(StartAtPlace(request, place), line)
+        self._forget(place.name)
+
+    def signal_worker(self, name: str, lease: int, number: int) -> None:
+        """Send a signal to a worker. name: its rollout, or that of a shared one (lease 0)."""
+        if self._line is not None:
+            self._send(SignalWorker(name, lease, number))
+
+    def _take(self, data: bytes) -> list[object]:
+        message = msgspec.json.decode(data, type=_ClusterSays)
+        match message:
+            case ClusterNode():
+                self._note_node(message)
+            case PlaceFound(name, node):
+                self._found[name] = node
+                self._waits.pop(name, None)
+                return [RunnableChanged()]
+            case PlaceWaits(name, reason, refused):
+                if name in self._asked:
+                    self._waits[name] = reason
+                if refused:
+                    self._asked.pop(name, None)
+                    self._refused_until[name] = time.monotonic() + ASK_AGAIN_SECONDS
+            case WorkerStarted(rollout, _, _, node):
+                if rollout in self._requests:
+                    self._last.note(rollout, node, self._host_of(node))
+                return [message]
+            case WorkerEnded(rollout, lease):
+                self._running.pop((rollout, lease), None)
+                return [message]
+        return []
+
+    def _note_node(self, node: ClusterNode) -> None:
+        before = self._nodes.get(node.id)
+        self._nodes[node.id] = node
+        if before is not None and before.alive and not node.alive:
+            LOGGER.error("the node %s of the cluster, on %s, was lost", node.name, node.host)
+            for name in [name for name, at in self._found.items() if at == node.id]:
+                self._forget(name)
+
+    def _host_of(self, node: str) -> str:
+        return self._nodes[node].host if node in self._nodes else ""
+
+    def _handle_loss(self) -> None:
+        for places in (self._asked, self._found, self._waits):
+            places.clear()
+        self._nodes.clear()
+        super()._handle_loss()
+
+    # --- status -----------------------------------------------------------------------------------
+
+    def node_statuses(self, runs: Mapping[str, tuple[str, str]]) -> tuple[NodeStatus, ...]:
+        """The nodes, and what runs there. runs: rollout → its node and the name of its worker."""
+        statuses = []
+        for node in self._nodes.values():
+            there = sorted(rollout for rollout, (at, _) in runs.items() if at == node.id)
+            if not node.alive and not there:
+                continue
+            workers = len({runs[rollout][1] for rollout in there})
+            labels, memory = dict(node.labels), node.memory // MEBIBYTE
+            statuses.append(
+                NodeStatus(
+                    node.name, node.host, node.alive, node.cpus, memory, node.gpus, labels,
+                    workers, tuple(there),
+                )
+            )  # fmt: skip
+        return tuple(statuses)
+
+    @property
+    def unplaced(self) -> dict[str, str]:
+        """Rollout → why it waits for a node; SPARE_PLACE for those that share workers."""
+        return dict(self._waits)
+
+
+def place_request(spec: RolloutSpec, cpus: float, gives_gpus: bool) -> PlaceRequest:
+    """What the worker of a rollout asks of its node.
+
+    cpus: where the task does not say. gives_gpus: whether GPUs are the cluster's to give.
+    """
+    task = parse_task_record(spec.task)
+    asks = task.resources
+    gpus = spec.gpus.get(LOCAL_HOST, 0) if gives_gpus else 0
+    memory = (asks.memory_mb or task.mapped.memory_mb) * MEBIBYTE
+    own_cpus = cpus if asks.cpus is None else asks.cpus
+    return PlaceRequest(spec.rollout, own_cpus, memory, gpus, dict(asks.labels))
