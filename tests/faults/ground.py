@@ -39,6 +39,7 @@ READY_SECONDS = 60.0
 ENDS_WITH_IT = (
     "service.supervisor",
     "service.fork_server",
+    "service.ray_cluster",
     "agent.rollout_worker",
     "agent.shared_worker",
     "recorder.search_indexer",

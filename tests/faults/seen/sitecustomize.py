@@ -1,14 +1,16 @@
 """Makes the workers of a daemon under test write down what they say and hear.
 
 Python imports this by itself when its folder is on PYTHONPATH. It acts only in a nursery, whose
-workers are forked from it: each line goes to `$HOUSTON_WITNESS` with one write, before a message is
+workers are forked from it, and in workers that an actor of Ray started: each line goes to `$HOUSTON_WITNESS` with one write, before a message is
 sent and after its answer was read, so that what a worker knew survives its death.
 """
 
 import os
 import sys
 
-if "houston_daemon.service.fork_server" in sys.orig_argv and "HOUSTON_WITNESS" in os.environ:
+STARTERS = {"houston_daemon.service.fork_server", "houston_daemon.service.ray_actor"}
+
+if STARTERS & set(sys.orig_argv) and "HOUSTON_WITNESS" in os.environ:
     from tests.faults import spared, witness
 
     if folder := os.environ.get(spared.VARIABLE):

@@ -1,0 +1,88 @@
+"""Nodes of a Ray cluster, all on this machine: each has a raylet of its own, and can be killed.
+
+Processes of a node have the environment that the test gives; workers inherit it.
+"""
+
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.station import command_line
+
+
+class RayNodes:
+    """A head that runs nothing, and nodes by name."""
+
+    def __init__(self, environment: Mapping[str, str], port: int = 0) -> None:
+        """environment: what processes of nodes have besides. port: of the head; 0 takes any."""
+        from ray.cluster_utils import Cluster
+
+        self._environment = environment
+        head: dict[str, Any] = {"num_cpus": 0, "include_dashboard": False}
+        if port:
+            head["port"] = port
+        with self._around():
+            self._cluster = Cluster(initialize_head=True, head_node_args=head)
+        self._nodes: dict[str, Any] = {}
+
+    @property
+    def address(self) -> str:
+        """Of its head."""
+        return str(self._cluster.address)
+
+    def add(self, name: str, cpus: int = 4, **more: Any) -> None:
+        """A node whose label `name` is its name."""
+        with self._around():
+            labels = {"name": name, **more.pop("labels", {})}
+            self._nodes[name] = self._cluster.add_node(num_cpus=cpus, labels=labels, **more)
+
+    def kill(self, name: str) -> None:
+        """End a node at once, as a power cut would: all its processes, and what they run."""
+        node = self._nodes.pop(name)
+        for process in descendants(node.all_processes["raylet"][0].process.pid):
+            os.kill(process, signal.SIGKILL)
+        self._cluster.remove_node(node, allow_graceful=False)
+
+    def kill_head(self) -> None:
+        """End the head, and leave the nodes."""
+        self._cluster.head_node.kill_gcs_server(check_alive=False)
+
+    def close(self) -> None:
+        """End all of it."""
+        self._cluster.shutdown()
+
+    @contextmanager
+    def _around(self) -> Iterator[None]:
+        before = dict(os.environ)
+        os.environ.update(self._environment)
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+def descendants(pid: int) -> list[int]:
+    """Processes that a process has started, and those that they have; itself last."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it has ended
+            continue
+        children.setdefault(parent, []).append(int(entry.name))
+    found = [pid]
+    for each in found:
+        found += children.get(each, [])
+    return found[::-1]
+
+
+def actor_of(worker: int) -> int:
+    """The actor that a worker's process is a child of."""
+    parent = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
+    assert "WorkerActor" in command_line(Path(f"/proc/{parent}"))
+    return parent
