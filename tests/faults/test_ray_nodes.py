@@ -18,6 +18,7 @@ from tests.faults import loads
 from tests.faults.account import until_over, wrong
 from tests.faults.ground import Ground
 from tests.support.ray_nodes import RayNodes, actor_of
+from tests.support.station import alive
 
 pytest.importorskip("ray")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -28,14 +29,22 @@ ROLLOUTS = 8
 class Fleet:
     """A daemon whose workers run on two nodes, `a` and `b`."""
 
-    def __init__(self, folder: Path, cpus: float = 0.5, rollouts_per_worker: int = 1) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        cpus: float = 0.5,
+        rollouts_per_worker: int = 1,
+        silent_seconds: float = 60.0,
+    ) -> None:
         self.ground = Ground(folder / "ground", "", rollouts_per_worker)
         self.nodes = RayNodes(self.ground.environment)
         for name in ("a", "b"):
             self.nodes.add(name)
         table = f"[ray]\naddress = '{self.nodes.address}'\ncpus = {cpus}\n"
         configuration = self.ground.home.configuration
-        configuration.write_text(configuration.read_text() + table)
+        text = configuration.read_text() + table
+        silent = f"[daemon]\nsilent_seconds = {silent_seconds}\n"
+        configuration.write_text(text.replace("[daemon]\n", silent))
         self.ground.started()
 
     def close(self) -> None:
@@ -244,6 +253,20 @@ def test_gpus_are_those_that_ray_gives(fleet: Fleet) -> None:
     assert seen and seen <= {"0", "1"}
 
 
+def test_a_worker_that_hangs_on_a_node_is_killed_there(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, silent_seconds=12.0)
+    try:
+        (rollout,) = fleet.work(loads.null(fleet.ground, 40, 0.3), 1)
+        hung = fleet.worker(rollout)
+        os.kill(hung, signal.SIGSTOP)
+        fleet.ground.until(lambda: not alive(hung), 60, "it is killed")
+        until_over(fleet.ground, 120)
+        assert fleet.lease(rollout) == 2
+        assert wrong(fleet.ground) == []
+    finally:
+        fleet.close()
+
+
 def test_a_head_that_is_gone_is_said_and_waited_for(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path)
     try:
@@ -251,8 +274,10 @@ def test_a_head_that_is_gone_is_said_and_waited_for(tmp_path: Path) -> None:
         port = int(fleet.nodes.address.rpartition(":")[2])
         fleet.nodes.kill_head()
         fleet.ground.until(
-            lambda: "does not answer" in fleet.status.troubles.get("Ray cluster", "")
-            or "cannot be reached" in fleet.status.troubles.get("Ray cluster", ""),
+            lambda: (
+                "does not answer" in fleet.status.troubles.get("Ray cluster", "")
+                or "cannot be reached" in fleet.status.troubles.get("Ray cluster", "")
+            ),
             180,
             "the status says so",
         )

@@ -40,7 +40,8 @@ class RayNodes:
             self._nodes[name] = self._cluster.add_node(num_cpus=cpus, labels=labels, **more)
 
     def kill(self, name: str) -> None:
-        """End a node at once, as a power cut would: all its processes, and what they run."""
+        """End a node as a power cut would: all its processes, and what they run, its own first, so
+        that none has time to say that another has ended."""
         node = self._nodes.pop(name)
         for process in descendants(node.all_processes["raylet"][0].process.pid):
             os.kill(process, signal.SIGKILL)
@@ -67,7 +68,7 @@ class RayNodes:
 
 
 def descendants(pid: int) -> list[int]:
-    """Processes that a process has started, and those that they have; itself last."""
+    """A process, those that it has started, and those that they have, in this order."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -78,7 +79,7 @@ def descendants(pid: int) -> list[int]:
     found = [pid]
     for each in found:
         found += children.get(each, [])
-    return found[::-1]
+    return found
 
 
 def actor_of(worker: int) -> int:

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from houston_console.commands.output_page import COLUMN_GAP, OutputPage, OutputSpan, span
-from houston_shared import gpu_leases, home_lock
+from houston_shared import gpu_leases, home_lock, node_places
 from houston_shared.home import Home
 from houston_shared.records import ELSEWHERE, ENDED_STATES, LOW_DISK_BYTES, Guidance
 from houston_shared.safe_text import safe_line
@@ -125,13 +125,16 @@ def apply_full_disk(rollouts: list[RolloutRow], home: Home) -> list[RolloutRow]:
     ]
 
 
-def apply_gpu_waits(rollouts: list[RolloutRow], home: Home) -> list[RolloutRow]:
-    """Rollouts with what they wait for, where that is a GPU: a queued one has it as its reason."""
+def apply_resource_waits(rollouts: list[RolloutRow], home: Home) -> list[RolloutRow]:
+    """Rollouts with what they wait for, where that is a GPU, or a node of a cluster: a queued one
+    has it as its reason."""
     if not any(map(_is_unpaused, rollouts)):
         return rollouts
-    waiting = gpu_leases.read_gpu_ledger(home).waiting
+    gpus = gpu_leases.read_gpu_ledger(home).waiting
+    nodes = node_places.read_node_places(home).waiting
     return [
-        _with_gpu_wait(rollout, waiting.get(f"rollout:{rollout.id}", "")) for rollout in rollouts
+        _with_wait(rollout, gpus.get(f"rollout:{rollout.id}") or nodes.get(rollout.id, ""))
+        for rollout in rollouts
     ]
 
 
@@ -139,7 +142,7 @@ def _is_unpaused(rollout: RolloutRow) -> bool:
     return rollout.state in ("queued", "running")
 
 
-def _with_gpu_wait(rollout: RolloutRow, reason: str) -> RolloutRow:
+def _with_wait(rollout: RolloutRow, reason: str) -> RolloutRow:
     if not reason or not _is_unpaused(rollout):
         return rollout
     if rollout.state == "queued":
@@ -150,9 +153,9 @@ def _with_gpu_wait(rollout: RolloutRow, reason: str) -> RolloutRow:
 def apply_current_conditions(
     overviews: Sequence[RolloutOverview], home: Home
 ) -> list[RolloutOverview]:
-    """With what waits for a GPU, or for room on the disk."""
+    """With what waits for a GPU, for a node, or for room on the disk."""
     rows = [overview.rollout for overview in overviews]
-    now = apply_gpu_waits(apply_full_disk(rows, home), home)
+    now = apply_resource_waits(apply_full_disk(rows, home), home)
     return [overview._replace(rollout=row) for overview, row in zip(overviews, now, strict=True)]
 
 

@@ -23,6 +23,7 @@ from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ExitCode
 from houston_shared.hub_models import hub_origin
+from houston_shared.node_places import NodePlace, read_node_places
 from houston_shared.records import ENDED_STATES, RolloutState
 from houston_shared.store import (
     annotation_queries,
@@ -192,6 +193,7 @@ def run_rollout_show(arguments: argparse.Namespace, loaded: LoadedConfiguration)
     (overview,) = rollout_summary.apply_current_conditions([overview], loaded.home)
     need, rollout = weigh_rollout(overview, now_us()), overview.rollout
     facts |= json_views.need_json(need)
+    facts["node"] = read_node_places(loaded.home).last.get(rollout.id, NodePlace()).words
     if arguments.json:
         line = {**json_views.rollout_json(rollout), **facts, "scores": _score_rows(scores)}
         line |= json_views.cost_json(facts["cost"], loaded.config.currency)
@@ -395,6 +397,7 @@ def _print_rollout(
         "need": "; ".join(reason["text"] for reason in facts["reasons"]),
         "claim": _claim_text(facts["claim"]),
         "people": f"{', '.join(facts['looking'])} looking" if facts["looking"] else "",
+        "node": facts["node"],
         "workspace": facts["workspace"] or "",
         "cleaned": _cleanup_text(facts["cleaned"]),
         "limits": f"by {facts['limited_by']}" if facts["limited_by"] else "",

@@ -194,6 +194,7 @@ class Recorder:
             error=redact(report.error),
             troubles=redact_all(dict(report.troubles)),
             training=redact_all(dict(report.training)),
+            unplaced=redact_all(dict(report.unplaced)),
             replicas={name: _redacted(stands) for name, stands in report.replicas.items()},
         )
         self._call(lambda _: setattr(self._running(), "reported", report))

@@ -46,9 +46,9 @@ from houston_daemon.service.ray_messages import (
     SignalWorker,
     StartAtPlace,
     WorkerOutput,
-    node_name,
 )
 from houston_shared.config_sections import LOCAL_CLUSTER
+from houston_shared.node_places import node_name
 from houston_shared.secret_redaction import redact
 
 LOOK_SECONDS = 1.0
@@ -399,9 +399,9 @@ def waiting_reason(
         )
     ):
         return f"waits for its actor to start, which asks for {asks}"
-    unused = [f"{free.get('CPU', 0.0):g} CPUs"] if request.cpus else []
+    unused = [_amount(free.get("CPU", 0.0), "CPU")] if request.cpus else []
     unused += [f"{free.get('memory', 0.0) / _MEBIBYTE:,.0f} MB"] if request.memory else []
-    unused += [f"{free.get('GPU', 0.0):g} GPUs"] if request.gpus else []
+    unused += [_amount(free.get("GPU", 0.0), "GPU")] if request.gpus else []
     return f"waits for {asks} on one node; free in the whole cluster: {', '.join(unused) or 'any'}"
 
 
@@ -424,18 +424,24 @@ def _label_fits(wanted: str, value: str | None) -> bool:
     return (value in values) != negated
 
 
+def _amount(number: float, unit: str) -> str:
+    return f"{number:g} {unit}{'' if number == 1 else 's'}"
+
+
 def _describe_request(request: PlaceRequest) -> str:
-    parts = [f"{request.cpus:g} CPUs"] if request.cpus else []
+    parts = [_amount(request.cpus, "CPU")] if request.cpus else []
     parts += [f"{request.memory / _MEBIBYTE:,.0f} MB"] if request.memory else []
-    parts += [f"{request.gpus} GPUs"] if request.gpus else []
+    parts += [_amount(request.gpus, "GPU")] if request.gpus else []
     parts += [f"{name}={value}" for name, value in request.labels.items()]
     return ", ".join(parts) or "a node"
 
 
 def _describe_offer(node: ClusterNode) -> str:
     labels = "".join(f", {name}={value}" for name, value in sorted(node.labels.items()))
-    gpus = f", {node.gpus:g} GPUs" if node.gpus else ""
-    return f"{node.name}: {node.cpus:g} CPUs, {node.memory / _MEBIBYTE:,.0f} MB{gpus}{labels}"
+    gpus = f", {_amount(node.gpus, 'GPU')}" if node.gpus else ""
+    return (
+        f"{node.name}: {_amount(node.cpus, 'CPU')}, {node.memory / _MEBIBYTE:,.0f} MB{gpus}{labels}"
+    )
 
 
 # --- Ray ----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ arguments and results are these structs as JSON, so that nothing of ours is pick
 import msgspec
 
 from houston_daemon.service.fork_server import StartWorker
+from houston_shared.node_places import node_name
 
 
 class ClusterSettings(msgspec.Struct, frozen=True):
@@ -94,11 +95,6 @@ class ClusterNode(msgspec.Struct, frozen=True, tag=True):
     def name(self) -> str:
         """As people read it."""
         return node_name(self.id)
-
-
-def node_name(node: str) -> str:
-    """The first characters of Ray's id: enough to find it in `ray status` and on its dashboard."""
-    return node[:8]
 
 
 class ActorPlace(msgspec.Struct, frozen=True, tag=True):

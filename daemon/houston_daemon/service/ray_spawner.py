@@ -33,9 +33,9 @@ from houston_daemon.service.ray_messages import (
     ReleasePlace,
     SignalWorker,
     StartAtPlace,
-    node_name,
 )
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
+from houston_daemon.service.supervisor_queries import read_living_rollouts
 from houston_daemon.service.worker_spawner import WorkerSpawner
 from houston_shared.atomic_file import write_atomically
 from houston_shared.config import LoadedConfiguration
@@ -43,6 +43,12 @@ from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.control_messages import NodeStatus
 from houston_shared.errors import ConfigurationError
 from houston_shared.home import Home
+from houston_shared.node_places import (
+    NodePlace,
+    NodePlaces,
+    node_places_file,
+    read_node_places,
+)
 from houston_shared.records import RolloutSpec
 from houston_shared.task import parse_task_record
 
@@ -67,31 +73,37 @@ def require_ray() -> None:
 _ClusterSays = WorkerStarted | WorkerEnded | ForkServerPong | PlaceFound | PlaceWaits | ClusterNode
 
 
-class _LastPlaces:
-    """On which node each rollout ran last, in a file of the home: its workspace may lie there."""
+class _PlaceFile:
+    """Where rollouts ran last, and what others wait for: kept in the home, for the next daemon and
+    for commands."""
 
     def __init__(self, home: Home) -> None:
-        self._file = home.path / "places.json"
-        try:
-            stored = msgspec.json.decode(self._file.read_bytes(), type=dict[str, tuple[str, str]])
-        except (FileNotFoundError, msgspec.DecodeError):  # none yet, or a power cut left half
-            stored = {}
-        self._places = stored
-        """Rollout → Ray's id of the node, and the machine's name."""
+        self._file = node_places_file(home)
+        self._written = read_node_places(home)
+        alive = read_living_rollouts(home.database)
+        self._last = {
+            rollout: place for rollout, place in self._written.last.items() if rollout in alive
+        }
 
-    def get(self, rollout: str) -> tuple[str, str]:
-        """Node and machine; empty ones for a rollout that has run nowhere."""
-        return self._places.get(rollout, ("", ""))
+    def get(self, rollout: str) -> NodePlace:
+        """Where a rollout ran last; an empty place for one that has run nowhere."""
+        return self._last.get(rollout, NodePlace())
 
-    def note(self, rollout: str, node: str, host: str) -> None:
+    def note(self, rollout: str, place: NodePlace) -> None:
         """A worker of it runs there now."""
-        if self._places.get(rollout) == (node, host):
+        self._last[rollout] = place
+
+    def write(self, waiting: dict[str, str]) -> None:
+        """Write down what has changed. waiting: rollout → why it waits for a node."""
+        now = NodePlaces(dict(self._last), waiting)
+        if now == self._written:
             return
-        self._places[rollout] = node, host
         try:
-            write_atomically(self._file, msgspec.json.encode(self._places), durable=False)
-        except OSError as problem:  # a full disk: it is told again with the next one
+            write_atomically(self._file, msgspec.json.encode(now), durable=False)
+        except OSError as problem:  # a full disk: tried again in the next round
             LOGGER.warning("%s could not be written: %s", self._file, problem)
+            return
+        self._written = now
 
 
 class RaySpawner(WorkerSpawner):
@@ -121,7 +133,7 @@ class RaySpawner(WorkerSpawner):
         self._waits: dict[str, str] = {}
         """Place → why there is none yet."""
         self._nodes: dict[str, ClusterNode] = {}
-        self._last = _LastPlaces(loaded.home)
+        self._last = _PlaceFile(loaded.home)
 
     # --- places -----------------------------------------------------------------------------------
 
@@ -149,7 +161,7 @@ class RaySpawner(WorkerSpawner):
     def _ask(self, request: PlaceRequest) -> None:
         self.ensure_running()
         self._send(request)
-        self._waits[request.name] = "waits for a node"
+        self._waits[request.name] = "waits for the cluster to answer"
 
     def _spare(self) -> PlaceRequest:
         return PlaceRequest(SPARE_PLACE, cpus=self._cpus)
@@ -159,17 +171,20 @@ class RaySpawner(WorkerSpawner):
         if request is None:
             request = place_request(spec, self._cpus, self._gives_gpus)
             self._requests[spec.rollout] = request
-        node, _ = self._last.get(spec.rollout)
+        node = self._last.get(spec.rollout).node
         return msgspec.structs.replace(request, node=node if self._lives(node) else "")
 
     def _lives(self, node: str) -> bool:
         return node in self._nodes and self._nodes[node].alive
 
-    def let_unwanted_go(self, now: float) -> None:
-        """Give back places that nobody has asked for again. now: monotonic."""
+    def look_at_places(self, now: float) -> None:
+        """Give back places that nobody has asked for again, and write down what waits. now:
+        monotonic."""
+        self._last.write({**self._waits})
         for name in [name for name, at in self._asked.items() if now - at > UNWANTED_SECONDS]:
             self._send(ReleasePlace(name))
             self._forget(name)
+            self._requests.pop(name, None)
 
     def _forget(self, name: str) -> None:
         self._asked.pop(name, None)
@@ -187,9 +202,9 @@ class RaySpawner(WorkerSpawner):
         """
         place = self._request(spec) if spec else self._spare()
         if spec is not None:
-            node, host = self._last.get(spec.rollout)
-            if node and self._found.get(place.name) != node:
-                lay = ["--workspace-was-on", f"{host} (node {node_name(node)})"]
+            before = self._last.get(spec.rollout)
+            if before.node and self._found.get(place.name) != before.node:
+                lay = ["--workspace-was-on", before.words]
                 request = msgspec.structs.replace(request, arguments=[*request.arguments, *lay])
         self.ensure_running()
         self._running[request.rollout, request.lease] = request
@@ -218,7 +233,8 @@ class RaySpawner(WorkerSpawner):
                     self._refused_until[name] = time.monotonic() + ASK_AGAIN_SECONDS
             case WorkerStarted(rollout, _, _, node):
                 if rollout in self._requests:
-                    self._last.note(rollout, node, self._host_of(node))
+                    host = self._nodes[node].host if node in self._nodes else ""
+                    self._last.note(rollout, NodePlace(node, host))
                 return [message]
             case WorkerEnded(rollout, lease):
                 self._running.pop((rollout, lease), None)
@@ -232,9 +248,6 @@ class RaySpawner(WorkerSpawner):
             LOGGER.error("the node %s of the cluster, on %s, was lost", node.name, node.host)
             for name in [name for name, at in self._found.items() if at == node.id]:
                 self._forget(name)
-
-    def _host_of(self, node: str) -> str:
-        return self._nodes[node].host if node in self._nodes else ""
 
     def _handle_loss(self) -> None:
         for places in (self._asked, self._found, self._waits):
@@ -263,7 +276,7 @@ class RaySpawner(WorkerSpawner):
 
     @property
     def unplaced(self) -> dict[str, str]:
-        """Rollout → why it waits for a node; SPARE_PLACE for those that share workers."""
+        """Rollout → why it waits for a node; SPARE_PLACE for the next that many will share."""
         return dict(self._waits)
 
 

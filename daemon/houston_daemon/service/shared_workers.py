@@ -81,7 +81,7 @@ class SharedWorkers:
         return sum(not worker.pid for worker in self._workers.values())
 
     @property
-    def local_pids(self) -> dict[str, int]:
+    def pids(self) -> dict[str, int]:
         """Name → process id, of those that are born on this machine."""
         workers = self._workers.values()
         return {worker.name: worker.pid for worker in workers if worker.pid and not worker.node}

@@ -199,7 +199,7 @@ class Supervisor:
         self._update_training(now)
         self._spawner.check_alive(now)
         if isinstance(self._spawner, RaySpawner):
-            self._spawner.let_unwanted_go(now)
+            self._spawner.look_at_places(now)
             for rollout in self._specs.keys() - self._resumable.keys():
                 del self._specs[rollout]
         self._workers.end_silent(self._recorder.silences())

@@ -68,6 +68,15 @@ def _resumable_rollout(
     return ResumableRollout(engines, steps, bool(waits), why, engine_waited_for(activity, engine))
 
 
+def read_living_rollouts(database: Path) -> set[str]:
+    """Rollouts that have not ended."""
+    with open_read_only(database) as reader:
+        rows = reader.execute(
+            "SELECT id FROM rollouts WHERE state IN ('queued', 'running', 'paused')"
+        ).fetchall()
+    return {row[0] for row in rows}
+
+
 def find_failing_engines(
     states: Mapping[str, str], resumable: Mapping[str, ResumableRollout]
 ) -> dict[str, str]:

@@ -20,12 +20,12 @@ from houston_daemon.recorder.live_workers import WorkerSilence
 from houston_daemon.recorder.recorder_handle import Assignment, RecorderHandle
 from houston_daemon.service.daemon_log import LOGGER, read_last_line
 from houston_daemon.service.fork_server import WorkerEnded, WorkerStarted
-from houston_daemon.service.ray_messages import node_name
 from houston_daemon.service.shared_workers import SharedWorkers
 from houston_daemon.service.supervisor_queries import ResumableRollout
 from houston_daemon.service.worker_spawner import SilenceWatch, WorkerLost
 from houston_shared.backoff import Backoff, next_try
 from houston_shared.faults import point
+from houston_shared.node_places import node_name
 from houston_shared.records import RolloutSpec
 
 STARTING_WORKERS_LIMIT = 4
@@ -121,7 +121,7 @@ class WorkerPool:
     @property
     def pids(self) -> dict[str, int]:
         """Rollout, or name of a shared worker → its process id, of those born on this machine."""
-        shared = self.shared.local_pids if self.shared else {}
+        shared = self.shared.pids if self.shared else {}
         own = {
             rollout: worker.pid
             for rollout, worker in self._running.items()

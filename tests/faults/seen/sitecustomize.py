@@ -1,8 +1,9 @@
 """Makes the workers of a daemon under test write down what they say and hear.
 
 Python imports this by itself when its folder is on PYTHONPATH. It acts only in a nursery, whose
-workers are forked from it, and in workers that an actor of Ray started: each line goes to `$HOUSTON_WITNESS` with one write, before a message is
-sent and after its answer was read, so that what a worker knew survives its death.
+workers are forked from it, and in workers that an actor of Ray has started: each line goes to
+`$HOUSTON_WITNESS` with one write, before a message is sent and after its answer was read, so that
+what a worker knew survives its death.
 """
 
 import os
