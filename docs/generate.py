@@ -35,6 +35,10 @@ PAGES = {
         "`gpus` of hosts, `[secrets]`, `notify.urls`. An engine that the daemon started and that "
         "is in use is made anew when no rollout uses it any more. `console.name` and `keys.toml` "
         "count when a console is opened. Task files of this home (`task.toml` and its "
+        "`daemon.silent_seconds`, `daemon.log_mb`, `daemon.log_files`, `[metrics]`, `hosts.root`, "
+        "`gpus` of hosts, `[ray]`, `[secrets]`, `notify.urls`. An engine that the daemon started "
+        "and that is in use is made anew when no rollout uses it any more. `console.name` and "
+        "`keys.toml` count when a console is opened. Task files of this home (`task.toml` and its "
         "`instructions_file`) and "
         "`recipes/*.toml` beside houston.toml are checked when they are edited: `daemon status` "
         "says what is wrong with them, `task list` which task is changed or broken. Rollouts that "
@@ -48,6 +52,7 @@ PAGES = {
             ("TelemetrySettings", "[telemetry]"),
             ("HostsSettings", "[hosts]"),
             ("HostSettings", "[hosts.NAME]"),
+            ("RaySettings", "[ray]"),
             ("ConsoleSettings", "[console]"),
             ("BackupSettings", "[backup]"),
             ("ArtifactSettings", "[artifacts]"),
@@ -92,6 +97,7 @@ PAGES = {
             ("DataSettings", "[data]"),
             ("HintSettings", "[hints]"),
             ("SandboxSettings", "[sandbox]"),
+            ("ResourceSettings", "[resources]"),
             ("AgentSettings", "[agent]"),
             ("AgentRoleSettings", "[agent.summary]"),
             ("MemorySettings", "[agent.memory]"),
