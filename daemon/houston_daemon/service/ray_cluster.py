@@ -16,8 +16,9 @@ import signal
 import socket
 import sys
 import time
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,15 @@ from houston_shared.secret_redaction import redact
 
 LOOK_SECONDS = 1.0
 """Between two looks at the nodes."""
+CONNECT_SECONDS = 60.0
+"""Longest time for joining a cluster, or starting one; 2 to 5 s where nothing else runs."""
 HEAD_SILENT_SECONDS = 15.0
 """A head that answers nothing for so long is gone."""
 NODE_VERDICT_SECONDS = 30.0
 """How long Ray may take to say that a node was lost: its own limits add up to 15 s. A successor
 waits for that, since it would be placed on the same node before."""
+IMPOSSIBLE = "asks for "
+"""How a reason begins that only another node can end."""
 LOST_EXIT_CODE = -int(signal.SIGKILL)
 """What is said of a worker that ended with its actor: Ray kills those."""
 STORE_BYTES = 80_000_000
@@ -84,11 +89,8 @@ class _RunningWorker:
     place: _Place
     line: socket.socket | None = None
     """The supervisor's line to it, where it is shared."""
-    started: bool = False
     ended: bool = False
-    killed: bool = False
-    """Whether it was told to end at once."""
-    sending: set["asyncio.Task[None]"] = field(default_factory=set)
+    """Whether its actor has said so."""
 
 
 class ClusterLine:
@@ -101,8 +103,9 @@ class ClusterLine:
         self._workers: dict[tuple[str, int], _RunningWorker] = {}
         self._nodes: dict[str, ClusterNode] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unsaid: deque[bytes] = deque()
+        """What the supervisor is still to be told."""
         self._connected = asyncio.Event()
-        self._heard_at = time.monotonic()
 
     async def serve(self) -> int:
         """Until the supervisor closes the line (0), or the cluster is gone (1)."""
@@ -151,8 +154,24 @@ class ClusterLine:
                 self._signal(order)
 
     def _say(self, message: msgspec.Struct) -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has ended: so do we
-            self._line.send(msgspec.json.encode(message))
+        """Say something, in order. Never waits: the supervisor may be waiting to say something."""
+        self._unsaid.append(msgspec.json.encode(message))
+        if len(self._unsaid) == 1:
+            self._send_unsaid()
+
+    def _send_unsaid(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._unsaid:
+            try:
+                self._line.send(self._unsaid[0])
+            except BlockingIOError:
+                loop.add_writer(self._line, self._send_unsaid)
+                return
+            except (BrokenPipeError, ConnectionResetError):  # it has ended: so do we
+                self._unsaid.clear()
+                break
+            self._unsaid.popleft()
+        loop.remove_writer(self._line)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -170,7 +189,9 @@ class ClusterLine:
         """Connect, then look at the nodes; returns why that is over."""
         address = self._settings.address
         try:
-            await asyncio.to_thread(_connect, address)
+            await asyncio.wait_for(asyncio.to_thread(_connect, address), CONNECT_SECONDS)
+        except TimeoutError:
+            return f"The Ray cluster {address} cannot be reached: silent for {CONNECT_SECONDS:g} s"
         except Exception as problem:  # noqa: BLE001 whatever Ray raises: it is said, and tried again
             words = " ".join(str(problem).split())[:300]
             return f"The Ray cluster {address} cannot be reached: {words}"
@@ -208,6 +229,18 @@ class ClusterLine:
             if self._nodes.get(id) != node:
                 self._nodes[id] = node
                 self._say(node)
+                if not node.alive:
+                    self._drop_places(id)
+
+    def _drop_places(self, node: str) -> None:
+        """Forget places that a lost node held: who wants one asks again."""
+        held = [
+            name
+            for name, place in self._places.items()
+            if (found := _found(place)) and found.node == node
+        ]
+        for name in held:
+            self._release(name)
 
     def _explain(self, free: dict[str, float]) -> None:
         """Say why places wait, where that has changed."""
@@ -217,7 +250,8 @@ class ClusterLine:
             reason = waiting_reason(place.request, list(self._nodes.values()), free)
             if reason != place.reason:
                 place.reason = reason
-                self._say(PlaceWaits(place.request.name, reason))
+                impossible = reason.startswith(IMPOSSIBLE)
+                self._say(PlaceWaits(place.request.name, reason, impossible=impossible))
 
     # --- places ---------------------------------------------------------------------------------
 
@@ -229,7 +263,9 @@ class ClusterLine:
 
     async def _hold_place(self, request: PlaceRequest) -> None:
         await self._connected.wait()
-        if request.name in self._places:
+        if before := self._places.get(request.name):
+            if found := _found(before):
+                self._say(PlaceFound(request.name, found.node))
             return
         place = self._make_place(request)
         try:
@@ -238,12 +274,14 @@ class ClusterLine:
             if self._places.get(request.name) is place:
                 del self._places[request.name]
                 words = " ".join(str(problem).split())[:200]
-                self._say(PlaceWaits(request.name, f"its actor could not be made: {words}", True))
+                self._say(
+                    PlaceWaits(request.name, f"its actor could not be made: {words}", refused=True)
+                )
             return
         if trouble := self._trouble_with(found):
             if self._places.pop(request.name, None) is place:
                 _kill(place.actor)
-                self._say(PlaceWaits(request.name, trouble, True))
+                self._say(PlaceWaits(request.name, trouble, refused=True))
             return
         if self._places.get(request.name) is place:
             self._say(PlaceFound(request.name, found.node))
@@ -273,7 +311,6 @@ class ClusterLine:
         log = Path(order.log)
         rotate_if_long(log, order)
         if line is not None:
-            line.setblocking(False)
             asyncio.get_running_loop().add_reader(line, self._relay, worker)
         try:
             await self._follow(worker, log)
@@ -300,10 +337,7 @@ class ClusterLine:
                 case LineMessage(data):
                     self._say_on_line(worker, data)
                 case WorkerStarted():
-                    worker.started = True
                     self._say(message)
-                    if worker.killed:
-                        worker.place.actor.signal.remote(int(signal.SIGKILL))
                 case WorkerEnded():
                     worker.ended = True
                     if worker.line is not None:
@@ -322,7 +356,7 @@ class ClusterLine:
         if line is None:
             return
         try:
-            data = line.recv(MESSAGE_BYTES)
+            data = line.recv(MESSAGE_BYTES, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return
         except ConnectionResetError:
@@ -333,24 +367,29 @@ class ClusterLine:
 
     async def _why_lost(self, worker: _RunningWorker, problem: Exception) -> str:
         """Why an actor ended, in a line: the worker's last words."""
-        if not worker.place.found.done() or worker.place.found.exception():
+        found = _found(worker.place)
+        if found is None:
             return f"its actor ended before it was placed: {_first_line(problem)}"
-        found = worker.place.found.result()
         place = f"node {node_name(found.node)} on {found.host}"
         deadline = time.monotonic() + NODE_VERDICT_SECONDS
-        while self._nodes[found.node].alive and time.monotonic() < deadline:
+        while self._lives(found.node) and time.monotonic() < deadline:
             if not _may_be_lost(problem):
                 return f"its actor on the {place} ended: {_first_line(problem)}"
             await asyncio.sleep(LOOK_SECONDS / 4)
         return f"the {place} was lost, and the worker with it"
 
+    def _lives(self, node: str) -> bool:
+        return node not in self._nodes or self._nodes[node].alive
+
     def _signal(self, order: SignalWorker) -> None:
-        worker = self._workers.get((order.rollout, order.lease))
-        if worker is None:
-            return
-        worker.killed |= order.number == signal.SIGKILL
-        if worker.started:
+        if worker := self._workers.get((order.rollout, order.lease)):
             worker.place.actor.signal.remote(order.number)
+
+
+def _found(place: _Place) -> ActorPlace | None:
+    """Where a place is, once that is known."""
+    is_found = place.found.done() and not place.found.cancelled() and not place.found.exception()
+    return place.found.result() if is_found else None
 
 
 def _own_labels(labels: dict[str, str]) -> dict[str, str]:
@@ -389,7 +428,7 @@ def waiting_reason(
     if not any(_fits(request, node) for node in living):
         offers = "; ".join(_describe_offer(node) for node in living[:4]) or "there is none"
         more = f"; and {len(living) - 4} more" if len(living) > 4 else ""
-        return f"asks for {asks}, more than any node has ({offers}{more})"
+        return f"{IMPOSSIBLE}{asks}, more than any node has ({offers}{more})"
     if all(
         asked <= free.get(name, 0.0)
         for name, asked in (

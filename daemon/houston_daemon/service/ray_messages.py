@@ -76,6 +76,8 @@ class PlaceWaits(msgspec.Struct, frozen=True, tag=True):
     reason: str
     refused: bool = False
     """Whether the request is over, and is to be made again."""
+    impossible: bool = False
+    """Whether no node has so much, whatever ends there."""
 
 
 class ClusterNode(msgspec.Struct, frozen=True, tag=True):

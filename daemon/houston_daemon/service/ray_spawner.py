@@ -132,36 +132,41 @@ class RaySpawner(WorkerSpawner):
         """Place that is held → its node."""
         self._waits: dict[str, str] = {}
         """Place → why there is none yet."""
+        self._impossible: set[str] = set()
+        """Places that no node has room for, whatever ends there."""
         self._nodes: dict[str, ClusterNode] = {}
         self._last = _PlaceFile(loaded.home)
 
     # --- places -----------------------------------------------------------------------------------
 
-    def has_place(self, spec: RolloutSpec, shares: bool) -> bool:
+    def has_place(self, spec: RolloutSpec, shares: bool, room: int) -> bool:
         """Whether a node holds what a rollout asks for; else one is looked for.
 
-        shares: it goes to a worker that others have, too, none of which has room now.
+        shares: it goes to a worker that others have, too, none of which has room now. room: how
+        many more may run: places beyond that would be held for nobody.
         """
         request = self._spare() if shares else self._request(spec)
-        now = time.monotonic()
-        if request.name in self._found:
-            self._asked[request.name] = now
-            return True
-        if self._refused_until.get(request.name, 0.0) > now:
-            return False
-        if request.name not in self._asked:
-            try:
-                self._ask(request)
-            except OSError as problem:
-                LOGGER.error("%s", problem)
+        name, now = request.name, time.monotonic()
+        if name not in self._asked:
+            if self._refused_until.get(name, 0.0) > now:
                 return False
-        self._asked[request.name] = now
-        return False
+            if len(self._asked.keys() - self._impossible) >= room or not self._ask(request, now):
+                return False
+        self._asked[name] = now
+        return name in self._found
 
-    def _ask(self, request: PlaceRequest) -> None:
-        self.ensure_running()
+    def _ask(self, request: PlaceRequest, now: float) -> bool:
+        """Ask for a place; whether that could be done now."""
+        if self._line is None and self._backoff.seconds_left(now):
+            return False
+        try:
+            self.ensure_running()
+        except OSError as problem:
+            LOGGER.error("the process that speaks with Ray could not be started: %s", problem)
+            return False
         self._send(request)
         self._waits[request.name] = "waits for the cluster to answer"
+        return True
 
     def _spare(self) -> PlaceRequest:
         return PlaceRequest(SPARE_PLACE, cpus=self._cpus)
@@ -184,12 +189,16 @@ class RaySpawner(WorkerSpawner):
         for name in [name for name, at in self._asked.items() if now - at > UNWANTED_SECONDS]:
             self._send(ReleasePlace(name))
             self._forget(name)
-            self._requests.pop(name, None)
+
+    def forget(self, rollout: str) -> None:
+        """A rollout has ended, or is paused."""
+        self._requests.pop(rollout, None)
 
     def _forget(self, name: str) -> None:
         self._asked.pop(name, None)
         self._found.pop(name, None)
         self._waits.pop(name, None)
+        self._impossible.discard(name)
 
     # --- workers ----------------------------------------------------------------------------------
 
@@ -222,17 +231,20 @@ class RaySpawner(WorkerSpawner):
             case ClusterNode():
                 self._note_node(message)
             case PlaceFound(name, node):
-                self._found[name] = node
-                self._waits.pop(name, None)
+                if name in self._asked:
+                    self._found[name] = node
+                    self._waits.pop(name, None)
+                    self._impossible.discard(name)
                 return [RunnableChanged()]
-            case PlaceWaits(name, reason, refused):
+            case PlaceWaits(name, reason, refused, impossible):
                 if name in self._asked:
                     self._waits[name] = reason
+                    (self._impossible.add if impossible else self._impossible.discard)(name)
                 if refused:
                     self._asked.pop(name, None)
                     self._refused_until[name] = time.monotonic() + ASK_AGAIN_SECONDS
-            case WorkerStarted(rollout, _, _, node):
-                if rollout in self._requests:
+            case WorkerStarted(rollout, lease, _, node):
+                if lease:  # a shared worker has none, and its rollouts no workspace
                     host = self._nodes[node].host if node in self._nodes else ""
                     self._last.note(rollout, NodePlace(node, host))
                 return [message]
@@ -250,12 +262,17 @@ class RaySpawner(WorkerSpawner):
                 self._forget(name)
 
     def _handle_loss(self) -> None:
-        for places in (self._asked, self._found, self._waits):
+        for places in (self._asked, self._found, self._waits, self._impossible, self._nodes):
             places.clear()
-        self._nodes.clear()
         super()._handle_loss()
 
     # --- status -----------------------------------------------------------------------------------
+
+    def troubles(self, now: float) -> dict[str, str]:
+        """As of the fork server; a cluster that was lost is one until it answers again."""
+        if (troubles := super().troubles(now)) or self._nodes or not self._last_words:
+            return troubles
+        return {self.title: f"is tried again; last: {self._last_words}"}
 
     def node_statuses(self, runs: Mapping[str, tuple[str, str]]) -> tuple[NodeStatus, ...]:
         """The nodes, and what runs there. runs: rollout → its node and the name of its worker."""

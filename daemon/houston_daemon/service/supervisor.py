@@ -202,6 +202,7 @@ class Supervisor:
             self._spawner.look_at_places(now)
             for rollout in self._specs.keys() - self._resumable.keys():
                 del self._specs[rollout]
+                self._spawner.forget(rollout)
         self._workers.end_silent(self._recorder.silences())
         self._logs.rotate_long_logs(now, self._pids)
         self._recorder.report(self._report(now))
@@ -339,7 +340,8 @@ class Supervisor:
         shares, shared = self._workers.may_share(spec), self._workers.shared
         if shares and shared is not None and shared.has_room:
             return True
-        return self._spawner.has_place(spec, shares)
+        room = self._workers.limit - len(self._workers)
+        return self._spawner.has_place(spec, shares, room)
 
     @property
     def _engines_in_use(self) -> set[str]:

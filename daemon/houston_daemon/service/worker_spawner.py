@@ -142,6 +142,8 @@ class WorkerSpawner:
         """Nurseries that ended unasked since the daemon's start."""
         self._backoff = Backoff()
         """Counts those in a row that did not live for STEADY_SECONDS."""
+        self._last_words = ""
+        """What the last one that ended wrote last."""
         self._began = 0.0
         self._patience = patience
         self._limit = FIRST_ANSWER_SECONDS
@@ -218,7 +220,7 @@ class WorkerSpawner:
         if losses < 2:
             return {}
         wait = self._backoff.seconds_left(now)
-        words = read_last_line(self._log) or "it wrote nothing"
+        words = self._last_words
         then = f"again in {wait:.0f} s" if wait else "runs again"
         return {self.title: f"ended {losses} times in a row; {then}; last: {words}"}
 
@@ -294,8 +296,8 @@ class WorkerSpawner:
         now = time.monotonic()
         self.restarts += 1
         delay = self._backoff.fail(now, first=now - self._began > STEADY_SECONDS)
-        last_words = read_last_line(self._log) or "it wrote nothing"
-        LOGGER.error("the nursery has ended, with %s workers: %s", len(self._running), last_words)
+        words = self._last_words = read_last_line(self._log) or "it wrote nothing"
+        LOGGER.error("the nursery has ended, with %s workers: %s", len(self._running), words)
         for rollout, lease in self._running:
             self._inbox.put(WorkerLost(rollout, lease, delay))
         self._running.clear()
