@@ -23,7 +23,7 @@ class RayNodes:
         self._environment = environment
         head: dict[str, Any] = {"num_cpus": 0, "include_dashboard": False}
         if port:
-            head["port"] = port
+            head["gcs_server_port"] = port
         with self._around():
             self._cluster = Cluster(initialize_head=True, head_node_args=head)
         self._nodes: dict[str, Any] = {}

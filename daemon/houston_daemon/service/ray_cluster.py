@@ -146,7 +146,7 @@ class ClusterLine:
             case PlaceRequest():
                 self._spawn(self._hold_place(order))
             case ReleasePlace(name):
-                self._release(name)
+                self._spawn(self._let_go(name))
             case StartAtPlace(worker, place):
                 line = socket.socket(fileno=descriptors[0]) if descriptors else None
                 self._spawn(self._run_worker(worker, place, line))
@@ -294,6 +294,10 @@ class ClusterLine:
             " on this machine only: name `[ray] endpoint`"
         )
 
+    async def _let_go(self, name: str) -> None:
+        await self._connected.wait()  # after the request, which waits for the same
+        self._release(name)
+
     def _release(self, name: str) -> None:
         if (place := self._places.pop(name, None)) is not None:
             _kill(place.actor)
@@ -319,9 +323,7 @@ class ClusterLine:
         finally:
             self._workers.pop(key, None)
             _kill(place.actor)
-            if line is not None:
-                asyncio.get_running_loop().remove_reader(line)
-                line.close()
+            _close_line(worker)
             if not worker.ended:
                 self._say(WorkerEnded(order.rollout, order.lease, LOST_EXIT_CODE))
 
@@ -340,9 +342,7 @@ class ClusterLine:
                     self._say(message)
                 case WorkerEnded():
                     worker.ended = True
-                    if worker.line is not None:
-                        worker.line.close()
-                        worker.line = None
+                    _close_line(worker)  # before: the supervisor reads it to its end then
                     self._say(message)
 
     def _say_on_line(self, worker: _RunningWorker, data: str) -> None:
@@ -384,6 +384,13 @@ class ClusterLine:
     def _signal(self, order: SignalWorker) -> None:
         if worker := self._workers.get((order.rollout, order.lease)):
             worker.place.actor.signal.remote(order.number)
+
+
+def _close_line(worker: _RunningWorker) -> None:
+    if worker.line is not None:
+        asyncio.get_running_loop().remove_reader(worker.line)
+        worker.line.close()
+        worker.line = None
 
 
 def _found(place: _Place) -> ActorPlace | None:
