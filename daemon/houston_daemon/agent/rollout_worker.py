@@ -175,9 +175,7 @@ async def run_rollout(
         clock = ActiveClock(welcome.active_us)
         line = RecorderClient(client, control, clock, rollout, lease)
         welcome = hide_endpoint_file(with_current_requests(welcome, now), client.endpoint.file)
-        run = WorkerRun(
-            line, welcome, now.url, gpus or {}, engines, artifacts, workspace_was_on
-        )
+        run = WorkerRun(line, welcome, now.url, gpus or {}, engines, artifacts, workspace_was_on)
         await _with_heartbeat(run, line, HEARTBEAT_SECONDS if engines else 0.0)
     except WorkerExit as leaving:
         log.info("left the rollout: %s", leaving.reason)
