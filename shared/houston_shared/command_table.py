@@ -315,6 +315,12 @@ _TASKS = _build_commands(
         "a task of Harbor or InnovatorBench",
         "task_1.yaml --out imported",
     ),
+    (
+        "task image",
+        "daemon.task_image_commands",
+        "a container's image as a task's programs",
+        "lab python:3.12",
+    ),
     ("task validate", "daemon.task_commands", "check a task file", "count-words/task.toml"),
     ("task list", "console.rollout_view_commands", "tasks of this home", "--packaged"),
     (

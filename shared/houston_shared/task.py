@@ -99,9 +99,9 @@ class SandboxSettings(Settings, frozen=True):
     network: bool = False
     """Whether commands reach the network."""
     image: str = ""
-    """File beside the task file with the files of a container's image (`houston task import` writes
-    it); each rollout has a copy of its own in the place of this machine's programs, and may change
-    it. It needs bash, `script` and `tty`, and the only host is `local`."""
+    """File beside the task file with the files of a container's image (`houston task image` and
+    `task import` write it); each rollout has a copy of its own in the place of this machine's
+    programs, and may change it. It needs bash, `script` and `tty`, and the only host is `local`."""
     workdir: str = ""
     """Absolute path at which the workspace lies as well as at `/workspace`; sessions begin there.
     """

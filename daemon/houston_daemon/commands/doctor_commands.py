@@ -42,6 +42,7 @@ from houston_daemon.hosts.ssh.ssh_command import manual_command
 from houston_daemon.hosts.ssh.ssh_host import SshHost
 from houston_daemon.hosts.ssh.ssh_protocol import Hello, HostWelcome
 from houston_daemon.hosts.system_packages import advise_install
+from houston_daemon.importers.container_image import find_container_engine
 from houston_daemon.service.check_findings import CheckFinding, ok_finding, print_finding
 from houston_daemon.service.engine_endpoints import connection_problem, parse_address
 from houston_daemon.service.home_setup import (
@@ -382,6 +383,17 @@ def check_sandbox(_: LoadedConfiguration) -> Iterator[CheckFinding]:
         yield ok_finding("sandbox", f"bubblewrap started a process{without}")
 
 
+def check_image_engine(_: LoadedConfiguration) -> Iterator[CheckFinding]:
+    """What makes images for tasks; none is needed to run them."""
+    if program := find_container_engine():
+        name = Path(program).name
+        said = _program_version(name) or name
+        yield ok_finding("images", f"{said} makes them for tasks; sessions run in bubblewrap")
+    else:
+        problem = "neither podman nor docker works here (to make a task's image, not to run it)"
+        yield CheckFinding("images", "warn", problem, advise_install("podman"))
+
+
 def check_role_users(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
     """Whether who is named in `[roles]` exists, and is let in."""
     try:
@@ -517,6 +529,7 @@ ALL_CHECKS: tuple[DoctorCheck, ...] = (
     check_role_users,
     check_programs,
     check_sandbox,
+    check_image_engine,
     check_process_limits,
     check_models,
     check_hub_models,

@@ -59,6 +59,17 @@ def build_image(engine: str, dockerfile: Path, name: str, seconds: float) -> Non
     _ask(engine, words, seconds, f"The image of {dockerfile} cannot be built")
 
 
+def load_image(engine: str, file: Path, seconds: float) -> str:
+    """Have an archive's image here; its name, else its id. Raises HoustonError."""
+    done = _ask(engine, ["load", "--input", str(file)], seconds, f"{file} is no image's archive")
+    named = [line for line in done.stdout.splitlines() if line.startswith("Loaded image")]
+    if not named:
+        raise HoustonError(
+            f"{Path(engine).name} does not say which image {file} holds.", "Nothing was imported."
+        )
+    return named[0].split(": ", 1)[1].strip()
+
+
 def fetch_image(engine: str, image: str, seconds: float) -> None:
     """Have an image here that somebody else has built. Raises HoustonError."""
     there = _run([engine, "image", "inspect", image], _ASK_SECONDS)

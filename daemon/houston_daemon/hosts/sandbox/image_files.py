@@ -50,6 +50,22 @@ def unpack_image(file: Path, folder: Path) -> None:
     beside.rename(folder)
 
 
+def check_image_file(file: Path, image: str) -> None:
+    """Raise HoustonError for a tar file that lacks what sessions run. image: its name, for people.
+
+    Both merged and separate `bin` folders are looked at; what links lead to is not.
+    """
+    listed = _run(["tar", "-t", "-f", str(file)], _UNPACK_SECONDS, f"{image} cannot be listed")
+    names = {line.removeprefix("./") for line in listed.splitlines()}
+    missing = [name for name in _SESSION_PROGRAMS if not {f"usr/bin/{name}", f"bin/{name}"} & names]
+    if missing:
+        raise HoustonError(
+            f"The image {image} has no {', '.join(missing)}, which sessions run.",
+            "No image was written.",
+            "Install in it what brings them: of Debian bash, bsdutils and coreutils.",
+        )
+
+
 def _has_program(root: Path, name: str) -> bool:
     """Whether an image has a program. `bin` is not followed where it is a link: it may be an
     absolute one, to this machine's own."""
@@ -75,7 +91,8 @@ def _copy(source: Path, target: Path) -> None:
     _run(words, _COPY_SECONDS, f"{source} cannot be copied for the evaluator")
 
 
-def _run(words: list[str], seconds: int, what: str) -> None:
+def _run(words: list[str], seconds: int, what: str) -> str:
+    """What it printed. Raises HoustonError, which begins with `what`."""
     try:
         done = subprocess.run(
             words, capture_output=True, text=True, timeout=seconds, check=False, errors="replace"
@@ -85,3 +102,4 @@ def _run(words: list[str], seconds: int, what: str) -> None:
     if done.returncode:
         reason = " ".join(done.stderr.split())[:300]
         raise HoustonError(f"{what}: {reason or f'exit code {done.returncode}'}.")
+    return done.stdout
