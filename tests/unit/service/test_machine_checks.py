@@ -124,3 +124,23 @@ def test_the_clock_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert only(doctor_commands.check_clock, loaded(tmp_path), "clock").state == "ok"
     monkeypatch.setattr(doctor_commands.time, "time", lambda: 0.0)
     assert only(doctor_commands.check_clock, loaded(tmp_path), "clock").state == "fail"
+
+
+@pytest.mark.parametrize(
+    ("answer", "state", "said"),
+    [
+        pytest.param("podman version 4.3.1", "ok", "podman version 4.3.1 makes them", id="works"),
+        pytest.param("", "warn", "neither podman nor docker works here", id="refuses"),
+        pytest.param(None, "warn", "neither podman nor docker works here", id="none"),
+    ],
+)
+def test_what_makes_images_is_asked_and_not_only_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str | None, state: str, said: str
+) -> None:
+    if answer is not None:
+        program = tmp_path / "podman"
+        program.write_text(f"#!/bin/sh\necho '{answer}'\nexit {int(not answer)}\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    finding = only(doctor_commands.check_image_engine, loaded(tmp_path), "images")
+    assert (finding.state, said in finding.text) == (state, True)
