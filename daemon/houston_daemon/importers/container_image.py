@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from houston_shared.errors import HoustonError
+from houston_shared.secret_redaction import find_placeholders
 
 ENGINES = ("podman", "docker")
 """Programs that make images, in the order in which they are asked."""
@@ -78,10 +79,21 @@ def fetch_image(engine: str, image: str, seconds: float) -> None:
 
 
 def read_image_settings(engine: str, image: str) -> ImageSettings:
-    """Working folder, variables and user of an image that is here. Raises HoustonError."""
+    """Working folder, variables and user of an image that is here.
+
+    Raises HoustonError, also for a variable with the placeholder of a secret: in a task file it
+    would hand a secret of the daemon's to whoever made the image.
+    """
     done = _ask(engine, ["image", "inspect", image], _ASK_SECONDS, f"{image} cannot be looked at")
     config: dict[str, Any] = msgspec.json.decode(done.stdout)[0].get("Config") or {}
-    pairs = (entry.partition("=") for entry in config.get("Env") or ())
+    pairs = [entry.partition("=") for entry in config.get("Env") or ()]
+    for name, _, value in pairs:
+        if secrets := find_placeholders(value):
+            raise HoustonError(
+                f"The image {image} sets {name} to the secret {secrets[0]} of whoever runs it.",
+                "Nothing was imported.",
+                "Take an image without that; a task's secrets belong into its own file.",
+            )
     workdir = str(config.get("WorkingDir") or "")
     return ImageSettings(
         workdir="" if workdir == "/" else workdir,
