@@ -27,8 +27,6 @@ def test_their_variables_are_keys_of_the_configuration(file: Path) -> None:
     sections = {field.name: field.type for field in msgspec.structs.fields(Configuration)}
     named = settings(file.read_text())
     assert ("ray", "address") in named
-    if "ray" not in sections or "recorder" not in sections:
-        pytest.skip("this version has no workers on other nodes")
     for section, key in named:
         assert key in sections[section].__struct_fields__, (section, key)
 
