@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors.numpy import load_file
 
 from houston_daemon.training.runs import run_checkpoints, run_folder, run_progress, trainer_process
@@ -215,6 +216,42 @@ def test_a_process_that_lost_another_does_not_speak_over_it(tmp_path: Path, base
     assert "Connection closed by peer" in run_progress.log_file(folder.path).read_text()
 
 
+LOST: dict[str, tuple[Exception, str]] = {
+    "gloo": (
+        RuntimeError("[/x/gloo/transport/tcp/pair.cc:537] Connection reset by peer"),
+        "running",
+    ),
+    "torch's store": (torch.distributed.DistNetworkError("failed to recv, got 0 bytes"), "running"),
+    "NCCL": (torch.distributed.DistBackendError("NCCL error: remote process exited"), "running"),
+    "its own fault": (RuntimeError("index 7 is out of bounds"), "failed"),
+}
+
+
+@pytest.mark.parametrize("case", LOST)
+def test_a_process_that_only_lost_another_leaves_the_run_to_go_on(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """Who started it knows what became of the other, and goes on from the checkpoint."""
+    problem, state = LOST[case]
+    folder = tiny.run_folder(tmp_path, base, tiny.rows())
+    run_progress.ProgressWriter(folder.path).set_state("running")
+    monkeypatch.setattr(trainer_process, "_QUIET_ENVIRONMENT", {})
+    monkeypatch.setenv("RANK", "1")
+    told: list[str] = []
+
+    def train(folder: RunFolder, writer: run_progress.ProgressWriter) -> int:
+        raise problem
+
+    mask = os.umask(0o077)
+    code = trainer_process.run_trainer(folder, train, lambda each: each, told.append)
+    os.umask(mask)
+    progress = run_progress.read_progress(folder.path)
+    assert code == ExitCode.FAILED
+    assert progress is not None and progress.state == state
+    assert bool(told) == (state == "failed")
+    assert str(problem) in run_progress.log_file(folder.path).read_text()
+
+
 def test_rows_are_cut_and_what_has_nothing_left_is_named(
     tmp_path: Path, base: Path, children: Any
 ) -> None:
@@ -287,17 +324,17 @@ def test_two_processes_train_what_one_does(
     alone = Child(children, first)
     launched(second, shards=shards)
     assert alone.ended() == 0
-    _same_as(first, second, shards=shards)
+    same_as(first, second, shards=shards)
     last = run_checkpoints.newest_checkpoint(second.checkpoints)
     assert last is not None and run_checkpoints.checkpoint_kind(last) == kind
     for folder in (last, second.output):
         shutil.rmtree(folder)
     launched(second, shards=shards)
     assert "going on from checkpoint-1" in run_progress.log_file(second.path).read_text()
-    _same_as(first, second, shards=shards)
+    same_as(first, second, shards=shards)
 
 
-def _same_as(first: RunFolder, second: RunFolder, *, shards: bool) -> None:
+def same_as(first: RunFolder, second: RunFolder, *, shards: bool) -> None:
     expected, actual = first.result, second.result
     assert expected is not None and actual is not None
     assert (expected.processes, actual.processes) == (1, 2)

@@ -29,6 +29,10 @@ _QUIET_ENVIRONMENT = {
 }
 _IGNORED_WARNINGS = ("`gradient_checkpointing` is dep", "`is_gradient_checkpointing` is dep")
 """What TRL and PEFT still call by its old name, and transformers tells everybody who trains."""
+_LOST_TOUCH_ERRORS = {"DistBackendError", "DistNetworkError", "DistStoreError"}
+"""What torch raises where another process cannot be reached, by name: torch is not imported."""
+_GLOO_TRANSPORT = "gloo/transport/"
+"""In the words of gloo where a connection to another process has ended."""
 Folder = TypeVar("Folder", bound=TrainingRunFolder)
 
 
@@ -73,8 +77,25 @@ def run_trainer(
         writer.started(alone=TRAINER_VARIABLE not in os.environ)
         return train(folder, writer)
     except Exception as problem:  # noqa: BLE001 whatever it is, the folder says how it ended
-        tell_failure(report_failure(folder, explain(problem)))
+        if not _lost_touch(folder, problem):
+            tell_failure(report_failure(folder, explain(problem)))
         return int(ExitCode.FAILED)
+
+
+def _lost_touch(folder: TrainingRunFolder, problem: Exception) -> bool:
+    """Whether it only lost touch with another process of the run, which has not said why it ended:
+    then that is no failure of the run, and who started it goes on with it."""
+    names = {each.__name__ for each in type(problem).__mro__}
+    if not (names & _LOST_TOUCH_ERRORS or _GLOO_TRANSPORT in str(problem)):
+        return False
+    progress = run_progress.read_progress(folder.path)
+    if progress is not None and progress.state == "failed":
+        return False
+    first_line = str(problem).strip().partition("\n")[0]
+    line = f"lost touch with another process: {first_line}"
+    ProgressWriter(folder.path).log(line)
+    command_output.print_note(line)
+    return True
 
 
 def is_first_process() -> bool:
