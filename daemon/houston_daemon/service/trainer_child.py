@@ -32,10 +32,16 @@ def main(arguments: list[str]) -> int:
     if not end_with_parent(parent, _PARENT_DEATH_SIGNAL):
         return 1
     signal.signal(signal.SIGTERM, lambda *_: None)
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=_end_with_first)
     _pass_on_term(child, woken, seconds)
     code = child.wait()
     return 128 - code if code < 0 else code
+
+
+def _end_with_first() -> None:
+    """In the command's process, before it begins: where this one is killed, as Ray does with what
+    a worker has left, there is no time for the session."""
+    end_with_parent(os.getppid())
 
 
 def _pass_on_term(child: "subprocess.Popen[bytes]", woken: socket.socket, seconds: float) -> None:
