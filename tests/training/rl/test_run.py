@@ -79,6 +79,11 @@ def test_each_update_trains_on_the_groups_of_the_version_before(trained: Station
         assert update["validation"]["tasks"] == 8
         assert update["sampling"]["stale"] == 0
     assert second["loss"]["entropy"] > 0
+    spent = second["seconds"]
+    parts = [spent[name] for name in ("saving", "registering", "loading")]
+    assert min(parts) > 0 and spent["syncing"] == pytest.approx(sum(parts), abs=0.01)
+    assert first["seconds"]["syncing"] == 0, "it had what the run began from"
+    assert "syncing " in (Path(told["folder"]) / "log.txt").read_text()
     groups = [json.loads(file.read_text()) for file in Path(told["folder"], "groups").iterdir()]
     for group in groups:
         for rollout in group["rollouts"]:

@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from houston_daemon.training.policies.policy_registration import register_policy
 from houston_shared.backoff import RetryPolicy
@@ -28,6 +29,24 @@ ENGINE_RETURN_SECONDS = 600.0
 """How long an engine that refuses is asked again: one that dies as it is given a policy is started
 again by the daemon, which takes minutes for a large model."""
 _RETRIES = RetryPolicy(first_wait=1.0, max_wait=30.0)
+
+
+class WeightSync(NamedTuple):
+    """How weights came from the trainer to the engine, through files; in seconds."""
+
+    policy: str
+    saving: float = 0.0
+    """Writing the adapter."""
+    registering: float = 0.0
+    """Making it a policy of the home: hashing and copying."""
+    loading: float = 0.0
+    """Until the engine has answered with it."""
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """By name; `syncing` is all of it."""
+        parts = {"saving": self.saving, "registering": self.registering, "loading": self.loading}
+        return {"syncing": sum(parts.values()), **parts}
 
 
 class PolicyVersions:
@@ -55,13 +74,19 @@ class PolicyVersions:
         self._base_hash = base_hash
         self._tell = tell
 
-    def publish(self, adapter: Path, update: int) -> tuple[str, float]:
-        """Register an adapter and have the engine sample with it; its name, and the seconds that
-        it took. Raises HoustonError."""
+    def publish(self, save: Callable[[str], None], place: Path, update: int) -> "WeightSync":
+        """Save an adapter at `place`, register it and have the engine sample with it.
+
+        save: writes it into the folder it is given. Raises HoustonError.
+        """
         began = time.monotonic()
+        adapter = save_adapter(save, place)
+        saved = time.monotonic()
         name = self.register(adapter, update)
+        registered = time.monotonic()
         self.activate(name, f"{self._run}/{update}")
-        return name, time.monotonic() - began
+        loaded = time.monotonic()
+        return WeightSync(name, saved - began, registered - saved, loaded - registered)
 
     def register(self, adapter: Path, update: int) -> str:
         """Register the version that an update begins with; its name. Raises HoustonError."""

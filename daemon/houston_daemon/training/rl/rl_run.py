@@ -34,7 +34,7 @@ from houston_daemon.training.rl.policy_gradient_trainer import (
     Pass,
     PolicyGradientTrainer,
 )
-from houston_daemon.training.rl.policy_versions import PolicyVersions, save_adapter
+from houston_daemon.training.rl.policy_versions import PolicyVersions, WeightSync
 from houston_daemon.training.rl.process_rewards import ProcessRewards
 from houston_daemon.training.rl.recorded_states import list_states
 from houston_daemon.training.rl.rl_recipe import RlRecipe
@@ -106,7 +106,7 @@ class RlRun:
         self._update = -1
         self._policy = ""
         self._batch: UpdateBatch | None = None
-        self._sync_seconds = 0.0
+        self._weight_sync = WeightSync("")
         self._validation: ValidationFigures | None = None
         self._began_training = 0.0
         self._resting_message = ""
@@ -171,7 +171,7 @@ class RlRun:
                 "sampling": round(batch.sampling_seconds, 3),
                 "scoring": round(batch.scoring_seconds, 3),
                 "training": round(time.monotonic() - self._began_training, 3),
-                "syncing": round(self._sync_seconds, 3),
+                **{name: round(each, 3) for name, each in self._weight_sync.seconds.items()},
             },
             validation=self._validation,
             gate=batch.gate,
@@ -206,7 +206,7 @@ class RlRun:
         self._update = update
         if self._recipe.ahead and update + 1 < self._recipe.updates:
             self._batches.begin(update + 1, self._policy)
-        self._trainer.note_metrics(_tracked_figures(self._batch, self._sync_seconds))
+        self._trainer.note_metrics(_tracked_figures(self._batch, self._weight_sync))
         if self._validation:
             self._trackers.report(_tracked_validation(self._validation))
         self._writer.set_state("running", f"training update {update + 1}")
@@ -225,12 +225,13 @@ class RlRun:
         """The policy of an update, active on the engine; of the first: what the run began from."""
         if not update:
             self._versions.activate(self._spec.parent, f"{self._spec.run}/begin")
-            self._sync_seconds = 0.0
-            return self._spec.parent or BASE_MODEL
+            self._weight_sync = WeightSync(self._spec.parent or BASE_MODEL)
+            return self._weight_sync.policy
         self._writer.set_state("running", f"giving the engine the policy of update {update}")
-        place = save_adapter(self._trainer.save_model, self._folder.path / "version")
-        name, self._sync_seconds = self._versions.publish(place, update)
-        return name
+        self._weight_sync = self._versions.publish(
+            self._trainer.save_model, self._folder.path / "version", update
+        )
+        return self._weight_sync.policy
 
     def _validate(self, update: int) -> ValidationFigures | None:
         every = self._recipe.evaluate_updates
@@ -425,7 +426,7 @@ def _trainer_arguments(
     )
 
 
-def _tracked_figures(batch: UpdateBatch, syncing: float) -> dict[str, float]:
+def _tracked_figures(batch: UpdateBatch, weight_sync: WeightSync) -> dict[str, float]:
     """What a tracker is told of an update beside TRL's own figures."""
     sampling = batch.figures
     return {
@@ -443,7 +444,7 @@ def _tracked_figures(batch: UpdateBatch, syncing: float) -> dict[str, float]:
         "engine/gap_largest": batch.gap.largest,
         "seconds/sampling": batch.sampling_seconds,
         "seconds/scoring": batch.scoring_seconds,
-        "seconds/syncing": syncing,
+        **{f"seconds/{name}": each for name, each in weight_sync.seconds.items()},
         **(_tracked_critic(batch.critic.figures) if batch.critic else {}),
     }
 
@@ -509,6 +510,8 @@ def figures_line(figures: UpdateFigures) -> str:
         parts[:2] = [f"score {critic.before:.2f}", *_critique_words(critic)]
     if sampling.process_reward:
         parts.insert(2, f"process reward {sampling.process_reward:.2f} a decision")
+    if syncing := figures.seconds.get("syncing"):
+        parts.append(f"syncing {syncing:.1f} s")
     if figures.validation is not None:
         parts.insert(0, f"validation {figures.validation.solved:.0%}")
     return ", ".join(parts)

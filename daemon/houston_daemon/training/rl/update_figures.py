@@ -133,7 +133,8 @@ class UpdateFigures(msgspec.Struct, frozen=True, kw_only=True):
     gap_truncated: int
     """Tokens whose importance weight was cut off."""
     seconds: dict[str, float]
-    """Of `sampling`, `scoring`, `training`, `syncing` (registering and loading the version)."""
+    """Of `sampling`, `scoring`, `training`, and of `syncing`, which gives the version
+    to the engine: `saving`, `registering` and `loading` it."""
     validation: ValidationFigures | None = None
     """Of the version that the update began from."""
     gate: GateFigures = GateFigures()
