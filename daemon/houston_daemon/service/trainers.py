@@ -57,8 +57,11 @@ class TrainerGpus:
         self._engines = engines
 
     def lease(self, run: str, gpu_count: int, share: bool) -> GpuRefusal | None:
-        """Have them (None), or why not. Raises HoustonError when the ledger cannot be written."""
-        if not gpu_count:
+        """Have them (None), or why not. Raises HoustonError when the ledger cannot be written.
+
+        Several of a Ray cluster are Ray's to give, on whichever node.
+        """
+        if not gpu_count or (gpu_count > 1 and self._loaded.config.ray.gives_gpus):
             return None
         if reason := self._refused(run, gpu_count, share):
             return GpuRefusal(reason, False)

@@ -7,7 +7,7 @@ import pytest
 from houston_daemon.service.gpu_ledger import GpuLedger
 from houston_daemon.service.trainers import TrainerGpus
 from houston_shared.config import Configuration, LoadedConfiguration
-from houston_shared.config_sections import EngineSettings, HostsSettings
+from houston_shared.config_sections import EngineSettings, HostsSettings, RaySettings
 from houston_shared.home import Home
 
 CASES: dict[str, tuple[int, bool, dict[str, tuple[int, bool]], tuple[str, ...], str, bool]] = {
@@ -52,6 +52,38 @@ def test_who_gets_which(tmp_path: Path, name: str) -> None:
         assert said is not None
         assert why in said.why
         assert said.waits is waits
+
+
+def test_sampling_and_training_have_gpus_of_their_own(tmp_path: Path) -> None:
+    """The engine of a run of reinforcement learning on one GPU, its trainer on the other."""
+    engines = {"policy": EngineSettings(kind="vllm", gpus=1)}
+    loaded = LoadedConfiguration(
+        Configuration(hosts=HostsSettings(gpus=2), engines=engines), Home(tmp_path), "x"
+    )
+    ledger = GpuLedger(tmp_path / "gpus.json", {"local": 2})
+    assert ledger.lease("engine:policy", {"local": 1}) == {"local": (0,)}
+    gpus = TrainerGpus(loaded, ledger, lambda: ("policy",))
+    assert gpus.lease("rl-1", 1, False) is None
+    assert gpus.visible("rl-1")["CUDA_VISIBLE_DEVICES"] == "1"
+    assert ledger.gpus_of("engine:policy") == {"local": (0,)}, "and neither has the other's"
+    gpus.release("rl-1")
+    assert gpus.lease("rl-1", 1, False) is None and gpus.gpus_of("rl-1") == (1,), "also later"
+
+
+@pytest.mark.parametrize(
+    ("address", "count", "leased"),
+    [
+        pytest.param("gpu1:6379", 4, 0, id="several are the cluster's"),
+        pytest.param("gpu1:6379", 1, 1, id="one is of this machine"),
+        pytest.param("local", 2, 2, id="a cluster of this machine has none"),
+    ],
+)
+def test_a_cluster_gives_several(tmp_path: Path, address: str, count: int, leased: int) -> None:
+    configuration = Configuration(hosts=HostsSettings(gpus=2), ray=RaySettings(address=address))
+    loaded = LoadedConfiguration(configuration, Home(tmp_path), "x")
+    gpus = TrainerGpus(loaded, GpuLedger(tmp_path / "gpus.json", {"local": 2}), lambda: ())
+    assert gpus.lease("sft-1", count, False) is None
+    assert len(gpus.gpus_of("sft-1")) == leased
 
 
 def test_it_waits_for_a_rollout(tmp_path: Path) -> None:
