@@ -47,6 +47,13 @@ class RayNodes:
             os.kill(process, signal.SIGKILL)
         self._cluster.remove_node(node, allow_graceful=False)
 
+    def name_of(self, pid: int) -> str:
+        """The node that a process runs on."""
+        for name, node in self._nodes.items():
+            if pid in descendants(node.all_processes["raylet"][0].process.pid):
+                return name
+        raise LookupError(pid)
+
     def kill_head(self) -> None:
         """End the head, and leave the nodes."""
         self._cluster.head_node.kill_gcs_server(check_alive=False)

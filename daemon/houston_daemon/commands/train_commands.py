@@ -96,7 +96,10 @@ def _add_placement_arguments(parser: argparse.ArgumentParser) -> None:
         " accelerate",
     )
     parser.add_argument(
-        "--gpus", type=whole_number(0, 1024), metavar="N", help="GPUs of this machine"
+        "--gpus",
+        type=whole_number(0, 1024),
+        metavar="N",
+        help="GPUs of this machine; several: of the Ray cluster, where there is one",
     )
     parser.add_argument(
         "--share-gpus",
@@ -121,6 +124,7 @@ def run_train_sft(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
     beside_daemon = alone and daemon_runs
     planned = _plan_run(arguments, loaded)
     gpus = _gpu_count(arguments, loaded, planned)
+    ray = sft_launch.ray_address(loaded, planned.recipe, gpus)
     gpu_environment = (
         sft_launch.environment_with_gpus(loaded, planned.run, gpus, planned.share_gpus)
         if alone
@@ -134,7 +138,7 @@ def run_train_sft(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
     run_progress.ProgressWriter(folder.path).set_state("queued")  # what an earlier try said is over
     if daemon_runs:
         _tell_daemon(loaded, folder, gpus, alone)
-    child = sft_launch.start_trainer(folder.path, gpus, gpu_environment) if alone else None
+    child = sft_launch.start_trainer(folder.path, gpus, gpu_environment, ray) if alone else None
     if beside_daemon:
         tell_run_state(loaded, folder.path.name, "running")
     command_output.print_note(f"{folder.path.name}: {folder.path}")

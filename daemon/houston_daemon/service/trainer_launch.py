@@ -9,7 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from houston_daemon.training.sft.sft_launch import launch_command
+from houston_daemon.training.sft import sft_launch
+from houston_daemon.training.sft.sft_run_folder import RunFolder
 from houston_shared import policy_and_run_files
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ExitCode, HoustonError
@@ -56,7 +57,7 @@ def start_trainer_process(
     )
     try:
         return subprocess.Popen(
-            [*words, *_trainer_command(kind, folder, gpus)],
+            [*words, *_trainer_command(loaded, kind, folder, gpus)],
             stdin=subprocess.DEVNULL,
             stdout=fd,
             stderr=fd,
@@ -84,10 +85,11 @@ def all_trainer_marks(home: Home) -> list[bytes]:
     return [trainer_mark(home, folder.name) for folder in folders if folder.is_dir()]
 
 
-def _trainer_command(kind: str, folder: Path, gpus: int) -> list[str]:
+def _trainer_command(loaded: LoadedConfiguration, kind: str, folder: Path, gpus: int) -> list[str]:
     """What trains a run of this kind. Raises HoustonError for a kind that has no trainer."""
     if kind == "sft":
-        return launch_command(folder, gpus)
+        recipe = RunFolder(folder).spec.recipe
+        return sft_launch.launch_command(folder, gpus, sft_launch.ray_address(loaded, recipe, gpus))
     if kind in ("dapo", "grpo"):
         return [sys.executable, "-m", RL_TRAINER_PACKAGE, str(folder)]
     if kind == "prm":

@@ -23,7 +23,10 @@ from houston_daemon.training.sft import (
 from houston_daemon.training.sft.run_policies import data_manifest_hash
 from houston_daemon.training.sft.sft_recipe import SftRecipe
 from houston_daemon.training.sft.sft_run_folder import RunFolder, RunResult
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.config_sections import RaySettings
 from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.home import Home
 from tests.training.sft import tiny
 
 
@@ -252,6 +255,51 @@ def test_several_gpus_are_several_processes(tmp_path: Path) -> None:
     assert "--config_file" in sft_launch.launch_command(fsdp.path, 4)
     with pytest.raises(ConfigurationError, match="packaged are cpu, deepspeed, fsdp"):
         sft_launch.accelerate_file("nothing")
+
+
+ON_RAY: dict[str, tuple[str, str, int, int]] = {
+    # [ray] address, configuration, GPUs; processes that Ray places, 0: accelerate starts them here
+    "no cluster": ("", "cpu", 0, 0),
+    "as many as the configuration says": ("local", "cpu", 0, 2),
+    "as many as GPUs": ("gpu1:6379", "fsdp", 4, 4),
+    "without a configuration": ("gpu1:6379", "", 3, 3),
+    "one process needs no place": ("gpu1:6379", "", 1, 0),
+    "on the processor": ("gpu1:6379", "", 0, 0),
+}
+
+
+@pytest.mark.parametrize("case", ON_RAY)
+def test_several_processes_are_placed_by_ray_where_there_is_a_cluster(
+    tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, accelerate, gpus, places = ON_RAY[case]
+    monkeypatch.setattr(sft_launch, "find_spec", lambda name: name)
+    loaded = LoadedConfiguration(
+        Configuration(ray=RaySettings(address=address)), Home(tmp_path), "defaults"
+    )
+    file = sft_launch.accelerate_file(accelerate) if accelerate else ""
+    folder = tiny.run_folder(tmp_path, tmp_path, [], accelerate=file)
+    ray = sft_launch.ray_address(loaded, folder.spec.recipe, gpus)
+    words = sft_launch.launch_command(folder.path, gpus, ray)
+    assert ray == (address if places else "")
+    assert (sft_launch.RAY_LAUNCH_MODULE in words) == bool(places)
+    if places:
+        assert words[3:7] == [address, str(places), str(gpus), str(folder.path)]
+        split = words.index("--")
+        assert words[7:split] == (["--config_file", file] if file else ["--multi_gpu"])
+        assert words[split + 1 :] == ["-m", sft_launch.TRAINER_PACKAGE, str(folder.path)]
+
+
+def test_without_ray_train_it_is_said_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sft_launch, "find_spec", lambda name: None if name == "ray" else name)
+    loaded = LoadedConfiguration(
+        Configuration(ray=RaySettings(address="local")), Home(tmp_path), "defaults"
+    )
+    with pytest.raises(ConfigurationError, match="ray is not installed") as refused:
+        sft_launch.ray_address(loaded, SftRecipe(accelerate="cpu"), 0)
+    assert "houston-agents[ray-train]" in refused.value.next
 
 
 def test_the_newest_whole_checkpoint_is_found_and_older_ones_go(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The trainer process: `python -m houston_daemon.training.sft RUN_FOLDER`.
 
-One process, or one of several that `accelerate launch` starts (`sft_launch.launch_command`).
+One process, or one of several that `accelerate launch` starts (`sft_launch.launch_command`), on a
+Ray cluster too (`ray_launch`).
 SIGTERM saves and ends. What it has to say is in the folder (`progress.json`, `log.txt`).
 """
 
@@ -12,7 +13,7 @@ from houston_daemon.service.parent_death import end_with_parent
 from houston_daemon.training.runs import trainer_process
 from houston_daemon.training.runs.run_progress import ProgressWriter
 from houston_daemon.training.sft import run_policies
-from houston_daemon.training.sft.run_policies import register_if_daemon, tell_run_ended
+from houston_daemon.training.sft.run_policies import tell_run_ended
 from houston_daemon.training.sft.sft_run_folder import RunFolder
 from houston_shared.errors import ExitCode
 
@@ -28,11 +29,8 @@ def _train_folder(folder: RunFolder, writer: ProgressWriter) -> int:
         if first:
             tell_run_ended(folder, "cancelled", "it was asked to end")
         return code
-    if first:
-        policy = register_if_daemon(folder)
-        writer.set_state("finished", f"{policy or 'It'} lies in {folder.output}.")
-        writer.log(f"finished {policy}".strip())
-        tell_run_ended(folder, "finished")
+    if first and run_policies.CONCLUDED_VARIABLE not in os.environ:
+        run_policies.conclude_run(folder, writer)
     return int(ExitCode.DONE)
 
 

@@ -31,6 +31,9 @@ from houston_shared.store.training_event_bodies import RunState
 
 ADAPTER_KEYS = {"lora_rank", "lora_alpha", "lora_targets"}
 """Keys of a recipe that an adapter to go on from decides."""
+CONCLUDED_VARIABLE = "HOUSTON_RUN_CONCLUDED"
+"""Environment variable of a process whose run is concluded by another: it may be on a node from
+which no daemon can be reached."""
 _PACKAGED_MODEL_NAMES = ("embedded", "vllm", MODEL_NAME)
 """What a manifest calls the packaged model."""
 
@@ -189,6 +192,14 @@ def register_if_daemon(folder: RunFolder) -> str:
         return ""
     loaded = load_configuration(home, os.environ.get("HOUSTON_CONFIG"))
     return register_run(loaded, folder) if find_running_daemon(loaded.home) is not None else ""
+
+
+def conclude_run(folder: RunFolder, writer: ProgressWriter) -> None:
+    """What comes after training: the policy registered, the run's end said. Raises HoustonError."""
+    policy = register_if_daemon(folder)
+    writer.set_state("finished", f"{policy or 'It'} lies in {folder.output}.")
+    writer.log(f"finished {policy}".strip())
+    tell_run_ended(folder, "finished")
 
 
 def tell_run_state(

@@ -1,8 +1,9 @@
 """Starting the trainer's processes, choosing their GPUs, and following a run from a command.
 
-One process, or `accelerate launch` with as many as its configuration or the GPUs say. A trainer
-that no daemon starts takes GPUs that nobody has leased. Ctrl-C asks a run of ours to save and
-end, and only stops following one of the daemon's. It imports no torch.
+One process, or `accelerate launch` with as many as its configuration or the GPUs say; where `[ray]`
+names a cluster, several are placed on its nodes (`ray_launch`). A trainer that no daemon starts
+takes GPUs that nobody has leased. Ctrl-C asks a run of ours to save and end, and only stops
+following one of the daemon's. It imports no torch.
 """
 
 import os
@@ -11,12 +12,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
 from houston_daemon.training.runs import run_progress
 from houston_daemon.training.runs.run_folder import TrainingRunFolder
-from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
+from houston_daemon.training.sft import sft_run_folder
+from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE, SftRecipe
 from houston_daemon.training.sft.sft_run_folder import RunFolder, settle_run
 from houston_shared import command_output, gpu_leases, policy_and_run_files
 from houston_shared.config import LoadedConfiguration
@@ -31,6 +34,9 @@ from houston_shared.times_and_counts import pluralize
 
 ACCELERATE_FOLDER = Path(__file__).parent / "accelerate"
 TRAINER_PACKAGE = "houston_daemon.training.sft"
+RAY_LAUNCH_MODULE = "houston_daemon.training.sft.ray_launch"
+_RAY_TRAIN_PACKAGES = ("ray", "pandas", "pyarrow", "pydantic")
+"""Without these Ray Train cannot be imported, which takes seconds to try."""
 
 
 def accelerate_names() -> list[str]:
@@ -51,29 +57,60 @@ def accelerate_file(name: str) -> str:
     return str(file)
 
 
-def launch_command(folder: Path, gpus: int) -> list[str]:
-    """The command that trains a run. gpus: how many it sees; 0 for the CPU.
+def process_count(recipe: SftRecipe, gpus: int) -> int:
+    """How many processes train. Raises HoustonError for a configuration that cannot be read."""
+    if gpus or not recipe.accelerate:
+        return max(gpus, 1)
+    file = accelerate_file(recipe.accelerate)
+    return int(sft_run_folder.read_accelerate_file(file).get("num_processes", 1))
+
+
+def ray_address(loaded: LoadedConfiguration, recipe: SftRecipe, gpus: int) -> str:
+    """The Ray cluster whose nodes the run's processes are placed on; empty: on this machine,
+    without Ray. Raises ConfigurationError where a package is missing."""
+    address = loaded.config.ray.address
+    if not address or process_count(recipe, gpus) < 2:
+        return ""
+    if missing := [name for name in _RAY_TRAIN_PACKAGES if find_spec(name) is None]:
+        raise ConfigurationError(
+            f"Several processes are placed by Ray Train, as `[ray] address` says, and"
+            f" {', '.join(missing)} is not installed.",
+            NOTHING_TRAINED_MESSAGE,
+            "pip install 'houston-agents[ray-train]', or leave `address` out",
+        )
+    return address
+
+
+def launch_command(folder: Path, gpus: int, ray: str = "") -> list[str]:
+    """The command that trains a run. gpus: how many it has; 0 for the CPU. ray: `ray_address`.
 
     Several GPUs without a configuration each have the whole model and a share of the rows (DDP).
     """
     words = ["-m", TRAINER_PACKAGE, str(folder)]
-    file = RunFolder(folder).spec.recipe.accelerate
+    recipe = RunFolder(folder).spec.recipe
+    file = recipe.accelerate
     if not file and gpus < 2:
         return [sys.executable, *words]
-    start = [sys.executable, "-m", "accelerate.commands.launch"]
-    start += ["--config_file", file] if file else ["--multi_gpu"]
-    start += ["--num_processes", str(gpus)] if gpus else []
-    return [*start, *words]
+    options = ["--config_file", file] if file else ["--multi_gpu"]
+    if ray:
+        count = str(process_count(recipe, gpus))
+        place = [ray, count, str(gpus), str(folder)]
+        return [sys.executable, "-m", RAY_LAUNCH_MODULE, *place, *options, "--", *words]
+    options += ["--num_processes", str(gpus)] if gpus else []
+    return [sys.executable, "-m", "accelerate.commands.launch", *options, *words]
 
 
-def start_trainer(folder: Path, gpus: int, sees: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+def start_trainer(
+    folder: Path, gpus: int, sees: Mapping[str, str], ray: str = ""
+) -> "subprocess.Popen[bytes]":
     """Start it in a session of its own; what it prints is in `output.txt`. Raises OSError.
 
-    gpus, sees: how many it has, and the environment in which it sees them (`alone_gpus`).
+    gpus, sees: how many it has, and the environment in which it sees them (`alone_gpus`). ray: as
+    for `launch_command`.
     """
     with (folder / "output.txt").open("ab") as output:
         return subprocess.Popen(
-            launch_command(folder, gpus),
+            launch_command(folder, gpus, ray),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -96,6 +133,8 @@ def environment_with_gpus(
     Raises HoustonError where fewer are left.
     """
     visible = os.environ.get(_VISIBLE_DEVICES)
+    if count > 1 and loaded.config.ray.gives_gpus:
+        return {}
     if not count:  # where this home knows of no GPUs, a person may still show it one
         return (
             {}

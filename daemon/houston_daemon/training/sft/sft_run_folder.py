@@ -204,20 +204,26 @@ def sharding_kind(recipe: SftRecipe) -> str:
     """
     if not recipe.accelerate or recipe.device == "cpu":
         return PLAIN_KIND
+    configuration = read_accelerate_file(recipe.accelerate)
+    if configuration.get("use_cpu"):
+        return PLAIN_KIND
+    return kind_of_distributed(str(configuration.get("distributed_type")))
+
+
+def read_accelerate_file(file: str) -> dict[str, Any]:
+    """A configuration of accelerate. Raises HoustonError where it cannot be read."""
     import yaml  # 20 ms that a run without a configuration does not pay
 
     try:
-        configuration: Any = yaml.safe_load(Path(recipe.accelerate).read_text(encoding="utf-8"))
+        configuration: Any = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as problem:
         cause = str(problem).partition("\n")[0]
         raise HoustonError(
-            f"The configuration {recipe.accelerate} of accelerate cannot be read: {cause}.",
+            f"The configuration {file} of accelerate cannot be read: {cause}.",
             "Nothing was trained further.",
             "Name another: --accelerate cpu, fsdp, deepspeed or a file",
         ) from None
-    if not isinstance(configuration, dict) or configuration.get("use_cpu"):
-        return PLAIN_KIND
-    return kind_of_distributed(str(configuration.get("distributed_type")))
+    return configuration if isinstance(configuration, dict) else {}
 
 
 def check_kind_change(folder: RunFolder, recipe: SftRecipe) -> None:
