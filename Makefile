@@ -6,6 +6,7 @@
 #   make test-consumers   rows as verl and LLaMA-Factory read them, each installed by itself
 #   make test-foreign     environments of the package verifiers, by its own examples
 #   make test-harbor      trajectories and tasks as Harbor reads them; it needs Python 3.12
+#   make test-ray         workers and trainers on two nodes of a Ray cluster, which is installed for it
 #   make soak      daemon, workers and engines killed over and over, for long
 #   make bench     figures as JSON in bench/results/
 #   make release   wheel and sdist in dist/, checked as those will use them who have no checkout
@@ -13,7 +14,7 @@
 .DEFAULT_GOAL := help
 # Thousands of short processes import the same modules: compiled ones are kept wherever make runs.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo check test test-all test-consumers test-foreign test-harbor fast scenarios slow soak bench size lint types layers system test-system engine pictures release image clean
+.PHONY: help demo check test test-all test-consumers test-foreign test-harbor test-ray fast scenarios slow soak bench size lint types layers system test-system engine pictures release image clean
 
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -168,6 +169,11 @@ $(CONSUMERS)/verifiers/.made:
 test-foreign: $(BIN)/.dev $(CONSUMERS)/verifiers/.made
 	VERIFIERS_PYTHON=$(CURDIR)/$(CONSUMERS)/verifiers/bin/python $(BIN)/pytest \
 	  tests/integration/verifiers $(ARGS)
+
+# Ray is not part of what developers install, so that everything else is tried without it.
+test-ray: $(BIN)/.dev
+	@$(BIN)/pip install -q -e '.[ray,ray-train]'
+	$(BIN)/pytest tests/faults/test_ray_nodes.py tests/training/sft/test_ray_launch.py $(ARGS)
 
 # Kills for as long as ARGS say (--minutes 40 --kills 1200 --seed 1); the same command goes on
 # where it was broken off. The sum is kept in bench/results/soak.json.
