@@ -12,6 +12,7 @@ ROOMS = [ROOT / "console", ROOT / "daemon" / "houston_daemon", ROOT / "shared"]
 PRINTING = {
     "shared/houston_shared/command_output.py": "the door of every command; flushes",
     "daemon/houston_daemon/service/fork_server.py": "a worker's own streams, which are a log file",
+    "daemon/houston_daemon/service/ray_cluster.py": "a child's own stream, which is a log file",
     "daemon/houston_daemon/maintenance/projection_replay.py": "a child's answer, as data",
     "shared/houston_shared/store/search_process.py": "a child's answer, as data",
     "daemon/houston_daemon/maintenance/host_cleanup_child.py": "a child's answer, as data",

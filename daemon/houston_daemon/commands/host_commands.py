@@ -102,14 +102,18 @@ def run_host_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
 
 
 def add_host_remove_arguments(parser: argparse.ArgumentParser) -> None:
-    """`NAME`."""
+    """`NAME`, `--json`."""
     parser.add_argument("name", metavar="NAME", help="as `houston host list` shows it")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def run_host_remove(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Let a host in no more."""
     host_keys.remove_host(loaded.home, arguments.name)
-    command_output.print_line(f"{arguments.name} was removed: its next word is refused.")
+    if arguments.json:
+        command_output.print_json_line({"host": arguments.name, "removed": True})
+    else:
+        command_output.print_line(f"{arguments.name} was removed: its next word is refused.")
     return int(ExitCode.DONE)
 
 
