@@ -124,7 +124,7 @@ slow: $(BIN)/.dev engine
 
 define and_alone
 $(PYTEST) $(1) $(ARGS) || \
-  { test $$? = 1 && $(BIN)/pytest --last-failed --last-failed-no-failures none $(ARGS); }
+  { test $$? = 1 && $(BIN)/pytest --last-failed --last-failed-no-failures none $(1) $(ARGS); }
 endef
 
 # Consumers of exports, each with its own code in an environment of its own: their packages fight
