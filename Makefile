@@ -120,7 +120,7 @@ scenarios: $(BIN)/.dev engine
 	$(call and_alone,-m "not slow" tests $(FAST:%=--ignore=%))
 
 slow: $(BIN)/.dev engine
-	$(call and_alone,-m "slow or every_tier" tests)
+	$(call and_alone,-m "slow or every_tier" $(if $(PART),--part $(PART)) tests)
 
 define and_alone
 $(PYTEST) $(1) $(ARGS) || \

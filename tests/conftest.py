@@ -105,11 +105,24 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the long files first; the others, and the tests of each, keep their order."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--part 1/2`: every second file, so that a long tier fits a time limit."""
+    parser.addoption("--part", default="1/1", metavar="K/N", help="of N parts, by file")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the long files first; the others, and the tests of each, keep their order.
+
+    Of `--part`, each file that has tests to run falls to the next part in that order.
+    """
     here = Path(__file__).parent
     turns = {here / name: turn for turn, name in enumerate(FIRST)}
     items.sort(key=lambda item: turns.get(item.path, len(turns)))
+    part, _, parts = config.getoption("--part").partition("/")
+    chosen = set(list(dict.fromkeys(item.path for item in items))[int(part) - 1 :: int(parts)])
+    config.hook.pytest_deselected(items=[item for item in items if item.path not in chosen])
+    items[:] = [item for item in items if item.path in chosen]
 
 
 @pytest.fixture
