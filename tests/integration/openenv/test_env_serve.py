@@ -149,7 +149,7 @@ def test_it_ends_when_it_is_interrupted(tmp_path: Path) -> None:
         pytest.param("gpus = 1", "only the daemon leases", 78, id="gpus"),
         pytest.param('environment = "no_such"', "no environment 'no_such'", 78, id="environment"),
         pytest.param("", "openenv-core, which is not installed", 78, id="package"),
-        pytest.param(None, "There is no suite 'no-such'", 2, id="suite"),
+        pytest.param(None, "There is no suite 'no-such'", 66, id="suite"),
     ],
 )
 def test_what_cannot_be_served_is_said(

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from houston_shared import records, wire
+from houston_shared.errors import ExitCode
 from tests.support.recorder_client import Station
 
 
@@ -130,7 +131,7 @@ def test_what_cannot_be_done_is_denied_with_a_sentence(station: Station, name: s
     assert isinstance(denied, wire.Denied)
     assert denied.cause.endswith(".")
     assert denied.effect.endswith(".")
-    assert denied.code in (1, 2)
+    assert denied.code in (ExitCode.USAGE, ExitCode.NOT_FOUND)
     assert station.query("SELECT count(*) FROM guidance") == [(0,)]
 
 

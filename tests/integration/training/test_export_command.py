@@ -160,7 +160,7 @@ def test_a_key_that_became_one_later_never_leaves_the_home(ready: Ready, tmp_pat
         (["--all", "--format", "trl"], 78, "--dialect NAME --tokenizer PATH"),
         (["--all", "--format", "verl"], 2, "invalid choice: 'verl'"),
         (["--all", "--format", "slime", "--parquet"], 2, "no parquet file for slime"),
-        (["--all", "--format", "trl", "--recipe", "apolo"], 66, "'apolo' is no recipe"),
+        (["--all", "--format", "trl", "--recipe", "apolo"], 66, "There is no recipe apolo"),
         (["--all", "--format", "trl", "--held-out", "1.2"], 2, "Nothing can be held out"),
         (["--all", "--format", "trl", "--held-out", "nope"], 2, "of the task 'nope'"),
     ],
