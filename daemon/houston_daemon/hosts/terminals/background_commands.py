@@ -95,6 +95,7 @@ class BackgroundCommands:
                 room -= 1
         self._note_gone(running)
         self._read_exit_codes()
+        self._find_outputs(running)
         for key in running:
             self._read_last_line(key)
         self._write_last_lines()
@@ -151,6 +152,13 @@ class BackgroundCommands:
             adopted=entry.parent != self._state.shell.pid,
             output=output,
         )
+
+    def _find_outputs(self, running: dict[str, ProcessStat]) -> None:
+        """A look may come between a shell's fork and the redirection of what it forked."""
+        for command in list(self._state.background):
+            entry = running.get(command.key)
+            if entry and not command.output:
+                self._change(command.key, output=self._open_output(command.key, entry.pid))
 
     def _open_output(self, key: str, pid: int) -> str:
         """Keep the file that it prints to open, for its last line; the file's path."""
