@@ -143,22 +143,23 @@ class BackgroundCommands:
         command = process_table.command_line(entry.pid)
         if not command or command == shell_line:  # a part of the command, in a shell of its own
             command = self._state.command
-        output = self._open_output(key, entry.pid)
         began = process_table.unix_start_time(entry.started)
         return BackgroundCommand(
             key,
             command[:COMMAND_CHARACTERS],
             began,
             adopted=entry.parent != self._state.shell.pid,
-            output=output,
         )
 
     def _find_outputs(self, running: dict[str, ProcessStat]) -> None:
         """A look may come between a shell's fork and the redirection of what it forked."""
         for command in list(self._state.background):
             entry = running.get(command.key)
-            if entry and not command.output:
-                self._change(command.key, output=self._open_output(command.key, entry.pid))
+            output = (
+                self._open_output(command.key, entry.pid) if entry and not command.output else ""
+            )
+            if output:
+                self._change(command.key, output=output)
 
     def _open_output(self, key: str, pid: int) -> str:
         """Keep the file that it prints to open, for its last line; the file's path."""
