@@ -6,38 +6,29 @@ it is said once, tried again ever more rarely, and taken up where it was. On its
 is wrong. What is copied, and in which order, is `artifact_copier`'s.
 """
 
-import os
 import signal
-import sys
 import time
-
-import msgspec
 
 from houston_daemon.artifacts.artifact_copier import ArtifactCopier
 from houston_daemon.artifacts.artifact_store import ArtifactStore
-from houston_daemon.service.parent_death import end_with_parent
+from houston_daemon.service.watched_child import begin_watched_child, report_failures
 from houston_shared import secret_redaction
 from houston_shared.backoff import Backoff
-from houston_shared.config import load_configuration
 from houston_shared.errors import ConfigurationError, HoustonError
 
 RETRY_SECONDS = 5.0
 LONGEST_DELAY_SECONDS = 300.0
-NICENESS = 15
 
 
 def main() -> None:
     """The process: ends with its parent."""
-    parent, home, config = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-    if not end_with_parent(parent):
+    loaded = begin_watched_child()
+    if loaded is None:
         return
-    os.nice(NICENESS)
-    loaded = load_configuration(home, config or None)
-    secret_redaction.install_secrets(loaded.config)
     try:
         store = ArtifactStore(loaded.config.artifacts.url)
     except ConfigurationError as problem:
-        _tell({"": str(problem)})
+        report_failures({"": str(problem)})
         signal.pause()  # until it is installed or edited, and this process is started again
         return
     copier = ArtifactCopier(store, loaded.home, loaded.host_root)
@@ -57,14 +48,9 @@ def _copy_for_ever(copier: ArtifactCopier, every_seconds: float) -> None:
             seconds = max(every_seconds, backoff.fail(time.monotonic()))
             failed = {**copier.unreadable, "": secret_redaction.redact(str(problem))}
         if failed != told:
-            _tell(failed)
+            report_failures(failed)
             told = failed
         time.sleep(seconds)
-
-
-def _tell(failed: dict[str, str]) -> None:
-    """To the supervisor: by rollout what is wrong; by the empty name, with all."""
-    os.write(sys.stdout.fileno(), msgspec.json.encode({"failed": failed}) + b"\n")
 
 
 if __name__ == "__main__":

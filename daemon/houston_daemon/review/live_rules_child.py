@@ -4,23 +4,18 @@
 supervisor. It is a process of its own, at a low priority, so that rules take no time from the
 recorder's interpreter (docs/decisions.md#live-rules-are-a-process-beside-the-daemon). It reads
 what is committed and sends what differs; the recorder writes it. Nothing is kept on disk. On its
-stdout it says on which rollouts a rule failed, a `RulesReport` a line.
+stdout it says on which rollouts a rule failed, as `service.watched_child` does.
 """
 
-import os
-import sys
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from houston_daemon.review.rollout_trace import RolloutTrace, TextsGone, read_trace
 from houston_daemon.review.rules.rule_catalog import RuleFailed
 from houston_daemon.review.verdict_updates import rule_verdict_messages, send_verdicts
-from houston_daemon.service.parent_death import end_with_parent
-from houston_shared import secret_redaction
-from houston_shared.config import LoadedConfiguration, load_configuration
+from houston_daemon.service.watched_child import begin_watched_child, report_failures
+from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.records import StepRecord
 from houston_shared.store.annotation_queries import read_verdicts_with_reasons
@@ -32,7 +27,6 @@ POLL_SECONDS = 1.0
 RETRY_SECONDS = 5.0
 REST_PER_WORK = 9.0
 """After each rollout it rests so many times as long as that took: at most a tenth of one core."""
-NICENESS = 15
 DAY_MICROSECONDS = 86_400 * 10**6
 MAX_CACHED_CHARACTERS = 100_000_000
 """Of observations that are kept in memory, so that only new steps are read."""
@@ -45,13 +39,6 @@ FROM rollouts r WHERE r.steps > 0 AND (
     OR r.updated_at >= (SELECT max(updated_at) FROM rollouts) - ?)
 ORDER BY r.updated_at DESC
 """
-
-
-class RulesReport(msgspec.Struct, frozen=True):
-    """What is wrong."""
-
-    failed: dict[str, str]
-    """By rollout, why nothing can be said of it now."""
 
 
 class RolloutPosition(NamedTuple):
@@ -135,7 +122,7 @@ class RuleFollower:
     def _report(self) -> None:
         if self._failed != self._reported:
             self._reported = dict(self._failed)
-            os.write(sys.stdout.fileno(), msgspec.json.encode(RulesReport(self._reported)) + b"\n")
+            report_failures(self._reported)
 
 
 def _observation_characters(steps: Sequence[StepRecord]) -> int:
@@ -149,11 +136,7 @@ def _rollout_positions() -> ReadPlan[list[RolloutPosition]]:
 
 def main() -> None:
     """The process: ends with its parent."""
-    parent, home, config = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-    if end_with_parent(parent):
-        os.nice(NICENESS)
-        loaded = load_configuration(home, config or None)
-        secret_redaction.install_secrets(loaded.config)
+    if loaded := begin_watched_child():
         RuleFollower(loaded).run()
 
 

@@ -8,26 +8,24 @@ twice. The agents' loop knows nothing of it. On its stdout it says what is wrong
 """
 
 import logging
-import os
 import signal
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
 
-from houston_daemon.service.parent_death import end_with_parent
+from houston_daemon.service.watched_child import begin_watched_child, report_failures
 from houston_daemon.telemetry.rollout_spans import (
     RolloutSpan,
     StepKey,
     read_rollout_span,
     read_step_spans,
 )
-from houston_shared import atomic_file, secret_redaction
-from houston_shared.config import LoadedConfiguration, load_configuration
+from houston_shared import atomic_file
+from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.records import ENDED_STATES
@@ -39,7 +37,6 @@ from houston_shared.store.store_reader import Reader
 POLL_SECONDS = 1.0
 """How often is looked whether something was committed."""
 RETRY_SECONDS = 5.0
-NICENESS = 15
 EVENTS_PER_READ = 100
 """Closed steps and changes of state that are told in one request."""
 MISSING_PACKAGE = (
@@ -147,7 +144,7 @@ class SpanFollower:
         failed = {**self.unreadable, "": problem} if problem else dict(self.unreadable)
         if failed != self._reported:
             self._reported = failed
-            _tell(failed)
+            report_failures(failed)
 
 
 def read_batch(after: int) -> ReadPlan[JournalBatch]:
@@ -172,11 +169,6 @@ def _read_spans(event: JournalEvent, content: bool) -> ReadPlan[list[RolloutSpan
         return []
     span = yield from read_rollout_span(event.rollout, content)
     return [span] if span else []
-
-
-def _tell(failed: Mapping[str, str]) -> None:
-    """To the supervisor: by rollout what is wrong; by the empty name, with all."""
-    os.write(sys.stdout.fileno(), msgspec.json.encode({"failed": failed}) + b"\n")
 
 
 class OtlpSender:
@@ -219,18 +211,15 @@ def traces_address(address: str) -> str:
 
 def main() -> None:
     """The process: ends with its parent."""
-    parent, home, config = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-    if not end_with_parent(parent):
+    loaded = begin_watched_child()
+    if loaded is None:
         return
-    os.nice(NICENESS)
-    loaded = load_configuration(home, config or None)
-    secret_redaction.install_secrets(loaded.config)
     from importlib.metadata import version
 
     try:
         sender = OtlpSender(loaded.config.telemetry.otlp, version("houston-agents"))
     except ImportError:
-        _tell({"": MISSING_PACKAGE})
+        report_failures({"": MISSING_PACKAGE})
         signal.pause()  # until it is installed and the daemon is started again
         return
     SpanFollower(loaded, sender).run()

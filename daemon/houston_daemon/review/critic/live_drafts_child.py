@@ -4,7 +4,7 @@
 by the supervisor where `[review] drafts = "attention"`. It looks which rollouts the signals of
 their last steps (docs/attention.md) would show to a person, and has `houston critique R --draft`
 asked about the one that needs somebody most, one at a time. Nothing is said to an agent by it. On
-its stdout it says why nothing can be drafted, a `DraftsReport` a line.
+its stdout it says why nothing can be drafted, as `service.watched_child` does.
 """
 
 import os
@@ -13,9 +13,8 @@ import sys
 import time
 from collections.abc import Collection, Sequence
 
-import msgspec
-
 from houston_daemon.service.parent_death import end_with_parent
+from houston_daemon.service.watched_child import report_failures
 from houston_shared.config import LoadedConfiguration, load_configuration
 from houston_shared.home import Home
 from houston_shared.store import attention_ranking, draft_queries
@@ -38,13 +37,6 @@ ANSWER_SECONDS = 900.0
 """How long a critic may take."""
 _REASONS = frozenset({*SIGNAL_WEIGHTS, "weak_decisions"})
 """Reasons that an agent's own doing gives; a paused rollout or a full disk needs no critic."""
-
-
-class DraftsReport(msgspec.Struct, frozen=True):
-    """What is wrong."""
-
-    failed: dict[str, str]
-    """By rollout, why no draft came."""
 
 
 def does_badly(need: RolloutNeed) -> bool:
@@ -116,7 +108,7 @@ class DraftFollower:
         failed = {name: reason for name, reason in failed.items() if reason}
         if failed != self._failed:
             self._failed = failed
-            os.write(sys.stdout.fileno(), msgspec.json.encode(DraftsReport(failed)) + b"\n")
+            report_failures(failed)
 
 
 def main() -> None:

@@ -4,16 +4,12 @@
 the supervisor where `[notify] urls` names where to. It reads who needs a person, as consoles do,
 writes down what it is about to send, and sends it. It asks the recorder for nothing, and nothing
 waits for it: a service that is away is tried again, later each time. On its stdout it says what
-does not work, a `NotifierReport` a line.
+does not work, as `service.watched_child` does.
 """
 
 import math
-import os
 import signal
-import sys
 import time
-
-import msgspec
 
 from houston_daemon.review.notify.apprise_services import Service, open_service
 from houston_daemon.review.notify.need_notifications import (
@@ -25,10 +21,9 @@ from houston_daemon.review.notify.need_notifications import (
     write_message,
 )
 from houston_daemon.review.notify.sent_notifications import SentNotifications
-from houston_daemon.service.parent_death import end_with_parent
-from houston_shared import secret_redaction
+from houston_daemon.service.watched_child import begin_watched_child, report_failures
 from houston_shared.backoff import Backoff
-from houston_shared.config import LoadedConfiguration, load_configuration
+from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.store import attention_ranking
 from houston_shared.store.attention_ranking import rank_rollouts
@@ -48,14 +43,6 @@ GONE_SECONDS = 3_600.0
 FLOOD_PAUSE_SECONDS = 600.0
 """After a message of many, the least time to the next: hundreds of short rollouts, as of a training
 run, would else call somebody all the time."""
-NICENESS = 15
-
-
-class NotifierReport(msgspec.Struct, frozen=True):
-    """What is wrong."""
-
-    failed: dict[str, str]
-    """By the label of a service, why it has no messages; under the empty name, of all."""
 
 
 class Notifier:
@@ -107,7 +94,7 @@ class Notifier:
         while True:
             if self._failed != self._reported:
                 self._reported = dict(self._failed)
-                report(self._reported)
+                report_failures(self._reported)
             try:
                 self._failed.pop("", None)
                 self.round(time.monotonic())
@@ -196,23 +183,15 @@ class Notifier:
             self._failed.pop(service.label, None)
 
 
-def report(failed: dict[str, str]) -> None:
-    """Say to the supervisor what is wrong now."""
-    os.write(sys.stdout.fileno(), msgspec.json.encode(NotifierReport(failed)) + b"\n")
-
-
 def main() -> None:
     """The process: ends with its parent, or when the settings are edited."""
-    parent, home, config = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-    if not end_with_parent(parent):
+    loaded = begin_watched_child()
+    if loaded is None:
         return
-    os.nice(NICENESS)
-    loaded = load_configuration(home, config or None)
-    secret_redaction.install_secrets(loaded.config)
     try:
         notifier = Notifier(loaded)
     except HoustonError as problem:
-        report({"": f"{problem.cause} {problem.next}".strip()})
+        report_failures({"": f"{problem.cause} {problem.next}".strip()})
         signal.pause()  # until somebody mends it: the supervisor then starts another
         return
     notifier.run()

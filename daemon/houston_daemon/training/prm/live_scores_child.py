@@ -6,7 +6,7 @@ that imports torch, and it does so once there is a model. It wakes when somethin
 reads closed steps that the model has not scored, the oldest first and those of rollouts that go on
 before others, and sends their scores; the recorder writes them. Nothing is kept on disk: what lacks
 a score is found in the journal, so a new process goes on where the last one ended. On its stdout it
-says what keeps it from scoring, a `ScoresReport` a line.
+says what keeps it from scoring, as `service.watched_child` does.
 """
 
 import os
@@ -17,10 +17,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import zmq
 
 from houston_daemon.service.parent_death import end_with_parent
+from houston_daemon.service.watched_child import report_failures
 from houston_daemon.training.prm.recorded_decisions import (
     DecisionReader,
     DecisionScorer,
@@ -56,13 +56,6 @@ REST_PER_WORK = 9.0
 """On a busy machine it rests so many times as long as it worked: at most a tenth of one core."""
 LONGEST_REST_SECONDS = 60.0
 DAY_MICROSECONDS = 86_400 * 10**6
-
-
-class ScoresReport(msgspec.Struct, frozen=True):
-    """What is wrong."""
-
-    failed: dict[str, str]
-    """Why no decision can be scored, under an empty name as of all rollouts; else nothing."""
 
 
 class ClosedStep(NamedTuple):
@@ -248,8 +241,7 @@ class ScoreFollower:
     def _report(self, problem: str) -> None:
         if problem != self._reported:
             self._reported = problem
-            report = ScoresReport({"": problem} if problem else {})
-            os.write(sys.stdout.fileno(), msgspec.json.encode(report) + b"\n")
+            report_failures({"": problem} if problem else {})
 
 
 def _sentence(problem: HoustonError) -> str:

@@ -1,0 +1,35 @@
+"""What the processes have in common that the supervisor starts and watches (`review_processes`).
+
+Each is `python -m MODULE PARENT HOME CONFIG`, ends with its parent, and says on its stdout what is
+wrong, one JSON object a line.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+
+import msgspec
+
+from houston_daemon.service.parent_death import end_with_parent
+from houston_shared import secret_redaction
+from houston_shared.config import LoadedConfiguration, load_configuration
+
+NICENESS = 15
+
+
+def begin_watched_child() -> LoadedConfiguration | None:
+    """Leave the processors to others first, and read the configuration; None where the parent has
+    ended already. Raises HoustonError."""
+    parent, home, config = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    if not end_with_parent(parent):
+        return None
+    os.nice(NICENESS)
+    loaded = load_configuration(home, config or None)
+    secret_redaction.install_secrets(loaded.config)
+    return loaded
+
+
+def report_failures(failed: Mapping[str, str]) -> None:
+    """Say to the supervisor what is wrong now: a reason by what it is of (a rollout, a service),
+    by the empty name where it is of all."""
+    os.write(sys.stdout.fileno(), msgspec.json.encode({"failed": failed}) + b"\n")
