@@ -15,7 +15,8 @@ from houston_daemon.engines.local_model import fetch_model
 from houston_daemon.engines.token_engine import TokenEngine
 from houston_daemon.engines.vllm_install import install_vllm, vllm_command
 
-START_SECONDS = 240
+START_SECONDS = 720
+"""vLLM alone is ready in 28 s; new on a disk, and beside other tests, it took more than 240 s."""
 
 
 class Served:
@@ -32,7 +33,7 @@ class Served:
         deadline = time.monotonic() + START_SECONDS
         while not self.process.healthy():
             assert self.process.alive(), self.process.failing_line()
-            assert time.monotonic() < deadline, self.process.failing_line()
+            assert time.monotonic() < deadline, f"{self.kind} is not ready after {START_SECONDS} s"
             time.sleep(0.2)
 
     def ids(self, text: str) -> list[int]:
@@ -90,7 +91,7 @@ KINDS = [
     pytest.param("embedded", marks=pytest.mark.model),
     pytest.param(
         "vllm",
-        marks=[pytest.mark.slow, pytest.mark.model, pytest.mark.vllm, pytest.mark.timeout(600)],
+        marks=[pytest.mark.slow, pytest.mark.model, pytest.mark.vllm, pytest.mark.timeout(900)],
     ),
 ]
 
