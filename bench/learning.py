@@ -2,14 +2,14 @@
 
     python bench/learning.py [--suite word-worlds] [--engine embedded] [--seeds 3] [--updates 30]
                              [--worlds 256] [--arms dapo saar …] [--folder DIR] [--model DIR]
-                             [--set KEY=VALUE]
+                             [--set KEY=VALUE] [--name NAME]
 
 One daemon, one engine, real rollouts of a suite. A policy is made and warmed up (`houston policy
 tiny`, or `warm` for the suites of language models), measured on held-out worlds, trained once for
 each arm and seed (`houston train dapo`), and measured on the same worlds, unpurified. Differences
-are paired by world; intervals draw worlds and seeds anew (95 %). Nothing is tuned on the test
-split. The same command goes on where it was broken off in `--folder`. Written to
-bench/results/learning.json, of another suite to learning_SUITE.json.
+are paired by world; intervals draw worlds and seeds anew (95 %). All arms are compared with the
+first of them. Nothing is tuned on the test split. The same command goes on where it was broken off
+in `--folder`. Written to bench/results/NAME.json: `learning`, of another suite `learning_SUITE`.
 """
 
 import argparse
@@ -167,10 +167,11 @@ def learn(home: ExperimentHome, asked: argparse.Namespace) -> dict[str, Any]:
                 f"{arm}, seed {seed}: {solved['value']:.3f} solved, {run['seconds']} s", flush=True
             )
     arms = [arm for arm in runs if arm != BASE]
+    first = asked.arms[0]
     return {
         "held out": {arm: told(seeds) for arm, seeds in runs.items()},
         "minus before": {arm: compared(runs, arm, BASE) for arm in arms},
-        "minus dapo": {arm: compared(runs, arm, "dapo") for arm in arms if arm != "dapo"},
+        f"minus {first}": {arm: compared(runs, arm, first) for arm in arms if arm != first},
         "training": curves,
     }
 
@@ -187,6 +188,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--model", type=Path, help="of `houston policy tiny` or `warm`")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--name", help="of the file of results")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="houston-learning-") as temporary:
         folder = (asked.folder or Path(temporary)).absolute()
@@ -211,13 +213,11 @@ def main() -> int:
         policy = json.loads(made.read_text()) | {"model": model.name}
         result = {**about, **how, "policy": policy, **result}
     name = "learning" if asked.suite == "word-worlds" else f"learning_{asked.suite}"
+    name = asked.name or name
     text = json.dumps(result, indent=1) + "\n"
     (RESULTS / f"{name}.json").write_text(text)
-    print(
-        json.dumps(
-            {key: result[key] for key in ("held out", "minus before", "minus dapo")}, indent=1
-        )
-    )
+    figures = {name: cells for name, cells in result.items() if name.startswith(("held", "minus"))}
+    print(json.dumps(figures, indent=1))
     return int(any(arm["solved"]["low"] <= 0 for arm in result["minus before"].values()))
 
 
