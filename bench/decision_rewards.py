@@ -2,6 +2,7 @@
 
     python bench/decision_rewards.py [--seeds 3] [--updates 24] [--worlds 256] [--labelled 600]
                                      [--arms outcome decisions …] [--folder DIR] [--model DIR]
+                                     [--suite small-workstation] [--set KEY=VALUE]
 
 The whole loop in one command: collect (`suite run`), label (`label`), train a process reward model
 (`train prm`), train policies (`train dapo`) and measure them, each by its own command against one
@@ -11,7 +12,8 @@ with a known rubric (`bench/scripted_judge.py`). Arms from one warmed-up policy:
 twice` (halfway the policy's own rollouts are labelled, too, and the reward model is trained again)
 and `both` (whole rollouts, half of the advantage from each). Measured on held-out worlds;
 differences are paired by world, intervals draw worlds and seeds anew (95 %). The same command goes
-on where it was broken off in `--folder`. Written to bench/results/decision_rewards.json.
+on where it was broken off in `--folder`. Written to bench/results/decision_rewards.json, with
+`--suite small-workstation` and a warmed-up SmolLM2 (`--model`) to decision_rewards_SUITE.json.
 """
 
 import argparse
@@ -28,12 +30,13 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 from bench.durable.machine import machine
 from bench.learning import BASE, ENGINE, cells, compared, interval, measured
-from bench.scripted_judge import judge_engine, scripted_judge
+from bench.scripted_judge import RUBRICS, judge_engine, scripted_judge
 
 from houston_daemon.experiments.experiment_home import ExperimentHome
+from houston_daemon.suites.suite_catalog import SUITES
 from houston_daemon.suites.suite_results import SuiteRun
 
-RESULTS = ROOT / "bench" / "results" / "decision_rewards.json"
+RESULTS = ROOT / "bench" / "results"
 SUITE, COLLECTED, JUDGE = "word-worlds", "collected", "judge"
 BASE_POLICY = "base"
 FIGURES = ("trained_labels", "by_source", "held_out")
@@ -77,22 +80,23 @@ def make_reward_model(
     labels_file = home.folder / f"{name}-labels.jsonl"
     runs = [collected_by(policy) for policy in policies]
     for policy, run in zip(policies, runs, strict=True):
-        if (home.home.path / "suites" / SUITE / f"{run}.json").is_file():
+        if (home.home.path / "suites" / asked.suite / f"{run}.json").is_file():
             continue
         if policy != BASE_POLICY:
             home.run("policy", "activate", policy, "--engine", ENGINE)
-        words = ("suite", "run", SUITE, "--engine", ENGINE, "--policy", policy)
+        words = ("suite", "run", asked.suite, "--engine", ENGINE, "--policy", policy)
         words += ("--split", "train", "-n", str(asked.labelled), "--name", run)
         home.run(*words, seconds=3600)
     labels = ""
-    with scripted_judge(asked.port):
+    with scripted_judge(asked.port, asked.suite):
         for run in runs:
             file = home.folder / f"{run}.jsonl"
             words = ("label", "--suite-run", run, "--judge", JUDGE, "--out", str(file))
             home.run(*words, seconds=3600)
             labels += file.read_text()
     labels_file.write_text(labels)
-    settings = ("--set", "epochs=20", "--set", "device=cpu")
+    epochs = "epochs=20" if asked.suite == SUITE else "epochs=3"  # a model that can read needs few
+    settings = ("--set", epochs, "--set", "device=cpu")
     told = home.run(
         *("train", "prm", "--labels", str(labels_file), "--base", str(asked.model)),
         *("--name", name, "--json", *settings),
@@ -114,7 +118,8 @@ def trained(home: ExperimentHome, arm: Arm, seed: int, asked: argparse.Namespace
     for stage in range(arm.stages):
         name = f"{arm.file}-{seed}" + (f"-{stage + 1}" if stage else "")
         kept = home.folder / f"{name}.json"
-        settings = [f"seed={seed}", f"updates={asked.updates // arm.stages}", *arm.settings]
+        updates_each = asked.updates // arm.stages
+        settings = [f"seed={seed}", f"updates={updates_each}", *arm.settings, *asked.set]
         if arm.rewarded:
             model = make_reward_model(
                 home, asked, f"prm-{arm.file}-{seed}-{stage + 1}" if stage else "prm", policies
@@ -127,7 +132,7 @@ def trained(home: ExperimentHome, arm: Arm, seed: int, asked: argparse.Namespace
             words = [word for setting in settings for word in ("--set", setting)]
             words += ["--base", policies[-1]] if stage else []
             told = home.run(
-                *("train", "dapo", "--suite", SUITE, "--engine", ENGINE, "--recipe", "small"),
+                *("train", "dapo", "--suite", asked.suite, "--engine", ENGINE, "--recipe", "small"),
                 *("--name", name, "--json", *words),
                 seconds=2 * 3600,
             )
@@ -191,11 +196,14 @@ def tiny_home(asked: argparse.Namespace, folder: Path) -> Iterator[ExperimentHom
     """A home below `folder` whose daemon runs while the context lasts, with the engine of
     `asked.model`, which is made where it is not there, and the scripted judge's at `asked.port`."""
     asked.model = (asked.model or folder / "model").absolute()
-    engine = {"kind": "embedded", "model": str(asked.model), "dialect": "words"}
-    home = ExperimentHome(folder, {ENGINE: engine, JUDGE: judge_engine(asked.port)}, at_once=64)
+    dialect = SUITES[asked.suite].dialect
+    engine = {"kind": "embedded", "model": str(asked.model), "dialect": dialect}
+    engines = {ENGINE: engine, JUDGE: judge_engine(asked.port)}
+    home = ExperimentHome(folder, engines, at_once=64 if asked.suite == SUITE else 16)
     home.write_configuration()
     if not (asked.model / "config.json").is_file():
-        home.run("policy", "tiny", "--out", str(asked.model), seconds=3600)
+        made = ("tiny",) if asked.suite == SUITE else ("warm", "--suite", asked.suite)
+        home.run("policy", *made, "--out", str(asked.model), seconds=4 * 3600)
     home.start()
     try:
         yield home
@@ -214,8 +222,9 @@ def main() -> int:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--model", type=Path, help="of `houston policy tiny`")
     parser.add_argument("--arms", nargs="+", choices=tuple(ARMS), default=list(ARMS))
+    parser.add_argument("--suite", choices=tuple(RUBRICS), default=SUITE)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     asked = parser.parse_args()
-    asked.suite = SUITE
     with tempfile.TemporaryDirectory(prefix="houston-decisions-") as temporary:
         folder = (asked.folder or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
@@ -223,10 +232,13 @@ def main() -> int:
             result = compare_arms(home, asked)
         about = machine(folder)
         about["versions"] |= {name: version(name) for name in ("torch", "transformers", "trl")}
-        how = {name: getattr(asked, name) for name in ("updates", "seeds", "labelled")}
-        policy = json.loads((asked.model / "tiny_policy.json").read_text())
+        settings = ("suite", "updates", "seeds", "labelled", "set")
+        how = {name: getattr(asked, name) for name in settings}
+        (about_policy,) = (*asked.model.glob("tiny_policy.json"), *asked.model.glob("warm_up.json"))
+        policy = json.loads(about_policy.read_text())
         result = {**about, **how, "policy": policy, **result}
-    RESULTS.write_text(json.dumps(result, indent=1) + "\n")
+    name = "decision_rewards" if asked.suite == SUITE else f"decision_rewards_{asked.suite}"
+    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps({name: result[name] for name in ("held out", "minus outcome")}, indent=1))
     return 0
 

@@ -167,6 +167,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--model", type=Path, help="of `houston policy tiny`")
     asked = parser.parse_args()
+    asked.suite = SUITE
     with tempfile.TemporaryDirectory(prefix="houston-prm-") as temporary:
         folder = (asked.folder or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)

@@ -11,9 +11,10 @@ from houston_shared.records import ContextHead, SampleBody
 
 
 class Ledger:
-    """Every sample of one rollout, straight from the journal."""
+    """Every sample of one rollout, straight from the journal; `role` is who decides in it."""
 
-    def __init__(self, home: Path, rollout: str) -> None:
+    def __init__(self, home: Path, rollout: str, role: str = "policy") -> None:
+        self.role = role
         connection = sqlite3.connect(f"file:{home}/houston.db?mode=ro", uri=True)
         rows = connection.execute(
             "SELECT seq, step, kind, body, blob FROM events WHERE rollout = ?"
@@ -53,7 +54,7 @@ class Ledger:
 
     def policy(self) -> list[int]:
         """Sequences of the policy's samples, in order."""
-        return [seq for seq, sample in self.samples.items() if sample.role == "policy"]
+        return [seq for seq, sample in self.samples.items() if sample.role == self.role]
 
     def prompt(self, step: int) -> list[int]:
         """The prompt ids of the policy's sample at `step`."""

@@ -20,6 +20,7 @@ minimum_steps = 30
 answer_tokens = 64
 sleep_seconds = 1
 """
+QUESTION = "In which year was the town founded where the captain of the Morning Heron was born?"
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +67,33 @@ def test_the_prefix_cache_holds_everything_but_the_newest_observation(
     missed = [row for row in rows if (row[2] or 0) < row[1] // BLOCK * BLOCK]
     assert len(missed) <= 1, missed
     assert rows[-1][2] > BLOCK, "something was cached at all"
+
+
+@pytest.mark.slow
+def test_a_question_is_asked_of_a_model_by_planner_and_verifier(
+    rollout: tuple[Station, str],
+) -> None:
+    """SmolLM2 answers nothing that is right; each decision keeps to the form it is held to."""
+    station, _ = rollout
+    asked = station.run(
+        *("ask", QUESTION, "--engine", "vllm", "--steps", "4", "--json"), code=None, timeout=400
+    )
+    report = json.loads(asked.stdout)
+    assert asked.returncode == int(report["answer"] is None), asked.stderr
+    (shown,) = station.json("rollout", "show", report["rollout"])
+    assert shown["state"] == "finished"
+    steps = station.steps(report["rollout"])
+    assert 1 <= len(steps) <= 4
+    cut = station.query(
+        "SELECT step FROM samples WHERE rollout = ? AND finish_reason = 'length'", report["rollout"]
+    )
+    names = [
+        [call["name"] for call in step["calls"]] for step in steps if (step["step"],) not in cut
+    ]
+    assert all(len(actions) == 1 for actions in names), names
+    assert {actions[0] for actions in names} <= {"think", "search", "code", "answer"}
+    assert report["verifier"]["unreadable"] <= report["verifier"]["asked"]
+    assert Ledger(station.home, report["rollout"], "planner").check() == len(steps) - 1
 
 
 @pytest.mark.slow
