@@ -247,5 +247,5 @@ def test_a_task_that_names_an_unknown_host_is_not_started(station: Station) -> N
     task = _task(station, ["local", "mars"])
     engine = station.script([{"calls": []}])
     station.start()
-    refused = station.run("rollout", "start", str(task), "--engine", engine, code=78)
+    refused = station.run("rollout", "start", str(task), "--engine", engine, code=66)
     assert "There is no host 'mars'" in refused.stderr
