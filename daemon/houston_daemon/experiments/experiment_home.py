@@ -30,6 +30,7 @@ _CONFIG_TEMPLATE = (
     "[hosts]\ngpus = {gpus}\n"
 )
 """Rules are run by the stage that judges, so that an experiment counts what it asked for."""
+RESUME_ADVICE = "Run the same command again with --resume; what is done is not done again."
 _MAX_ERROR_CHARACTERS = 600
 """Characters of a failing command's words that are kept."""
 
@@ -49,7 +50,8 @@ class ExperimentHome:
     """One home below `folder`, with its daemon and its part of this host.
 
     engines: tables of `[engines.NAME]` in its houston.toml. at_once: rollouts that run together.
-    gpus: of this machine, for its engines and trainers.
+    gpus: of this machine, for its engines and trainers. advice: what to do next when a command of
+    it failed.
     """
 
     def __init__(
@@ -58,8 +60,10 @@ class ExperimentHome:
         engines: Mapping[str, Mapping[str, Any]],
         at_once: int = 8,
         gpus: int = 0,
+        advice: str = RESUME_ADVICE,
     ) -> None:
         self.folder = folder
+        self._advice = advice
         self._head = _CONFIG_TEMPLATE.format(at_once=at_once, gpus=gpus)
         self.home = Home((folder / "home").absolute())
         self._engines = engines
@@ -101,8 +105,8 @@ class ExperimentHome:
             raise HoustonError(
                 f"houston {' '.join(words)} ended with {process.returncode}:"
                 f" {process.stderr.strip()[-_MAX_ERROR_CHARACTERS:]}",
-                "The experiment stops here.",
-                "Run the same command again with --resume; what is done is not done again.",
+                "It ends here.",
+                self._advice,
             )
         return process.stdout
 

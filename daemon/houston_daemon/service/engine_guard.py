@@ -1,10 +1,11 @@
 """Ends an engine that nobody has any more: its daemon is gone, and no other came in time.
 
 `python -m houston_daemon.service.engine_guard STATE PID STARTED LOCK SECONDS TEMPORARY LOG`, a
-session of its own beside each engine. A daemon that runs holds the lock of its home; when nobody
-has held it for so many seconds, or the home was removed and nobody holds what it was, the engine
-and its children are ended. After the engine's end, whoever ended it, the guard removes its folder
-for temporary files and shared memory that only it had mapped. It starts nothing.
+session of its own beside each engine. A daemon that runs holds the lock of its home, and a command
+that asks the engine holds `used_lock`; when nobody has held either for so many seconds, or the home
+was removed and nobody holds what it was, the engine and its children are ended. After the engine's
+end, whoever ended it, the guard removes its folder for temporary files and shared memory that only
+it had mapped. It starts nothing.
 """
 
 import fcntl
@@ -34,7 +35,7 @@ def start_engine_guard(
 ) -> None:
     """Begin to guard an engine, unless somebody does. Raises OSError.
 
-    lock: of the home. seconds: how long the engine goes on without a daemon.
+    lock: of the home. seconds: how long the engine goes on without a daemon and commands.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", __name__, str(state_file), str(state.pid), str(state.started)]
@@ -47,6 +48,11 @@ def start_engine_guard(
         start_new_session=True,
         cwd="/",
     )
+
+
+def used_lock(state_file: Path) -> Path:
+    """The file that a command locks, shared with others, for as long as it asks the engine."""
+    return Path(f"{state_file}.used")
 
 
 class EngineGuard:
@@ -95,16 +101,23 @@ class EngineGuard:
         return self._pid if process_start_time(self._pid) in (None, self._started) else 0
 
     def _held(self) -> bool:
-        """Whether a daemon runs on the home, by whatever path it is reached."""
+        """Whether a command asks, or a daemon runs on the home, by whatever path it is reached."""
         if self._first >= 0 and _is_lock_held(self._first):
             return True
-        current = _open_lock(self._lock)
-        if current < 0:
-            return False
-        try:
-            return _is_lock_held(current)
-        finally:
-            os.close(current)
+        if _is_file_locked(self._lock, fcntl.LOCK_SH):
+            return True
+        return _is_file_locked(used_lock(self._state_file), fcntl.LOCK_EX)
+
+
+def _is_file_locked(lock: Path, probe: int) -> bool:
+    """probe: the kind of lock that whoever has it keeps others from."""
+    opened = _open_lock(lock)
+    if opened < 0:
+        return False
+    try:
+        return _is_lock_held(opened, probe)
+    finally:
+        os.close(opened)
 
 
 def _open_lock(lock: Path) -> int:
@@ -114,9 +127,9 @@ def _open_lock(lock: Path) -> int:
         return -1
 
 
-def _is_lock_held(lock: int) -> bool:
+def _is_lock_held(lock: int, probe: int = fcntl.LOCK_SH) -> bool:
     try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(lock, probe | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     fcntl.flock(lock, fcntl.LOCK_UN)
@@ -158,6 +171,7 @@ def main(arguments: list[str]) -> int:
         guard.end()
     guard.clean(temporary)
     guard_lock.unlink(missing_ok=True)
+    used_lock(Path(state_file)).unlink(missing_ok=True)
     return 0
 
 

@@ -9,7 +9,7 @@ otherwise (`tiny_policy`).
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,14 +86,21 @@ def warm_up_model(
     return made
 
 
+def _home(
+    place: Path, engines: Mapping[str, Mapping[str, Any]], at_once: int = 8
+) -> ExperimentHome:
+    advice = f"Once that is mended, remove {place.parent} and run the same command again."
+    return ExperimentHome(place, engines, at_once, advice=advice)
+
+
 def _sampled(folder: Path, recipe: WarmUpRecipe) -> dict[str, Any]:
     """The scripted agent's rollouts; figures of `suite run`."""
     suite, place = find_suite(recipe.suite), folder / _HOME
-    specs = ScriptedSpecs(ExperimentHome(place, {}))
+    specs = ScriptedSpecs(_home(place, {}))
     agent = ImperfectAgent(suite.name, suite.steps, specs, recipe.habits, recipe.seed)
     with ScriptedEndpoint(agent) as endpoint:
         engines = {_SCRIPTED: endpoint_engine(endpoint.port)}
-        return _suite_figures(ExperimentHome(place, engines, recipe.at_once), recipe, "train")
+        return _suite_figures(_home(place, engines, recipe.at_once), recipe, "train")
 
 
 def _trained(folder: Path, recipe: WarmUpRecipe) -> dict[str, Any]:
@@ -101,7 +108,7 @@ def _trained(folder: Path, recipe: WarmUpRecipe) -> dict[str, Any]:
 
     On a processor an adapter takes less memory and time than all weights.
     """
-    home = ExperimentHome(folder / _HOME, {})
+    home = _home(folder / _HOME, {})
     words = ["train", "sft", "--all", "--rules", "off", "--base", recipe.model]
     words += ["--dialect", find_suite(recipe.suite).dialect, "--name", _WARM, "--json"]
     for setting in (f"seed={recipe.seed}", *_SETTINGS, *recipe.settings):
@@ -125,7 +132,7 @@ def _measured(folder: Path, recipe: WarmUpRecipe) -> dict[str, Any]:
     """The model on validation tasks, by the embedded engine; figures of `suite run`."""
     dialect = find_suite(recipe.suite).dialect
     engine = {"kind": "embedded", "model": str(folder), "dialect": dialect}
-    home = ExperimentHome(folder / _HOME, {_WARM: engine}, recipe.at_once)
+    home = _home(folder / _HOME, {_WARM: engine}, recipe.at_once)
     return _suite_figures(home, recipe, "validation")
 
 

@@ -8,6 +8,7 @@ the client with tokenizer, dialect and window. It asks nothing itself.
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import threading
@@ -30,6 +31,7 @@ from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer, TokenEstima
 from houston_daemon.review.judge.judge_client import JudgeClient
 from houston_daemon.service.engine_child import engine_child_command
 from houston_daemon.service.engine_endpoints import engine_log, kept_port, state_file, usable_port
+from houston_daemon.service.engine_guard import start_engine_guard, used_lock
 from houston_daemon.service.engine_replicas import replica_names
 from houston_daemon.service.engine_servers import is_daemon_child
 from houston_daemon.service.trainer_launch import TRAINER_VARIABLE
@@ -53,6 +55,7 @@ class JudgeEnginePlace:
         self._engine = fetched_engine(loaded, name, note)
         self._note = note
         self._ours: EngineProcess | None = None
+        self._held = -1
         self.abandoned = threading.Event()
         """Set when nobody waits for the child any more."""
         self.name = name
@@ -70,6 +73,7 @@ class JudgeEnginePlace:
     def child_settings(self) -> dict[str, Any]:
         """The settings with where the child answers, or each of its replicas that does; one is
         started if need be. Blocks. Raises HoustonError."""
+        self._hold()
         running = self._running()
         if not running:
             running = [self._start()]
@@ -102,6 +106,16 @@ class JudgeEnginePlace:
         """End what was started here and the daemon does not use."""
         if self._ours is not None and not self.daemon_state():
             self._ours.stop()
+        if self._held >= 0:
+            os.close(self._held)
+
+    def _hold(self) -> None:
+        """Keep the guard of the child from ending it while this command asks it."""
+        if self._held < 0:
+            file = used_lock(state_file(self._loaded.home, self.name))
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._held = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._held, fcntl.LOCK_SH)
 
     def _start(self) -> EngineProcess:
         if self._engine.gpus:
@@ -118,7 +132,15 @@ class JudgeEnginePlace:
         self._note(f"engine {self.name} does not run yet: starting it for this command")
         process.start()
         self._ours = process
+        self._guard(process)
         return process
+
+    def _guard(self, process: EngineProcess) -> None:
+        """Have it end by itself some minutes after this command, should that be killed."""
+        assert process.state is not None, "it was started"
+        home, seconds = self._loaded.home, self._loaded.config.daemon.engine_orphan_seconds
+        state, log = state_file(home, self.name), engine_log(home, self.name)
+        start_engine_guard(state, process.state, home.lock_file, seconds, log)
 
     def _process(self, command: list[str], url: str, name: str = "") -> EngineProcess:
         """name: of a replica; empty for the first, which is called as the engine."""

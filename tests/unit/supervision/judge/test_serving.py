@@ -2,7 +2,9 @@
 
 import os
 import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,10 +12,13 @@ import pytest
 from houston_daemon.engines.engine_process import process_start_time
 from houston_daemon.review.judge.judge_engine import JudgeEnginePlace
 from houston_daemon.service.engine_endpoints import state_file
-from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.config import Configuration, DaemonSettings, LoadedConfiguration
 from houston_shared.config_sections import EngineSettings
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
+
+ROOT = Path(__file__).parents[4]
+ORPHAN_SECONDS = 1.0
 
 
 def loaded(folder: Path, **engine: object) -> LoadedConfiguration:
@@ -23,9 +28,9 @@ def loaded(folder: Path, **engine: object) -> LoadedConfiguration:
     (site / "health").touch()
     serve = (sys.executable, "-m", "http.server", "{port}", "-d", str(site))
     settings = EngineSettings(kind="vllm", **{"command": serve, **engine})  # type: ignore[arg-type]
-    return LoadedConfiguration(
-        Configuration(engines={"v": settings}), Home(folder / "home"), "defaults"
-    )
+    daemon = DaemonSettings(engine_orphan_seconds=ORPHAN_SECONDS)
+    configuration = Configuration(engines={"v": settings}, daemon=daemon)
+    return LoadedConfiguration(configuration, Home(folder / "home"), "defaults")
 
 
 def pid_of(config: LoadedConfiguration) -> int:
@@ -60,6 +65,37 @@ def test_what_a_killed_command_left_is_found_by_the_next(tmp_path: Path) -> None
             assert later.running() and later.child_settings()["url"] == url
     finally:
         os.kill(pid, signal.SIGKILL)
+
+
+COMMAND = """
+import sys, time
+from pathlib import Path
+from houston_daemon.review.judge.judge_engine import JudgeEnginePlace
+from tests.unit.supervision.judge.test_serving import loaded
+with JudgeEnginePlace(loaded(Path(sys.argv[1])), "v", print) as place:
+    place.child_settings()
+    print("it answers", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_the_engine_of_a_killed_command_ends_when_no_other_asks_it(tmp_path: Path) -> None:
+    config = loaded(tmp_path)
+    words = [sys.executable, "-c", COMMAND, str(tmp_path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT) as command:
+        assert command.stdout is not None
+        assert "it answers\n" in iter(command.stdout.readline, "")
+        pid = pid_of(config)
+        with JudgeEnginePlace(config, "v", print) as other:
+            other.child_settings()
+            command.kill()
+            command.wait()
+            time.sleep(3 * ORPHAN_SECONDS)
+            assert process_start_time(pid) is not None, "somebody asks it"
+    end = time.monotonic() + 60
+    while process_start_time(pid) is not None:
+        assert time.monotonic() < end, "it has ended by itself"
+        time.sleep(0.1)
 
 
 @pytest.mark.parametrize(
