@@ -2,6 +2,7 @@
 
     python bench/echo.py [--suite word-errands] [--seeds 3] [--updates 40] [--worlds 256]
                          [--arms grpo echo …] [--folder DIR] [--model DIR] [--set KEY=VALUE]
+    python bench/echo.py --picture FILE     learning curves of what was measured before
 
 One daemon, one engine, real rollouts. Each arm has the same episodes an update: an attempt and its
 eight refinements, or a group of nine. Measured on held-out worlds without a critic; differences are
@@ -27,6 +28,8 @@ from bench.learning import BASE, ENGINE, RESULTS, compared, curve, interval, mea
 from houston_daemon.experiments.experiment_home import ExperimentHome
 from houston_daemon.suites.suite_catalog import SUITES
 from houston_daemon.suites.suite_results import SuiteRun
+from houston_daemon.training.echo.stale_critic import WINDOW
+from houston_shared.plotting import import_pyplot
 
 ARMS = {
     "grpo": ("critic=none", "group_size=9"),
@@ -37,6 +40,18 @@ ARMS = {
 """Settings over the recipe `echo_small`."""
 CURVES = ("before", "before_refined", "after", "gain", "improved", "worsened", "full", "critiques")
 """Figures of the critic that are kept for every update."""
+
+
+def attempt_scores(run: Mapping[str, Any]) -> list[float]:
+    """By update the mean score of rollouts that were told nothing: attempts, or all of an arm
+    without a critic."""
+    return [
+        round(
+            critic["before"] if (critic := update.get("critic")) else update["sampling"]["reward"],
+            4,
+        )
+        for update in run["updates"]
+    ]
 
 
 def critic_curve(run: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,7 +97,11 @@ def learn(home: ExperimentHome, asked: argparse.Namespace, seeds: int) -> dict[s
             run = trained(home, arm, seed, asked, command, ARMS[arm])  # once, then read
             policy = run["policy"]
             runs.setdefault(arm, {})[seed] = measured(home, policy, policy.replace("@", "-"), asked)
-            curves.setdefault(arm, {})[str(seed)] = {**curve(run), "critic": critic_curve(run)}
+            curves.setdefault(arm, {})[str(seed)] = {
+                **curve(run),
+                "attempt_score": attempt_scores(run),
+                "critic": critic_curve(run),
+            }
             score = told({seed: runs[arm][seed]})["score"]["value"]
             if seed == seeds:
                 print(f"{arm}, seed {seed}: score {score:.3f}, {run['seconds']} s", flush=True)
@@ -115,6 +134,29 @@ def usefulness(curves: Mapping[str, Any]) -> list[dict[str, Any]]:
     return parts
 
 
+def draw_learning(training: Mapping[str, Any], file: Path) -> None:
+    """Learning curves: of each arm the score of rollouts that were told nothing, mean of the last
+    `WINDOW` updates and of all seeds, in a band from the lowest seed to the highest."""
+    pyplot = import_pyplot()
+    figure, axes = pyplot.subplots(figsize=(7.0, 3.6))
+    for arm, seeds in training.items():
+        curves = [_smoothed(seed["attempt_score"]) for seed in seeds.values()]
+        by_update = list(zip(*curves, strict=True))
+        updates = range(1, len(by_update) + 1)
+        (line,) = axes.plot(updates, [fmean(each) for each in by_update], label=arm, linewidth=2)
+        low, high = ([choose(each) for each in by_update] for choose in (min, max))
+        axes.fill_between(updates, low, high, color=line.get_color(), alpha=0.12, linewidth=0)
+    axes.set(xlabel=f"update (mean of {WINDOW})", ylabel="score, told nothing", ylim=(0, 1))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(fontsize=8, frameon=False, loc="upper left")
+    figure.tight_layout()
+    figure.savefig(file, dpi=130)
+
+
+def _smoothed(values: Sequence[float]) -> list[float]:
+    return [fmean(values[max(0, end - WINDOW) : end]) for end in range(1, len(values) + 1)]
+
+
 def main() -> int:
     """Learn, print, keep."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
@@ -127,7 +169,14 @@ def main() -> int:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--model", type=Path, help="of `houston policy tiny`")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument(
+        "--picture", type=Path, metavar="FILE", help="draw what was kept; run nothing"
+    )
     asked = parser.parse_args()
+    if asked.picture:
+        kept = json.loads((RESULTS / "echo.json").read_text())
+        draw_learning(kept["training"], asked.picture)
+        return 0
     with tempfile.TemporaryDirectory(prefix="houston-echo-") as temporary:
         folder = (asked.folder or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)

@@ -220,6 +220,12 @@ _TRAINING = _build_commands(
         "--suite word-errands --engine tiny --recipe echo_small",
     ),
     (
+        "train usefulness",
+        "daemon.train_usefulness_commands",
+        "whether a critic was of use, by thirds (ECHO)",
+        "echo-k3f9 echo-m2p4",
+    ),
+    (
         "train drift",
         "daemon.train_drift_commands",
         "how a run's failures changed (ECHO)",

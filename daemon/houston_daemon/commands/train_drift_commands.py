@@ -10,20 +10,15 @@ from typing import Any
 
 import msgspec
 
-from houston_daemon.training.echo import drift_pictures, failure_drift
-from houston_daemon.training.echo.drift_pictures import RefinedScores
+from houston_daemon.training.echo import critic_usefulness, drift_pictures, failure_drift
 from houston_daemon.training.echo.failure_drift import NOTHING_MEASURED, DriftOrder
 from houston_daemon.training.rl.rl_run_folder import RlRunFolder, find_rl_run
-from houston_daemon.training.rl.rollout_groups import GroupFolder
 from houston_shared import atomic_file, command_output
 from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import require_daemon
-from houston_shared.critic_gain import unit_score
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode
 from houston_shared.policy_and_run_files import BASE_MODEL
-from houston_shared.store import rollout_queries
-from houston_shared.store.store_reader import Reader
 
 
 def add_train_drift_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,16 +57,21 @@ def add_train_drift_arguments(parser: argparse.ArgumentParser) -> None:
 def run_train_drift(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Measure, draw, say. Raises HoustonError."""
     folder = find_rl_run(loaded.home, arguments.run, NOTHING_MEASURED)
-    figures = _kept_figures(folder)
+    figures = critic_usefulness.critic_figures(folder, NOTHING_MEASURED)
+    scores = critic_usefulness.refined_scores(folder, loaded.home, figures)
+    by_phase = critic_usefulness.scores_by_phase(scores, figures)
     out: Path = arguments.out or folder.path
     out.mkdir(parents=True, exist_ok=True)
     recipe = folder.spec.recipe
     title = f"{folder.spec.name}, {recipe.suite}, critic {recipe.critic}"
     drawn = _draw([
-        (out / "usefulness.png", lambda file: drift_pictures.draw_usefulness(figures, title, file)),
+        (
+            out / "usefulness.png",
+            lambda file: drift_pictures.draw_usefulness([*figures.values()], title, file),
+        ),
         (
             out / "densities.png",
-            lambda file: drift_pictures.draw_densities(_refined(folder, loaded), title, file),
+            lambda file: drift_pictures.draw_densities(by_phase, title, file),
         ),
     ])  # fmt: skip
     measured: dict[str, Any] = {}
@@ -96,18 +96,6 @@ def run_train_drift(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     return int(ExitCode.DONE)
 
 
-def _kept_figures(folder: RlRunFolder) -> list[Any]:
-    figures = [update.critic for update in folder.updates if update.critic]
-    if not figures:
-        raise HoustonError(
-            f"{folder.path.name} has trained no update with a critic.",
-            NOTHING_MEASURED,
-            "houston train echo --help",
-            ExitCode.USAGE,
-        )
-    return figures
-
-
 def _measure(
     arguments: argparse.Namespace, loaded: LoadedConfiguration, folder: RlRunFolder
 ) -> dict[str, Any]:
@@ -124,21 +112,6 @@ def _measure(
         tell=command_output.print_note,
     )
     return failure_drift.measure_drift(order)
-
-
-def _refined(folder: RlRunFolder, loaded: LoadedConfiguration) -> list[RefinedScores]:
-    """Every finished refinement of the run with its attempt."""
-    groups = [group for group in GroupFolder(folder.path / "groups").all() if group.refines]
-    found = []
-    with Reader(loaded.home) as reader:
-        for group in groups:
-            attempt = reader.run(rollout_queries.find_rollout(group.refines))
-            for rollout in group.rollouts:
-                row = reader.run(rollout_queries.find_rollout(rollout))
-                if row.state == "finished":
-                    scores = unit_score(attempt.last_score), unit_score(row.last_score)
-                    found.append(RefinedScores(group.update, *scores))
-    return found
 
 
 def _draw(pictures: Sequence[tuple[Path, Callable[[Path], None]]]) -> list[Path]:

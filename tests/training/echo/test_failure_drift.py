@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from houston_daemon.training.echo.critic_usefulness import PHASES
 from houston_daemon.training.echo.critique_gains import mean_gains
 from houston_daemon.training.echo.drift_pictures import draw_drift
 from houston_daemon.training.echo.failure_drift import (
-    PHASES,
     Diagnosis,
     choose_checkpoints,
     drift_figures,

@@ -71,6 +71,7 @@ KINDS = {
     "a policy": "policy merge nope@2 --out merged",
     "a training run": "train show nope",
     "a training run of ECHO": "train drift nope",
+    "a training run of a critic": "train usefulness nope",
     "a training run to go on with": "train sft --resume nope",
     "a recipe of a training": "train sft words --recipe nope",
     "a recipe of an export": "export words --recipe nope --format trl",

@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
-from houston_daemon.training.echo.failure_drift import PHASES, vectors_of
+from houston_daemon.training.echo.critic_usefulness import PHASES, RefinedScores
+from houston_daemon.training.echo.failure_drift import vectors_of
 from houston_daemon.training.echo.stale_critic import WINDOW
 from houston_daemon.training.rl.update_figures import CriticFigures
 from houston_shared.plotting import import_pyplot
@@ -34,14 +35,6 @@ LABEL_ROOM = (0.35, 0.06)
 """Of the map's width and height, that a label takes."""
 PERPLEXITY = 30.0
 _GRID = 80
-
-
-class RefinedScores(NamedTuple):
-    """A refinement and its attempt; scores as shares of the full one."""
-
-    update: int
-    before: float
-    after: float
 
 
 def draw_usefulness(figures: Sequence[CriticFigures], title: str, file: Path) -> None:
@@ -77,15 +70,13 @@ def _draw_curve(axes: Any, values: Sequence[float], colour: str, label: str) -> 
     axes.plot(updates, means, color=colour, linewidth=2.0, label=label)
 
 
-def draw_densities(scores: Sequence[RefinedScores], title: str, file: Path) -> None:
-    """By third of the run, how often each score before came with each after: a dot's area is its
+def draw_densities(scores: Mapping[str, Sequence[RefinedScores]], title: str, file: Path) -> None:
+    """By phase of the run, how often each score before came with each after: a dot's area is its
     share. Above the line a critique helped. Raises ImportError without matplotlib, and OSError."""
     pyplot = import_pyplot()
-    updates = sorted({each.update for each in scores})
     figure, panes = pyplot.subplots(1, len(PHASES), figsize=(10.5, 3.7), sharey=True)
-    for number, (phase, axes) in enumerate(zip(PHASES, panes, strict=True)):
-        part = updates[number * len(updates) // 3 : (number + 1) * len(updates) // 3]
-        own = [each for each in scores if each.update in part]
+    for phase, axes in zip(PHASES, panes, strict=True):
+        own = scores[phase]
         _draw_density(axes, own)
         raised = sum(each.after > each.before for each in own) / max(1, len(own))
         lowered = sum(each.after < each.before for each in own) / max(1, len(own))

@@ -25,6 +25,7 @@ from houston_daemon.experiments.experiment_statistics import bootstrap_mean, sco
 from houston_daemon.suites.suite_catalog import suite_tasks
 from houston_daemon.suites.suite_results import SuiteRun, read_run, write_run
 from houston_daemon.suites.suite_run import SuiteOrder, run_suite, suites_folder
+from houston_daemon.training.echo.critic_usefulness import PHASES, split_into_phases
 from houston_daemon.training.echo.critique_gains import mean_gains, try_critiques
 from houston_daemon.training.echo.sampled_critiques import CriticisedAttempt, CritiqueSampler
 from houston_daemon.training.rl.engine_sampler import EngineSampler
@@ -35,7 +36,6 @@ from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.policy_and_run_files import BASE_MODEL
 
-PHASES = ("early", "intermediate", "late")
 NEIGHBOURS = 3
 """Versions of the policy that are taken from a phase."""
 PERMUTATIONS = 1_000
@@ -143,11 +143,10 @@ def choose_checkpoints(folder: RlRunFolder) -> list[Checkpoint]:
             "houston train list",
             ExitCode.USAGE,
         )
-    size = len(updates) // len(PHASES)
     chosen = []
-    for number, phase in enumerate(PHASES):
-        start = number * size + (size - NEIGHBOURS) // 2
-        for update in updates[start : start + NEIGHBOURS]:
+    for phase, part in split_into_phases(updates).items():
+        start = (len(part) - NEIGHBOURS) // 2
+        for update in part[start : start + NEIGHBOURS]:
             chosen.append(Checkpoint(phase, update, policies[update], critics[update]))
     return chosen
 
