@@ -28,8 +28,8 @@ from bench.learning import BASE, ENGINE, RESULTS, compared, curve, interval, mea
 from houston_daemon.experiments.experiment_home import ExperimentHome
 from houston_daemon.suites.suite_catalog import SUITES
 from houston_daemon.suites.suite_results import SuiteRun
-from houston_daemon.training.echo.stale_critic import WINDOW
 from houston_shared.plotting import import_pyplot
+from houston_shared.stale_critic import WINDOW
 
 ARMS = {
     "grpo": ("critic=none", "group_size=9"),

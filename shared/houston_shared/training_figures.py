@@ -75,6 +75,8 @@ class RunFigures(NamedTuple):
     curves: tuple[Curve, ...] = ()
     data: TrainingData | None = None
     held_out: HeldOutLoss | None = None
+    critic_gains: tuple[float, ...] = ()
+    """Of a critic's critiques, mean over each update in which something was criticised."""
 
 
 class _Sampling(msgspec.Struct, frozen=True):
@@ -93,6 +95,8 @@ class _Validation(msgspec.Struct, frozen=True):
 
 
 class _Critic(msgspec.Struct, frozen=True):
+    attempts: int = 0
+    full: int = 0
     gain: float = 0.0
     improved: float = 0.0
 
@@ -194,6 +198,11 @@ def _read_unchanged(folder: Path, signature: tuple[tuple[int, int], ...]) -> Run
         tuple(_curves(steps, updates, held_out, last_step)),
         _read_data(folder, updates, result),
         held_out,
+        tuple(
+            update.critic.gain
+            for update in updates
+            if update.critic and update.critic.attempts > update.critic.full
+        ),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from houston_shared.home import Home
 from houston_shared.kept_suite_runs import KeptRun, SuiteFigures, SuiteOutcome, suite_outcomes
 from houston_shared.policy_and_run_files import BASE_MODEL, is_run_name, training_run_folder
+from houston_shared.stale_critic import staleness
 from houston_shared.store import policy_outcome_queries, policy_queries
 from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.policy_outcome_queries import (
@@ -293,6 +294,12 @@ def data_lines(data: TrainingData) -> Iterator[ReportLine]:
         yield ReportLine("", f"{sum(data.untrained.values()):,} not trained: {why}", "dim")
 
 
+def stale_critic_lines(figures: RunFigures) -> Iterator[ReportLine]:
+    """Whether a run's critic helps less than it did."""
+    if stale := staleness(figures.critic_gains):
+        yield ReportLine("critic", stale, "bad")
+
+
 def held_out_lines(held_out: HeldOutLoss | None, curves: Sequence[Curve]) -> Iterator[ReportLine]:
     """Loss on rows that were never trained, before and after."""
     if held_out is None:
@@ -419,4 +426,5 @@ def figures_json(figures: RunFigures) -> dict[str, Any]:
         ],
         "held_out": figures.held_out._asdict() if figures.held_out else None,
         "data": figures.data._asdict() if figures.data else None,
+        "stale_critic": staleness(figures.critic_gains) or None,
     }

@@ -20,7 +20,6 @@ from houston_daemon.training.echo.sampled_critiques import (
     CritiqueSampler,
     SampledCritique,
 )
-from houston_daemon.training.echo.stale_critic import stale_critic
 from houston_daemon.training.rl.policy_gradient_trainer import NO_GAP, EngineGap, Pass
 from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.rollout_groups import GroupCoordinator, GroupOutcome, RolloutGroup
@@ -286,19 +285,3 @@ def test_critiques_that_gained_alike_teach_nothing() -> None:
     members = tuple(ScoredRollout(f"r{n}", 50.0, 9) for n in range(3))
     alike = RefinedAttempt(criticised("a0", Task(50.0)), GroupOutcome(group, members, (), 3))
     assert critique_rows(alike, RECIPE) == []
-
-
-STALE = {
-    "it holds": ([0.4] * 12, False),
-    "it falls below half of its best": ([0.4] * 8 + [0.05] * 3, True),
-    "it is said once": ([0.4] * 8 + [0.05] * 6, False),
-    "it never helped": ([0.01] * 6 + [-0.3] * 6, False),
-    "too few updates": ([0.4, -0.4], False),
-}
-
-
-@pytest.mark.parametrize("name", STALE)
-def test_a_critic_that_has_become_stale_is_told_of(name: str) -> None:
-    gains, told = STALE[name]
-    said = stale_critic(gains)
-    assert bool(said) == told, said

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
+from houston_console.commands import policy_report
 from houston_daemon.training.rl.rl_run_folder import RlRunFolder
 from houston_daemon.training.rl.update_figures import (
     CriticFigures,
@@ -124,8 +126,41 @@ def update(number: int, reward: float, **fields: Any) -> UpdateFigures:
 
 def critic(gain: float) -> CriticFigures:
     zeros = dict.fromkeys(CriticFigures.__struct_fields__, 0)
-    fields = {**zeros, "policy": "c@2", "gain": gain, "improved": 0.5, "seconds": {}, "loss": {}}
+    fields = {
+        **zeros,
+        "policy": "c@2",
+        "attempts": 1,
+        "gain": gain,
+        "improved": 0.5,
+        "seconds": {},
+        "loss": {},
+    }
     return msgspec.convert(fields, CriticFigures)
+
+
+STALE = {
+    "it holds": ([0.4] * 12, False),
+    "it falls below half of its best": ([0.4] * 8 + [0.05] * 3, True),
+    "it comes back": ([0.4] * 8 + [0.05] * 5 + [0.3] * 5, False),
+    "it never helped": ([0.01] * 6 + [-0.3] * 6, False),
+    "too few updates": ([0.4, -0.4], False),
+}
+
+
+@pytest.mark.parametrize("name", STALE)
+def test_a_critic_that_has_become_stale_is_told_of(name: str, tmp_path: Path) -> None:
+    gains, told = STALE[name]
+    folder = RlRunFolder(tmp_path)
+    for number, gain in enumerate(gains):
+        folder.keep_update(update(number, 0.5, critic=critic(gain)))
+    # Nothing is criticised where every attempt has the full score: that is no sign of age.
+    for number in range(len(gains), len(gains) + 3):
+        full = msgspec.structs.replace(critic(0.0), full=1)
+        folder.keep_update(update(number, 0.5, critic=full))
+    figures = read_run_figures(tmp_path)
+    lines = [line.text for line in policy_report.stale_critic_lines(figures)]
+    assert bool(lines) == told and all("+0.40 at best" in line for line in lines)
+    assert (policy_report.figures_json(figures)["stale_critic"] or "") == "".join(lines)
 
 
 def test_updates_are_curves_of_reward_length_failures_and_of_a_critic(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 from houston_daemon.training.echo.critic_usefulness import PHASES, RefinedScores
 from houston_daemon.training.echo.failure_drift import vectors_of
-from houston_daemon.training.echo.stale_critic import WINDOW
 from houston_daemon.training.rl.update_figures import CriticFigures
 from houston_shared.plotting import import_pyplot
+from houston_shared.stale_critic import WINDOW
 
 COLOURS = {"early": "#3b7dd8", "intermediate": "#c98a1b", "late": "#c2453b"}
 _GREY, _UP, _DOWN = "#8a93a1", "#2f8f5b", "#c2453b"

@@ -22,7 +22,6 @@ from trl import GRPOConfig
 from houston_daemon.suites.suite_run import suites_folder
 from houston_daemon.training.echo.echo_batches import EchoBatches
 from houston_daemon.training.echo.run_critic import RunCritic
-from houston_daemon.training.echo.stale_critic import critic_gains, stale_critic
 from houston_daemon.training.policies import policy_files
 from houston_daemon.training.policies.policy_registration import register_policy
 from houston_daemon.training.prm.prm_scorer import load_scorer
@@ -60,7 +59,9 @@ from houston_daemon.training.sft.sft_recipe import SftRecipe
 from houston_shared.config import LoadedConfiguration, load_configuration
 from houston_shared.errors import HoustonError
 from houston_shared.policy_and_run_files import BASE_MODEL
+from houston_shared.stale_critic import staleness
 from houston_shared.store.store_reader import Reader
+from houston_shared.training_figures import read_run_figures
 
 WIDE_GAP = 0.02
 """Mean difference of log-probabilities, nats a token, above which something is wrong: in bf16 it is
@@ -178,8 +179,9 @@ class RlRun:
             critic=self._critic_figures(batch),
         )
         self._folder.keep_update(figures)
-        if self._critic and (stale := stale_critic(critic_gains(self._folder.updates))):
-            self._writer.log(stale)
+        gains = read_run_figures(self._folder.path).critic_gains
+        if (stale := staleness(gains)) and not staleness(gains[:-1]):
+            self._writer.log(f"the critic {stale}")
         if figures.gap_mean > WIDE_GAP and not figures.sampling.stale:
             self._writer.log(
                 f"engine and trainer are {figures.gap_mean:.3f} nats a token apart on what the"
