@@ -13,6 +13,7 @@ import msgspec
 
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
+from houston_shared.times_and_counts import format_duration
 
 DEFAULT_FAMILY = "policy"
 """What a policy is called where nobody named it."""
@@ -138,11 +139,3 @@ def describe_training_progress(progress: TrainingProgress | None) -> str:
     if progress.message:
         parts.append(progress.message[:MESSAGE_CHARACTERS])
     return ", ".join(parts) or "has begun"
-
-
-def format_duration(seconds: float) -> str:
-    """`40 s`, `3 min`, `2 h 05 min`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 90 else f"{minutes} min"

@@ -1,8 +1,9 @@
-"""Times and counts as they are stored, and as people and JSON read them.
+"""Times, durations and counts as they are stored, and as people and JSON read them.
 
-Wall time is stored as UTC microseconds; JSON writes ISO 8601 with Z, people read local time. Counts
-get their noun (`1 row`, `2,500 rows`), and texts their number of words, where Chinese characters
-and kana count one by one. It reads no other clock than the wall's.
+Wall time is stored as UTC microseconds; JSON writes ISO 8601 with Z, people read local time. A
+duration has one form for sentences, one for columns, one that is exact to the second, and one for
+how long ago. Counts get their noun (`1 row`, `2,500 rows`), and texts their number of words, where
+Chinese characters and kana count one by one. It reads no other clock than the wall's.
 """
 
 import re
@@ -26,6 +27,77 @@ def local_time(at_us: int) -> str:
     """`at_us` in local time with its offset, to the second: for people."""
     stamp = datetime.fromtimestamp(at_us / 1_000_000).astimezone()
     return stamp.strftime("%Y-%m-%d %H:%M:%S%z")
+
+
+NO_DURATION = "–"
+"""What stands for a duration that is not known."""
+MAX_MINUTES = 100
+"""From so many minutes on, hours are written."""
+MAX_HOURS = 48
+"""From so many hours on, days are written."""
+MAX_SECONDS = 1e9
+"""No duration reads as more, whatever a stored task says."""
+
+
+def format_duration(seconds: float | None) -> str:
+    """A duration in a sentence: `0.3 s`, `45 s`, `12 min`, `3 h 05 min`, `4 days 3 h`."""
+    if seconds is None:
+        return NO_DURATION
+    seconds = _clamp(seconds)
+    if seconds < 99.5:
+        return f"{seconds:.1f} s" if 0 < seconds < 9.95 else f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < MAX_MINUTES:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < MAX_HOURS:
+        return f"{hours} h {minutes:02} min" if minutes else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days} days {hours} h" if hours else f"{days} days"
+
+
+def format_compact_duration(seconds: float | None) -> str:
+    """A duration in a column, what has passed of it: `40s`, `57m`, `3h05`, `30h`, `2d04h`.
+
+    At most six characters below 1,000 days.
+    """
+    if seconds is None:
+        return NO_DURATION
+    seconds = int(_clamp(seconds))
+    minutes = seconds // 60
+    if minutes < 1:
+        return f"{seconds}s"
+    if minutes < MAX_MINUTES:
+        return f"{minutes}m"
+    hours, minutes = divmod(minutes, 60)
+    if hours < MAX_HOURS:
+        return f"{hours}h{minutes:02}" if minutes else f"{hours}h"
+    days, hours = divmod(hours, 24)
+    return f"{days}d{hours:02}h" if hours else f"{days}d"
+
+
+def format_clock(seconds: float | None) -> str:
+    """A duration to the second, `h:mm:ss`, where moments of a rollout are told apart."""
+    if seconds is None:
+        return NO_DURATION
+    shown = int(_clamp(seconds))
+    return f"{shown // 3600}:{shown // 60 % 60:02}:{shown % 60:02}"
+
+
+def _clamp(seconds: float) -> float:
+    """Zero for a negative duration, which a clock that was set back gives."""
+    return min(max(seconds, 0.0), MAX_SECONDS)
+
+
+def format_age(at_us: int, now_us: int) -> str:
+    """How long ago, in one unit; no seconds, they would be drawn every second."""
+    minutes = max(0, now_us - at_us) // 60_000_000
+    if minutes < 1:
+        return "just now"
+    if minutes < MAX_MINUTES:
+        return f"{minutes} min ago"
+    hours = minutes // 60
+    return f"{hours} h ago" if hours < MAX_HOURS else f"{hours // 24} days ago"
 
 
 def pluralize(count: int, noun: str) -> str:

@@ -18,9 +18,9 @@ def test_a_score_stands_at_its_time_and_holds_until_the_next() -> None:
     assert lines[0] == " 100│          ●─────────"
     assert lines[4] == "   0│●─────────          "
     assert lines[5] == "    └────────────────────"
-    assert lines[6].split() == ["0", "2", "h", "00", "active"]
+    assert lines[6].split() == ["0", "2", "h", "active"]
     wide = line_text(plot_scores([], 2.0, 65, 5)[6])
-    assert wide.split() == ["0", "60", "min", "2", "h", "00", "active"]
+    assert wide.split() == ["0", "60", "min", "2", "h", "active"]
     assert wide.index("60 min") == 5 + 30 - 3
 
 

@@ -8,7 +8,6 @@ from houston_console.screens.home_columns import (
     HomeEntry,
     HomeViewContext,
     columns_that_fit,
-    format_hours,
     format_tokens,
 )
 from houston_console.screens.home_list import (
@@ -181,14 +180,6 @@ def test_a_settled_rollout_takes_one_line_and_says_whether_anybody_saw_it() -> N
             assert text.startswith(f"{mark}  7 ✓ t-a")
             assert "–" in text  # no time is left, and none is needed
         assert "finished" in text
-
-
-HOURS = {0: "0m", 59: "0m", 3_540: "59m", 5_940: "99m", 6_000: "1h40", 10_800: "3h", 36_000: "10h"}
-
-
-def test_active_time_is_short() -> None:
-    for seconds, wanted in HOURS.items():
-        assert format_hours(seconds) == wanted
 
 
 def test_an_ended_rollout_says_how_and_one_without_scores_shows_none() -> None:

@@ -16,7 +16,6 @@ from houston_console.panes.terminal_log_reader import (
 from houston_console.panes.terminal_tiles import (
     TerminalTiles,
     command_outcome,
-    duration_text,
     tab_titles,
     terminal_state,
 )
@@ -123,22 +122,6 @@ STATES: dict[str, tuple[Callable[[], bytes], str]] = {
 def test_how_a_terminal_stands(name: str, tmp_path: Path) -> None:
     log, text = STATES[name]
     assert terminal_state(snapshot(tmp_path, log())).text == text
-
-
-DURATIONS = {
-    0.0: "0.0 s",
-    0.34: "0.3 s",
-    42.4: "42 s",
-    725: "12 min",
-    2.5 * HOUR: "2 h 30 min",
-    3 * HOUR: "3 h",
-    80 * HOUR: "3 days",
-}
-
-
-@pytest.mark.parametrize("seconds", DURATIONS)
-def test_a_duration_has_the_units_that_matter(seconds: float) -> None:
-    assert duration_text(seconds) == DURATIONS[seconds]
 
 
 OUTCOMES = {

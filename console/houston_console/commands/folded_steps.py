@@ -81,7 +81,7 @@ class FoldedStepPrinter:
             return [*spans, span(f"  ×{count:,}", "bad"), *_verdict_spans(steps)]
         spans += [*_file_spans(record), *self._score_spans(record)]
         seconds = sum(outcome.seconds for outcome in outcomes)
-        if duration := step_outcomes.format_duration(seconds):
+        if duration := step_outcomes.shown_duration(seconds):
             spans.append(span(f"  {duration}", "dim"))
         return [*spans, *_verdict_spans(steps)]
 

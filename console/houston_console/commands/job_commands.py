@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from houston_console.commands import command_options
 from houston_console.commands.output_page import OutputPage, span
-from houston_console.commands.rollout_summary import cut_text, format_seconds
+from houston_console.commands.rollout_summary import cut_text
 from houston_shared import command_output, terminal_log_files
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import LOCAL_HOST
@@ -22,7 +22,7 @@ from houston_shared.store import job_queries, removed_data_queries, rollout_quer
 from houston_shared.store.job_queries import JobRow, JobState
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.store.store_reader import Reader
-from houston_shared.times_and_counts import local_time, now_us
+from houston_shared.times_and_counts import format_clock, local_time, now_us
 
 STATE_TONES: dict[JobState, str] = {"running": "good", "done": "good", "failed": "bad"}
 LINE_CHARACTERS = 200
@@ -112,7 +112,7 @@ def _print_job(page: OutputPage, job: JobRow, now: int) -> None:
         f"step {job.step}",
         f"session {place}",
         f"started {local_time(job.started_at)}",
-        f"{ran} {format_seconds(job.seconds(now))}",
+        f"{ran} {format_clock(job.seconds(now))}",
     ]
     if job.output:
         facts.append(f"prints to {job.output}")

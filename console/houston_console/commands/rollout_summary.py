@@ -10,7 +10,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -23,7 +23,7 @@ from houston_shared.store import rollout_queries
 from houston_shared.store.attention_ranking import RolloutNeed, RolloutOverview
 from houston_shared.store.draft_queries import CriticDraft
 from houston_shared.store.rollout_queries import RolloutRow
-from houston_shared.times_and_counts import local_time
+from houston_shared.times_and_counts import format_clock, local_time
 
 _SANDBOX_MARKS = {"none": " [no sandbox]", ELSEWHERE: " [sampled elsewhere]"}
 STATE_TONES = {"running": "good", "finished": "good", "failed": "bad", "cancelled": "dim"}
@@ -31,11 +31,6 @@ STATE_TONES = {"running": "good", "finished": "good", "failed": "bad", "cancelle
 
 MIN_REASON_CHARACTERS = 16
 """Characters of a reason that are shown however narrow the terminal is."""
-
-
-def format_seconds(seconds: float) -> str:
-    """Seconds as h:mm:ss."""
-    return str(timedelta(seconds=int(seconds)))
 
 
 def format_score(value: float | None) -> str:
@@ -258,7 +253,7 @@ def _table_row(need: RolloutNeed) -> dict[str, OutputSpan]:
         "new#": span("" if overview.new_steps is None else f"+{overview.new_steps}"),
         "best#": span(format_score(rollout.best_score)),
         "last#": span(format_score(rollout.last_score)),
-        "active#": span(format_seconds(rollout.active_us / 1_000_000)),
+        "active#": span(format_clock(rollout.active_us / 1_000_000)),
         "need": span(cut_text(need_text(need), MAX_CELL_CHARACTERS), "bad"),
         "people": span(cut_text(", ".join(people), MAX_CELL_CHARACTERS), "person"),
         "doing": span(cut_text(doing, MAX_CELL_CHARACTERS)),

@@ -16,7 +16,6 @@ from houston_console.commands.output_page import OutputPage, span
 from houston_console.commands.rollout_summary import (
     format_local_time,
     format_score,
-    format_seconds,
     state_span,
 )
 from houston_shared import command_output
@@ -50,7 +49,14 @@ from houston_shared.store.presence_queries import AttentionCost, Person, current
 from houston_shared.store.rollout_queries import RolloutCost, RolloutRow, ScorePoint, role_engines
 from houston_shared.store.store_reader import Reader
 from houston_shared.store.workspace_queries import EvaluationRow
-from houston_shared.times_and_counts import format_cost, iso_time, local_time, now_us, pluralize
+from houston_shared.times_and_counts import (
+    format_clock,
+    format_cost,
+    iso_time,
+    local_time,
+    now_us,
+    pluralize,
+)
 
 
 def add_task_list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -386,7 +392,7 @@ def _print_rollout(
         "steps": f"{row.steps} ({drift or 'none'}); {row.errors} with errors; {row.forks} forks",
         "tokens": _token_usage(facts["usage"]),
         "cost": facts["cost"],
-        "active": format_seconds(row.active_us / 1_000_000),
+        "active": format_clock(row.active_us / 1_000_000),
         "score": f"best {format_score(row.best_score)},"
         f" {'final' if row.state in ENDED_STATES else 'last'} {format_score(row.last_score)}",
         "scores": history,
@@ -472,8 +478,8 @@ def _print_attention_table(lines: list[tuple[str, AttentionCost]]) -> None:
         (
             span(rollout, "name"),
             span(cost.name if cost.verified else f"{cost.name} (unverified)", "person"),
-            span(format_seconds(cost.active_us / 1e6)),
-            span(format_seconds(cost.looked_us / 1e6)),
+            span(format_clock(cost.active_us / 1e6)),
+            span(format_clock(cost.looked_us / 1e6)),
             span(cost.visits),
             span(cost.messages),
             span(cost.words),
@@ -556,7 +562,7 @@ def _print_comparison(page: OutputPage, sides: list[ComparisonSide]) -> None:
         ("engine", [f"{side.rollout.engine} {side.rollout.policy}".strip() for side in sides]),
         ("steps", [side.rollout.steps for side in sides]),
         ("with errors", [side.rollout.errors for side in sides]),
-        ("active", [format_seconds(side.rollout.active_us / 1e6) for side in sides]),
+        ("active", [format_clock(side.rollout.active_us / 1e6) for side in sides]),
         ("evaluations", [side.rollout.evaluations for side in sides]),
         ("best score", [format_score(side.rollout.best_score) for side in sides]),
         ("last score", [format_score(side.rollout.last_score) for side in sides]),
@@ -574,7 +580,7 @@ def _score_rows_over_time(sides: list[ComparisonSide]) -> list[tuple[str, Sequen
     seconds = sorted({score.active_us // 1_000_000 for side in sides for score in side.scores})
     return [
         (
-            f"score at {format_seconds(second)}",
+            f"score at {format_clock(second)}",
             [_score_by_second(side.scores, second) for side in sides],
         )
         for second in seconds

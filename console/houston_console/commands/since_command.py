@@ -9,7 +9,7 @@ from typing import Any
 
 from houston_console.commands import command_options, daemon_requests
 from houston_console.commands.output_page import OutputPage, OutputSpan, span
-from houston_console.commands.rollout_summary import format_score, format_seconds
+from houston_console.commands.rollout_summary import format_score
 from houston_shared import command_arguments, command_output
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ExitCode, HoustonError
@@ -21,7 +21,7 @@ from houston_shared.store.last_actions import LastAction
 from houston_shared.store.presence_queries import LastSeen, Person, current_person
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.store.store_reader import Reader
-from houston_shared.times_and_counts import iso_time, local_time
+from houston_shared.times_and_counts import format_clock, iso_time, local_time
 from houston_shared.wire import ReportPresence
 
 MAX_LISTED_EVENTS = 40
@@ -144,7 +144,7 @@ def _print_changes(
         return
     facts = f"{changes.steps} steps"
     if changes.steps:
-        duration = format_seconds(changes.active_us / 1e6)
+        duration = format_clock(changes.active_us / 1e6)
         facts += f" ({changes.first} to {changes.last}) in {duration}"
     page.line(f"  {facts}; {changes.errors} with errors{_score_change_text(changes)}")
     for heard in changes.guidance:

@@ -22,7 +22,7 @@ from houston_console.commands import command_options, step_outcomes
 from houston_console.commands.daemon_requests import JournalFollower
 from houston_console.commands.folded_steps import FoldedStepPrinter
 from houston_console.commands.output_page import OutputPage, OutputSpan, span
-from houston_console.commands.rollout_summary import format_local_time, format_seconds
+from houston_console.commands.rollout_summary import format_local_time
 from houston_shared import command_arguments, command_output, terminal_log_files
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ExitCode, HoustonError
@@ -51,7 +51,7 @@ from houston_shared.store.workspace_queries import (
     RecordedFileEdit,
     SearchRow,
 )
-from houston_shared.times_and_counts import local_time
+from houston_shared.times_and_counts import format_clock, local_time
 
 MAX_TEXT_LINES = 12
 """Lines of a thought or an observation that are shown without --full."""
@@ -89,13 +89,13 @@ def print_step(
     """A whole step; `full` leaves nothing out."""
     sample = record.sample
     title = f"step {record.step}" + (f" attempt {record.attempt}" if record.attempt > 1 else "")
-    times = (format_local_time(record.at), format_seconds(record.active_seconds))
+    times = (format_local_time(record.at), format_clock(record.active_seconds))
     facts = filter(None, (*times, sample.policy, sample.drift))
     page.line(span(title, "name"), span("  " + " · ".join(facts), "dim"))
     lines, characters = (0, 10**6) if full else (MAX_TEXT_LINES, _MAX_ARGUMENT_CHARACTERS)
     page.block(sample.thought, AGENT_BAR, limit=lines)
     for call, outcome in zip(sample.calls, step_outcomes.step_outcomes(record), strict=True):
-        duration = step_outcomes.format_duration(outcome.seconds)
+        duration = step_outcomes.shown_duration(outcome.seconds)
         words = "".join(f"  {part}" for part in (outcome.result, duration) if part)
         page.line(
             "  → ",

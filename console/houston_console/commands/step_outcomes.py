@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from houston_shared.records import StepRecord, ToolCall, ToolResult
-from houston_shared.times_and_counts import pluralize
+from houston_shared.times_and_counts import format_duration, pluralize
 
 TARGET_ARGUMENTS = (
     "command", "code", "query", "path", "filename", "file_path", "url", "input_text", "input",
@@ -108,15 +108,9 @@ def main_outcome(outcomes: Sequence[CallOutcome]) -> CallOutcome | None:
     return next((outcome for outcome in outcomes if outcome.failed), next(iter(outcomes), None))
 
 
-def format_duration(seconds: float) -> str:
-    """`4.2 s`, `42 s`, `12 min`, `3.5 h`; empty below `SHOWN_SECONDS`."""
-    if seconds < SHOWN_SECONDS:
-        return ""
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    if seconds < 99.5:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 99.5 * 60 else f"{seconds / 3600:.1f} h"
+def shown_duration(seconds: float) -> str:
+    """How long a step took, `4.2 s`, `12 min`; empty below `SHOWN_SECONDS`."""
+    return format_duration(seconds) if seconds >= SHOWN_SECONDS else ""
 
 
 def format_fold(first: int, last: int) -> str:

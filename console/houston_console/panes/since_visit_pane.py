@@ -15,7 +15,6 @@ from houston_console.app.key_bindings import bindings_for, key_label
 from houston_console.commands.rollout_summary import format_score
 from houston_console.screens.base_screen import GoToStep, Pane, post_from
 from houston_console.screens.rollout_lists import (
-    format_age,
     format_moment,
     other_viewers,
     own_note,
@@ -48,7 +47,7 @@ from houston_shared.store.changes_since_visit import (
     TouchedFile,
 )
 from houston_shared.store.presence_queries import IDLE_US, ClaimStatus, LastSeen, Person
-from houston_shared.times_and_counts import now_us
+from houston_shared.times_and_counts import format_age, now_us
 
 EVENT_GLYPHS: dict[str, tuple[str, Tone]] = {
     "error": ("✗", "error"),

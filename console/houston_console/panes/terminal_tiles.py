@@ -19,6 +19,7 @@ from houston_console.widgets.styled_text import (
     line_width,
     span,
 )
+from houston_shared.times_and_counts import format_age, format_duration, now_us
 
 
 class TerminalState(NamedTuple):
@@ -45,8 +46,8 @@ def terminal_state(snapshot: TerminalSnapshot) -> TerminalState:
     if not last.end:
         return TerminalState("…", duration_since(last.started_at), "tool")
     if last.exit_code:
-        ago = duration_since(last.ended_at)
-        return TerminalState(f"✗{last.exit_code}", f"{ago} ago" if ago else "", "error")
+        ago = format_age(int(last.ended_at * 1e6), now_us()) if last.ended_at else ""
+        return TerminalState(f"✗{last.exit_code}", ago, "error")
     return TerminalState("$", "idle")
 
 
@@ -57,21 +58,7 @@ def duration_since(started_at: float) -> str:
     seconds = max(0, int(time.time() - started_at))
     if seconds < 100:
         return f"{max(1, seconds // 10 * 10)} s"
-    return duration_text(seconds if seconds < 100 * 60 else seconds // 3600 * 3600)
-
-
-def duration_text(seconds: float) -> str:
-    """A duration with one or two units: `0.3 s`, `45 s`, `12 min`, `3 h 05 min`, `4 days`."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    if hours * 60 + minutes < 100:
-        return f"{hours * 60 + minutes} min"
-    if hours >= 48:
-        return f"{hours // 24} days"
-    return f"{hours} h {minutes:02} min" if minutes else f"{hours} h"
+    return format_duration(seconds if seconds < 100 * 60 else seconds // 3600 * 3600)
 
 
 def command_outcome(run: CommandRun | None) -> TextLine:
@@ -80,7 +67,7 @@ def command_outcome(run: CommandRun | None) -> TextLine:
         return ()
     if not run.end:
         return (span(f" … {duration_since(run.started_at)}".rstrip(), "tool"),)
-    took = "" if run.seconds is None else f" {duration_text(round(run.seconds, 1))}"
+    took = "" if run.seconds is None else f" {format_duration(round(run.seconds, 1))}"
     if run.exit_code is None:
         return (span(" ?", "dim"),)
     if run.exit_code:

@@ -19,8 +19,6 @@ from houston_console.commands.rollout_view_commands import read_comparison
 from houston_console.screens.base_screen import HoustonScreen
 from houston_console.screens.rollout_lists import (
     STATE_GLYPHS,
-    format_active_time,
-    format_minutes,
     person_cost,
     rollout_state_text,
 )
@@ -44,6 +42,7 @@ from houston_shared.store.journal_events import ReadPlan, RunSql
 from houston_shared.store.presence_queries import AttentionCost
 from houston_shared.store.process_reward_queries import StepReward
 from houston_shared.store.rollout_queries import RolloutRow, ScorePoint
+from houston_shared.times_and_counts import format_duration
 
 MAX_COMPARED_SCORES = 4_000
 """Scores of one rollout: more than a screen has columns, by far."""
@@ -182,7 +181,7 @@ def _score_label(y: int, height: int, top: float) -> str:
 
 def _time_labels(columns: int, hours: float) -> TextLine:
     """Active time at the start, in the middle and at the right edge."""
-    texts = ["0", format_minutes(round(hours * 30)), f"{format_minutes(round(hours * 60))} active"]
+    texts = ["0", format_duration(hours * 1800), f"{format_duration(hours * 3600)} active"]
     left = columns // 2 - len(texts[0]) - len(texts[1]) // 2
     right = columns - len(texts[0]) - left - len(texts[1]) - len(texts[2])
     if right < 1:  # no room for the one in the middle
@@ -300,7 +299,7 @@ def _comparison_facts(
         ("state", [_state_cell(side) for side in pair]),
         ("policy", [line(span(side.rollout.policy or side.rollout.engine)) for side in pair]),
         each("steps", "steps", "number"),
-        ("active", [line(span(format_active_time(side.rollout.active_us))) for side in pair]),
+        ("active", [line(span(format_duration(side.rollout.active_us / 1e6))) for side in pair]),
         ("score", [_score_cell(side) for side in pair]),
         *([("reward", [_reward_cell(side) for side in pair])] if any_rewards else []),
         each("evaluations", "evaluations"),

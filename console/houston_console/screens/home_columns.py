@@ -19,7 +19,7 @@ from houston_console.widgets.styled_text import TextLine, TextSpan, Tone, line, 
 from houston_shared.records import ENDED_STATES
 from houston_shared.store.attention_ranking import RolloutNeed
 from houston_shared.task import BudgetSettings
-from houston_shared.times_and_counts import format_cost
+from houston_shared.times_and_counts import format_compact_duration, format_cost
 
 SPARKLINE_CELLS = 12
 NEAR_BUDGET = 0.9
@@ -71,14 +71,6 @@ class HomeViewContext(NamedTuple):
         return columns_that_fit(room, self.has_cost, self.has_tokens)
 
 
-def format_hours(seconds: float) -> str:
-    """Active time, short: `57m`, `3h05`, `30h`."""
-    minutes = int(seconds // 60)
-    if minutes < 100:
-        return f"{minutes}m"
-    return f"{minutes // 60}h{minutes % 60:02}" if minutes % 60 else f"{minutes // 60}h"
-
-
 def format_tokens(tokens: int) -> str:
     """A count in at most five characters: `812`, `48k`, `3.1M`, `120M`, `2.4G`."""
     for size, unit in ((BILLION, "G"), (MILLION, "M")):
@@ -123,7 +115,8 @@ def time_left_text(entry: HomeEntry) -> tuple[str, Tone]:
     if rollout.state in ENDED_STATES:
         return "–", "faint"
     used = rollout.active_us / 1e6
-    return format_hours(max(0.0, most - used)), "warning" if used > NEAR_BUDGET * most else "text"
+    tone: Tone = "warning" if used > NEAR_BUDGET * most else "text"
+    return format_compact_duration(most - used), tone
 
 
 def _left_cell(entry: HomeEntry, cells: int) -> TextLine:
@@ -132,8 +125,8 @@ def _left_cell(entry: HomeEntry, cells: int) -> TextLine:
 
 
 def _active_cell(entry: HomeEntry, cells: int) -> TextLine:
-    active = format_hours(entry.need.standing.rollout.active_us / 1e6)
-    most = format_hours(entry.budget.active_seconds)
+    active = format_compact_duration(entry.need.standing.rollout.active_us / 1e6)
+    most = format_compact_duration(entry.budget.active_seconds)
     return line(span(f"{active:>{cells - 7}}", "text"), span(f"/{most:<6}", "faint"))
 
 

@@ -7,7 +7,7 @@ Pure: it reads nothing and knows no widget.
 from collections.abc import Sequence
 
 from houston_console.commands.job_commands import job_state_text
-from houston_console.screens.rollout_lists import format_age, format_moment
+from houston_console.screens.rollout_lists import format_moment
 from houston_console.widgets.styled_text import (
     TextLine,
     TextSpan,
@@ -23,7 +23,7 @@ from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.records import ENDED_STATES
 from houston_shared.store.attention_ranking import RolloutOverview
 from houston_shared.store.job_queries import FailedJob, JobRow, JobState, JobSummary
-from houston_shared.times_and_counts import pluralize
+from houston_shared.times_and_counts import format_age, format_compact_duration, pluralize
 
 JOB_GLYPHS: dict[JobState, tuple[str, Tone]] = {
     "running": ("▶", "success"),
@@ -38,17 +38,6 @@ STATE_CELLS = 12
 LEAST_FACT_CELLS = 16
 """Cells of the strip that each job has; those for which there is no room are counted."""
 MORE_CELLS = " +99"
-
-
-def format_duration(seconds: float) -> str:
-    """How long, short and in whole minutes from one on: `40s`, `57m`, `3h05`, `2d 4h`."""
-    minutes = int(seconds // 60)
-    if minutes < 1:
-        return f"{int(seconds)}s"
-    if minutes < 100:
-        return f"{minutes}m"
-    hours = minutes // 60
-    return f"{hours}h{minutes % 60:02}" if hours < 48 else f"{hours // 24}d {hours % 24}h"
 
 
 def job_place(job: JobRow) -> str:
@@ -109,7 +98,8 @@ def jobs_strip(
 
 def running_job(job: JobRow, printed: str, now: int) -> TextLine:
     """A job that runs: its place, how long, and what it printed last, or else what it is."""
-    head = f"{JOB_GLYPHS['running'][0]} {job_place(job)} {format_duration(job.seconds(now))}"
+    duration = format_compact_duration(job.seconds(now))
+    head = f"{JOB_GLYPHS['running'][0]} {job_place(job)} {duration}"
     says = printed or (f"prints to {job.output}" if job.output else job.command)
     return line(span(head, "success"), span(f" {' '.join(says.split())}", "dim"))
 
@@ -141,7 +131,7 @@ def job_line(job: JobRow, now: int, width: int) -> TextLine:
             TextSpan(fit_text(f"{job.state}{code}", STATE_CELLS), tone),
             span(f"{job.step:>6}  ", "number"),
             TextSpan(fit_text(job_place(job), SESSION_CELLS), "strong"),
-            span(f"{format_duration(job.seconds(now)):>7}  "),
+            span(f"{format_compact_duration(job.seconds(now)):>7}  "),
             span(f"{ended:<12}", "dim"),
             span(" ".join(job.command.split()), "tool"),
         ),

@@ -10,7 +10,6 @@ from houston_console.commands.rollout_summary import format_score
 from houston_console.screens.home_columns import HomeEntry, HomeViewContext
 from houston_console.screens.rollout_lists import (
     STATE_GLYPHS,
-    format_age,
     format_moment,
     need_reasons,
     people_text,
@@ -30,6 +29,7 @@ from houston_console.widgets.styled_text import (
 )
 from houston_shared.store.presence_queries import AttentionCost
 from houston_shared.store.refinement_queries import RefinementTree
+from houston_shared.times_and_counts import format_age
 
 MOST_REFINEMENTS = 6
 """Refinements of a tree that are shown: the first ones."""

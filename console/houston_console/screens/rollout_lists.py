@@ -29,6 +29,7 @@ from houston_shared.store.process_reward_queries import (
     summarize_process_rewards,
 )
 from houston_shared.store.rollout_queries import RolloutRow
+from houston_shared.times_and_counts import format_age, format_duration
 
 MICROSECONDS_PER_DAY = 86_400_000_000
 
@@ -37,17 +38,6 @@ def format_moment(at: int, now: int) -> str:
     """A moment in local time: `14:05`, or `Nov 19 14:05` when it was not within a day."""
     form = "%H:%M" if 0 <= now - at < MICROSECONDS_PER_DAY else "%b %d %H:%M"
     return time.strftime(form, time.localtime(at / 1e6))
-
-
-def format_age(at: int, now: int) -> str:
-    """How long ago, in one unit; no seconds, they would be drawn every second."""
-    minutes = max(0, now - at) // 60_000_000
-    if minutes < 1:
-        return "just now"
-    if minutes < 100:
-        return f"{minutes} min ago"
-    hours = minutes // 60
-    return f"{hours} h ago" if hours < 48 else f"{hours // 24} days ago"
 
 
 def person_name(name: str, verified: bool | int, person: str) -> str:
@@ -489,7 +479,7 @@ def rollout_facts(
     facts = {
         "now": rollout.activity if rollout.state == "running" and not down else "",
         "id": rollout.id,
-        "active": format_active_time(rollout.active_us),
+        "active": format_duration(rollout.active_us / 1e6),
         "score": scores if rollout.last_score is not None else "none yet",
         "reward": _reward_text(rewards),
         "": _reward_curve(rewards, width),
@@ -548,18 +538,7 @@ def need_reasons(need: RolloutNeed) -> list[str]:
 def person_cost(cost: AttentionCost, person: str) -> str:
     """What a rollout had of one person: `ada 42 min, 118 words`."""
     name = "you" if cost.name == person else cost.name if cost.verified else f"{cost.name}?"
-    parts = [format_active_time(cost.active_us)] if cost.active_us or not cost.words else []
+    parts = [format_duration(cost.active_us / 1e6)] if cost.active_us or not cost.words else []
     if cost.words:
         parts.append(f"{cost.words} word{'s' * (cost.words > 1)}")
     return f"{name} {', '.join(parts)}"
-
-
-def format_active_time(microseconds: int) -> str:
-    """Active time for people: `7 min`, `3 h 05`; no seconds, they would be drawn every second."""
-    minutes = microseconds // 60_000_000
-    return format_minutes(minutes) if minutes else "under a minute"
-
-
-def format_minutes(minutes: int) -> str:
-    """`7 min`, and from 100 minutes on `1 h 40`."""
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02}"

@@ -24,7 +24,6 @@ from houston_console.screens.base_screen import Pane
 from houston_console.screens.home_columns import (
     HomeEntry,
     HomeViewContext,
-    format_hours,
     format_tokens,
     time_left_text,
 )
@@ -66,7 +65,7 @@ from houston_shared.store.async_reader import AsyncReader
 from houston_shared.store.attention_ranking import RolloutNeed, RolloutOverview
 from houston_shared.store.presence_queries import AttentionCost
 from houston_shared.store.refinement_queries import RefinementTree
-from houston_shared.times_and_counts import format_cost, pluralize
+from houston_shared.times_and_counts import format_compact_duration, format_cost, pluralize
 
 # --- lines ---------------------------------------------------------------------------------------
 
@@ -101,7 +100,7 @@ def score_chart_lines(preview: RolloutPreview, width: int, height: int) -> list[
         if places:
             marks = _mark_text(places, glyph, cells)
             lines.append(line(span(f"{label:>{SCALE_CELLS - 1}} ", LABEL_TONE), span(marks, tone)))
-    end = format_hours(preview.active_us / 1e6)
+    end = format_compact_duration(preview.active_us / 1e6)
     axis = f"{'0':<{max(1, cells - len(end))}}{end}"
     lines.append(line(span(" " * SCALE_CELLS), span(axis, LABEL_TONE)))
     return lines
@@ -143,9 +142,10 @@ def budget_line(entry: HomeEntry, width: int) -> TextLine:
     rollout, budget = entry.need.standing.rollout, entry.budget
     parts = [f"{rollout.steps}/{budget.steps} steps"]
     if rollout.state not in ENDED_STATES:
-        parts.append(f"{time_left_text(entry)[0]} of {format_hours(budget.active_seconds)} left")
+        most = format_compact_duration(budget.active_seconds)
+        parts.append(f"{time_left_text(entry)[0]} of {most} left")
     else:
-        parts.append(f"{format_hours(rollout.active_us / 1e6)} active")
+        parts.append(f"{format_compact_duration(rollout.active_us / 1e6)} active")
     if entry.spent.tokens:
         parts.append(f"{format_tokens(entry.spent.tokens)} tokens")
     if entry.spent.cost is not None:

@@ -220,7 +220,7 @@ def fold_line(row: FoldedStepRow, last: int, marks: FoldMarks | None, width: int
         *_flag_columns(same),
         *_action_spans(row, width),
     )
-    took = step_outcomes.format_duration(marks.seconds) if marks else ""
+    took = step_outcomes.shown_duration(marks.seconds) if marks else ""
     counted = line(
         span(f"  ×{count:,}", "error"),
         span(f"  {took}" if took and width >= DURATION_WIDTH else "", "dim"),
@@ -346,7 +346,7 @@ def _right_columns(row: FoldedStepRow, width: int) -> TextLine:
             parts += [span(" " if at else "  "), part]
     if row.score is not None:
         parts += [span(f"  {format_score(row.score)}", "score"), _direction(row)]
-    if width >= DURATION_WIDTH and (duration := step_outcomes.format_duration(row.seconds)):
+    if width >= DURATION_WIDTH and (duration := step_outcomes.shown_duration(row.seconds)):
         parts.append(span(f"  {duration}", "dim"))
     if row.reward is not None:
         parts.append(span(f"  {row.reward:.2f}", "warning" if row.is_weak else "dim"))

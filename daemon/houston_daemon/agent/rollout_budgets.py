@@ -16,6 +16,7 @@ from houston_daemon.environments.environment_protocol import Standing
 from houston_daemon.environments.environment_registry import kind
 from houston_shared.records import ToolResult
 from houston_shared.task import Task
+from houston_shared.times_and_counts import format_clock
 
 TICK_SECONDS = 1.0
 SUSPENDED_AFTER_NS = 3_000_000_000
@@ -78,10 +79,6 @@ class ActiveClock:
         if not self._exclusions:
             self._counted_ns += passed
         self._since, self._used = now, used
-
-
-MAX_SHOWN_SECONDS = 1e9
-"""No clock shows more, whatever a stored task says."""
 
 
 @dataclass(slots=True)
@@ -197,24 +194,18 @@ class RolloutBudgets:
 def observation_tail(step: int, budgets: RolloutBudgets, notes: tuple[str, ...] = ()) -> str:
     """Clock and budgets after `step`, one line, with notes of the loop before it."""
     budget, scores = budgets.budget, budgets.visible_scores
-    left = format_hours(max(0.0, budgets.seconds_left))
+    left = format_clock(budgets.seconds_left)
     parts = [
         f"step {step} of {budget.steps}",
-        f"active {format_hours(budgets.clock.seconds)}, {left} left",
+        f"active {format_clock(budgets.clock.seconds)}, {left} left",
     ]
     if budget.cost:
         parts.append(f"cost {budgets.cost.total:.4g} of {budget.cost:g}")
     if budgets.shows_scores:
         parts.append(f"evaluations left {budgets.evaluations_left} of {budget.evaluations}")
     if budgets.shows_scores and budget.evaluation_seconds:
-        rest = format_hours(max(0.0, budget.evaluation_seconds - scores.seconds))
+        rest = format_clock(budget.evaluation_seconds - scores.seconds)
         parts.append(f"{rest} of evaluation time left")
     if scores.last is not None and scores.best is not None:
         parts.append(f"score last {scores.last:g}, best {scores.best:g}")
     return "\n".join((*notes, f"[{'; '.join(parts)}]"))
-
-
-def format_hours(seconds: float) -> str:
-    """Seconds as h:mm:ss."""
-    shown = int(min(seconds, MAX_SHOWN_SECONDS))
-    return f"{shown // 3600}:{shown // 60 % 60:02}:{shown % 60:02}"

@@ -9,7 +9,6 @@ since scripts call them often.
 
 import argparse
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from itertools import chain
 from pathlib import Path
 
@@ -34,7 +33,7 @@ from houston_shared.home_lock import HomeOwner, find_dead_daemon, find_running_d
 from houston_shared.store import rollout_queries
 from houston_shared.store.rollout_queries import EngineWaitedFor
 from houston_shared.store.store_reader import Reader
-from houston_shared.times_and_counts import iso_time, local_time
+from houston_shared.times_and_counts import format_duration, iso_time, local_time
 from houston_shared.wire import AskStatus
 
 LSB_DEAD, LSB_STOPPED, LSB_UNKNOWN = 1, 3, 4
@@ -160,7 +159,7 @@ def _copied_words(copied: dict[str, object], newest: int) -> str:
 
 
 def _show_status(status: Status, waiting: list[EngineWaitedFor]) -> None:
-    up = timedelta(seconds=int(status.uptime))
+    up = format_duration(status.uptime)
     counts = ", ".join(f"{count} {state}" for state, count in sorted(status.rollouts.items()))
     command_output.print_line(
         f"{status.state} on {status.home} (pid {status.pid}, for {up}, epoch {status.epoch}, "
@@ -250,9 +249,7 @@ def _counted(number: int, parts: str) -> str:
 def _backup_words(status: Status) -> str:
     if status.backup_age is None:
         return "none; next: houston backup"
-    minutes = status.backup_age / 60
-    age = f"{minutes / 60:.0f} h" if minutes >= 90 else f"{minutes:.0f} min"
-    return f"{age} ago, event {status.backup_event}"
+    return f"{format_duration(status.backup_age)} ago, event {status.backup_event}"
 
 
 def add_daemon_logs_arguments(parser: argparse.ArgumentParser) -> None:

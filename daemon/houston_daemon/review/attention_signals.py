@@ -28,6 +28,7 @@ from houston_daemon.review.attention_window import (
 )
 from houston_daemon.review.rules.shell_commands import name_of_path
 from houston_shared.task import AttentionSettings
+from houston_shared.times_and_counts import format_duration
 
 
 def interrupted(window: AttentionWindow, _: AttentionSettings) -> str:
@@ -266,7 +267,7 @@ def long_sleep(window: AttentionWindow, limits: AttentionSettings) -> str:
     """One sleep took long."""
     least = limits.long_sleep_seconds
     seconds = max(map(_sleep_seconds, window.now.calls), default=0.0)
-    return f"asked to sleep for {_duration_words(seconds)}" if least and seconds >= least else ""
+    return f"asked to sleep for {format_duration(seconds)}" if least and seconds >= least else ""
 
 
 def idle_sleep(window: AttentionWindow, limits: AttentionSettings) -> str:
@@ -276,7 +277,7 @@ def idle_sleep(window: AttentionWindow, limits: AttentionSettings) -> str:
     seconds = max(map(_sleep_seconds, idle), default=0.0)
     if not least or seconds < least or any_starts_detached(window.steps):
         return ""
-    return f"asked to sleep for {_duration_words(seconds)} while nothing ran in any session"
+    return f"asked to sleep for {format_duration(seconds)} while nothing ran in any session"
 
 
 def any_starts_detached(steps: Iterable[ObservedStep]) -> bool:
@@ -293,10 +294,6 @@ def _sleep_seconds(call: ObservedCall) -> float:
     """Seconds of a sleep; 0 for other calls."""
     seconds = call.fields.get("asked") if call.kind == "sleep" else None
     return float(seconds) if isinstance(seconds, int | float) else 0.0
-
-
-def _duration_words(seconds: float) -> str:
-    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds:.0f} s"
 
 
 HIGHEST_SCORE = 100.0
@@ -352,7 +349,7 @@ def no_gain(window: AttentionWindow, limits: AttentionSettings) -> str:
     if limits.no_gain_evaluations and budgets.since_gain >= limits.no_gain_evaluations:
         parts.append(f"in {budgets.since_gain} evaluations")
     if limits.no_gain_seconds and budgets.seconds_since_gain >= limits.no_gain_seconds:
-        parts.append(f"for {budgets.seconds_since_gain / 3600:.1f} h of active time")
+        parts.append(f"for {format_duration(budgets.seconds_since_gain)} of active time")
     score_text = "no score" if budgets.best is None else f"no better score than {budgets.best:g}"
     return f"{score_text} {' and '.join(parts)}" if parts else ""
 

@@ -14,6 +14,7 @@ from functools import partial
 from houston_daemon.maintenance.home_backup import find_newest_backup, list_rotten_backups
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ExitCode
+from houston_shared.times_and_counts import format_duration
 
 BACKUP_LOGGER = logging.getLogger("houston.backup")
 BACKUP_NICENESS = 15
@@ -56,16 +57,16 @@ class PeriodicBackup:
     def troubles(self, now: float) -> dict[str, str]:
         """What a person must know: the last backup failed, one rotted, or the newest is too old."""
         if self._failed:
-            wait = max(0.0, self._not_before - now) / 60
-            again = "tried again now" if self._child else f"tried again in {wait:.0f} min"
+            wait = format_duration(self._not_before - now)
+            again = "tried again now" if self._child else f"tried again in {wait}"
             return {"backup": f"{self._failed}; {again}; see houston daemon logs"}
         if self._rotten:
             names = ", ".join(self._rotten)
             return {"backup": f"changed since they were made, and of no use: {names}; remove them"}
         if self.newest and now >= self._first and self._is_older_than(BACKUP_OVERDUE_FACTOR):
             hours = self._loaded.config.backup.every_hours
-            old = (time.time() - self.newest[0]) / 3_600
-            return {"backup": f"the newest is {old:.0f} h old, one is due every {hours:g} h"}
+            old = format_duration(time.time() - self.newest[0])
+            return {"backup": f"the newest is {old} old, one is due every {hours:g} h"}
         return {}
 
     def _is_older_than(self, times: float) -> bool:

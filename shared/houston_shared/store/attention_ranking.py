@@ -26,7 +26,7 @@ from houston_shared.store.last_actions import LastAction, read_last_actions
 from houston_shared.store.presence_queries import ClaimStatus, Person, PresenceRow
 from houston_shared.store.process_reward_queries import LONGEST_WEAK_RUN, WeakRun, read_weak_runs
 from houston_shared.store.rollout_queries import RolloutRow, ScorePoint
-from houston_shared.times_and_counts import now_us, pluralize
+from houston_shared.times_and_counts import format_duration, now_us, pluralize
 
 LAST_STEPS = 5
 """Closed steps that count as the last ones."""
@@ -397,7 +397,7 @@ def _guidance_reasons(overview: RolloutOverview, now: int) -> Iterator[NeedReaso
     seconds = (now - overview.queued_at) / 1e6 if overview.queued else 0.0
     if seconds > UNHEARD_SECONDS and overview.rollout.state == "running":
         guidance_text = "guidance" if overview.queued == 1 else f"{overview.queued} messages"
-        text = f"{guidance_text} queued for {round(seconds / 60)} min and not heard"
+        text = f"{guidance_text} queued for {format_duration(seconds)} and not heard"
         yield NeedReason("unheard", text, UNHEARD_WEIGHT)
 
 

@@ -235,8 +235,8 @@ CASES: list[tuple[str, str, Steps, dict[str, Any], str]] = [
       (edit(),)],
      {}, "not looked at"),
     ("blind_edit", "a quote is open", [(run("cat 'a.py"),), (edit(),)], {}, "a.py was changed"),
-    ("long_sleep", "half an hour", [(sleep(1800, ["main"]),)], {}, "asked to sleep for 1800 s"),
-    ("long_sleep", "hours", [(sleep(7200, ["main"]),)], {}, "asked to sleep for 2.0 h"),
+    ("long_sleep", "half an hour", [(sleep(1800, ["main"]),)], {}, "asked to sleep for 30 min"),
+    ("long_sleep", "hours", [(sleep(7200, ["main"]),)], {}, "asked to sleep for 2 h"),
     ("long_sleep", "a minute", [(sleep(60, ["main"]),)], {}, ""),
     ("long_sleep", "turned off", [(sleep(7200),)], {"long_sleep_seconds": 0}, ""),
     ("idle_sleep", "nothing runs", [(sleep(60, []),)], {}, "to sleep for 60 s while nothing ran"),
@@ -244,7 +244,7 @@ CASES: list[tuple[str, str, Steps, dict[str, Any], str]] = [
     ("idle_sleep", "not known", [(sleep(600),)], {}, ""),
     ("idle_sleep", "short", [(sleep(5, []),)], {}, ""),
     ("idle_sleep", "a job apart", [(run("nohup train.sh &"),), (sleep(600, []),)], {}, ""),
-    ("idle_sleep", "no job apart", [(run("a && b 2>&1"),), (sleep(600, []),)], {}, "600 s while"),
+    ("idle_sleep", "no job apart", [(run("a && b 2>&1"),), (sleep(600, []),)], {}, "10 min while"),
 ]  # fmt: skip
 
 
@@ -325,7 +325,7 @@ BUDGETS: list[tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any], st
     ("no_gain", "fewer are enough", run("x"), {"best": 4.0, "since_gain": 2},
      {"no_gain_evaluations": 2}, "in 2 evaluations"),
     ("no_gain", "hours", run("x"), {"best": 40.0, "seconds_since_gain": 18_000.0}, {},
-     "no better score than 40 for 5.0 h of active time"),
+     "no better score than 40 for 5 h of active time"),
     ("no_gain", "both", run("x"), {"best": 1.0, "since_gain": 9, "seconds_since_gain": 36_000.0},
      {}, "in 9 evaluations and for 10.0 h"),
     ("no_gain", "no score yet", run("x"), {"seconds_since_gain": 14_400.0}, {},

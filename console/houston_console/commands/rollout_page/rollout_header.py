@@ -11,12 +11,11 @@ from houston_console.commands.rollout_page.step_elements import StepView, step_m
 from houston_console.commands.rollout_summary import (
     format_local_time,
     format_score,
-    format_seconds,
 )
 from houston_shared.records import Guidance
 from houston_shared.secret_redaction import redact
 from houston_shared.store.rollout_queries import RolloutRow
-from houston_shared.times_and_counts import local_time, pluralize
+from houston_shared.times_and_counts import format_clock, local_time, pluralize
 
 MARK_NAMES = {
     "guided": "guided",
@@ -96,7 +95,7 @@ def _facts(row: RolloutRow, steps: Sequence[StepGlance]) -> Element:
         "Last score": format_score(row.last_score),
         "Steps": f"{row.steps:,}",
         "Errors": f"{row.errors:,}",
-        "Active": format_seconds(row.active_us / 1e6),
+        "Active": format_clock(row.active_us / 1e6),
         "Heard": pluralize(said, "message"),
         "Policy": row.policy or "base model",
         "Engine": row.engine,

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from houston_console.commands.rollout_page.page_elements import element
-from houston_console.commands.rollout_summary import format_score, format_seconds
+from houston_console.commands.rollout_summary import format_score
+from houston_shared.times_and_counts import format_clock
 
 WIDTH, HEIGHT = 960, 210
 LEFT, RIGHT, TOP, BOTTOM = 44, 20, 14, 26
@@ -42,14 +43,14 @@ def score_chart(points: Sequence[ChartPoint], end: float) -> Element | None:
         return round(TOP + (HEIGHT - TOP - BOTTOM) * (high - value) / (high - low), 1)
 
     drawing = element("svg", viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", kind="chart")
-    drawing.append(element("title", f"Scores over {format_seconds(last)} of active time"))
+    drawing.append(element("title", f"Scores over {format_clock(last)} of active time"))
     for tick in range(_TICKS + 1):
         value = low + (high - low) * tick / _TICKS
         drawing.append(_line(LEFT, y(value), WIDTH - RIGHT, y(value), "grid"))
         drawing.append(_label(LEFT - 8, y(value) + 4, format_score(value), "end"))
         seconds = last * tick / _TICKS
         anchor = "start" if not tick else "end" if tick == _TICKS else "middle"
-        drawing.append(_label(x(seconds), HEIGHT - 6, format_seconds(seconds), anchor))
+        drawing.append(_label(x(seconds), HEIGHT - 6, format_clock(seconds), anchor))
     for point in points:
         if point.value is None:
             line = _line(x(point.seconds), TOP, x(point.seconds), HEIGHT - BOTTOM, "said")

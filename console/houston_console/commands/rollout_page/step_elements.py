@@ -22,7 +22,6 @@ from houston_console.commands.rollout_summary import (
 from houston_console.commands.rollout_summary import (
     format_local_time,
     format_score,
-    format_seconds,
 )
 from houston_shared.records import (
     DeliveredGuidance,
@@ -35,7 +34,7 @@ from houston_shared.secret_redaction import redact
 from houston_shared.store import step_json, step_queries
 from houston_shared.store.annotation_queries import SourceVerdict
 from houston_shared.store.process_reward_queries import ProcessRewardRow
-from houston_shared.times_and_counts import pluralize
+from houston_shared.times_and_counts import format_clock, pluralize
 
 _LINE_CHARACTERS = 160
 """Of a folded step's line; the page cuts it to its width."""
@@ -83,7 +82,7 @@ def step_element(view: StepView) -> Element:
 def _summary(view: StepView) -> Element:
     record = view.record
     number = element("a", str(record.step), kind="number", href=f"#step-{record.step}")
-    active = format_seconds(record.active_seconds)
+    active = format_clock(record.active_seconds)
     when = element("time", active, title=format_local_time(record.at))
     line = element("span", *_first_line(record), kind="line")
     badges = element("span", *_badges(view), kind="badges")

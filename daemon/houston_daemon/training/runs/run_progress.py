@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from houston_shared import atomic_file
-from houston_shared.policy_and_run_files import TrainingProgress, format_duration
+from houston_shared.policy_and_run_files import TrainingProgress
 from houston_shared.store.training_event_bodies import RunState
-from houston_shared.times_and_counts import iso_time, now_us
+from houston_shared.times_and_counts import format_duration, iso_time, now_us
 from houston_shared.training_figures import METRICS_NAME, StepMetrics
 
 WRITE_SECONDS = 1.0
