@@ -28,7 +28,7 @@ from houston_daemon.engines.engine_protocol import (
 )
 from houston_daemon.engines.engine_registry import choose_engine
 from houston_daemon.engines.replicated_engine import ReplicatedEngine
-from houston_daemon.service.engine_servers import adapters_of
+from houston_daemon.service.engine_supervisor import adapters_of
 from houston_daemon.training.policies import adapter_loader
 from houston_shared.backoff import RetryPolicy
 from houston_shared.config_sections import EngineSettings, server_name

@@ -35,7 +35,7 @@ from houston_daemon.service.daemon_log import (
 )
 from houston_daemon.service.daemon_reload import EditReloader
 from houston_daemon.service.engine_child import end_former_replicas, release_gpus_of_dead_engines
-from houston_daemon.service.engine_servers import EnginePool, engine_server_factory
+from houston_daemon.service.engine_supervisor import EngineSupervisor, engine_server_factory
 from houston_daemon.service.force_exit import ForceExit, force_exit_seconds
 from houston_daemon.service.fork_server import LINE_DESCRIPTOR, StartWorker
 from houston_daemon.service.gpu_ledger import GpuLedger, RolloutGpus
@@ -249,7 +249,7 @@ def _build_supervisor(
     log: LogFile,
     force_exit: ForceExit,
     on_change: Callable[[], None],
-) -> tuple[Supervisor, WorkerSpawner, EnginePool]:
+) -> tuple[Supervisor, WorkerSpawner, EngineSupervisor]:
     settings, home = loaded.config.daemon, loaded.home
     patience = settings.engine_patience_seconds
     gpu_counts = {host: loaded.gpus(host) for host in (LOCAL_HOST, *loaded.config.hosts.named)}
@@ -259,7 +259,7 @@ def _build_supervisor(
     spawner = _make_spawner(loaded, inbox)
     ray = spawner if isinstance(spawner, RaySpawner) else None
     gpus = RolloutGpus(home, ledger, loaded.config.ray.gives_gpus)
-    engines = EnginePool(engine_server_factory(loaded, ledger), recorder, inbox.put, patience)
+    engines = EngineSupervisor(engine_server_factory(loaded, ledger), recorder, inbox.put, patience)
     workers = WorkerPool(
         recorder,
         partial(_start_worker, loaded, spawner, gpus),
@@ -326,7 +326,7 @@ def _start_worker(
 
 
 def _stop_recorder_and_engines(
-    recorder: RecorderHandle, engines: EnginePool, keep: bool, seconds: float
+    recorder: RecorderHandle, engines: EngineSupervisor, keep: bool, seconds: float
 ) -> None:
     """End the engines and close the database, both at once, in what is left of the time."""
     patience = max(LEAST_ENGINE_SECONDS, seconds)

@@ -14,7 +14,7 @@ from pathlib import Path
 from houston_daemon.recorder.recorder_handle import RecorderHandle
 from houston_daemon.service.daemon_log import LOGGER
 from houston_daemon.service.engine_replicas import differs_in_servers_only
-from houston_daemon.service.engine_servers import EnginePool, is_daemon_child
+from houston_daemon.service.engine_supervisor import EngineSupervisor, is_daemon_child
 from houston_daemon.service.home_setup import check_roles
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_daemon.service.worker_pool import WorkerPool
@@ -45,7 +45,7 @@ class EditReloader:
         loaded: LoadedConfiguration,
         recorder: RecorderHandle,
         inbox: SupervisorInbox,
-        engines: EnginePool,
+        engines: EngineSupervisor,
         workers: WorkerPool,
         on_change: Callable[[], None],
     ) -> None:

@@ -31,7 +31,7 @@ from houston_daemon.service.check_findings import CheckFinding, ok_finding
 from houston_daemon.service.engine_child import recorded_process
 from houston_daemon.service.engine_probes import ROUND_TRIP_TOOL, ServerAddress
 from houston_daemon.service.engine_replicas import replica_names
-from houston_daemon.service.engine_servers import is_daemon_child
+from houston_daemon.service.engine_supervisor import is_daemon_child
 from houston_daemon.service.rollout_start_checks import check_engine_settings
 from houston_shared.backoff import RetryPolicy
 from houston_shared.config import FILE_ENGINES, LoadedConfiguration

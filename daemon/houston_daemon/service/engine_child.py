@@ -3,7 +3,7 @@
 Started in a session of its own with GPUs from the ledger, it outlives the daemon; the next one
 adopts it by its state file, unless its command changed. Its output goes through a named pipe that
 the engine itself holds open, so that it never meets a broken one, to a log pump which is started
-again when it was killed. Who asks whether it answers is `engine_servers`; who ends one without a
+again when it was killed. Who asks whether it answers is `engine_supervisor`; who ends one without a
 daemon is `engine_guard`.
 """
 

@@ -2,7 +2,7 @@
 
 An engine has one server, or several that serve the same model (`replicas`, `urls`). It is ready
 while one of them is, and down when none is. What workers and people are told of the servers is made
-here; who watches one is `engine_servers`, and who keeps to which is `engines.replicated_engine`.
+here; who watches one is `engine_supervisor`, and who keeps to which is `engines.replicated_engine`.
 """
 
 from collections import Counter

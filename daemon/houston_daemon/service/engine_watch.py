@@ -2,7 +2,7 @@
 
 Each has a thread, which tells how it stands; limits for one that is dead or hangs are here. What it
 is (a child of ours, a place that somebody else keeps) and what comes of its state is
-`engine_servers`.
+`engine_supervisor`.
 """
 
 import itertools

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from houston_daemon.recorder.recorder_handle import RecorderHandle
 from houston_daemon.service.daemon_log import LOGGER
-from houston_daemon.service.engine_servers import (
-    EnginePool,
+from houston_daemon.service.engine_supervisor import (
+    EngineSupervisor,
     engine_model_folder,
     is_daemon_child,
     resolve_engine,
@@ -49,7 +49,7 @@ class PolicyActivations:
         self,
         loaded: LoadedConfiguration,
         recorder: RecorderHandle,
-        engines: EnginePool,
+        engines: EngineSupervisor,
         tell: Callable[[ActivationResult], None],
     ) -> None:
         """tell: called from a thread, with what the supervisor hands back to `on_result`."""

@@ -47,7 +47,7 @@ from houston_daemon.service.engine_endpoints import (
     port_taken_error,
 )
 from houston_daemon.service.engine_replicas import replica_names
-from houston_daemon.service.engine_servers import is_daemon_child
+from houston_daemon.service.engine_supervisor import is_daemon_child
 from houston_daemon.training.policies import policy_constraints
 from houston_shared import command_output
 from houston_shared.config import FILE_ENGINES, LoadedConfiguration

@@ -22,7 +22,7 @@ from houston_daemon.recorder.recorder_handle import (
 )
 from houston_daemon.service.daemon_log import LOGGER, DaemonLogs
 from houston_daemon.service.daemon_reload import EditReloader, FilesTouched
-from houston_daemon.service.engine_servers import EnginePool
+from houston_daemon.service.engine_supervisor import EngineSupervisor
 from houston_daemon.service.engine_watch import EngineState
 from houston_daemon.service.force_exit import EXIT_CUT_SHORT, ForceExit
 from houston_daemon.service.fork_server import WorkerEnded, WorkerStarted
@@ -101,7 +101,7 @@ class Supervisor:
         inbox: SupervisorInbox,
         spawner: WorkerSpawner,
         workers: WorkerPool,
-        engines: EnginePool,
+        engines: EngineSupervisor,
         orphans: OrphanedTerminals,
         logs: DaemonLogs,
         force_exit: ForceExit,

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from houston_daemon.maintenance.home_verification import verify_home
-from houston_daemon.service.engine_servers import resolve_engine
+from houston_daemon.service.engine_supervisor import resolve_engine
 from houston_shared import wire
 from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.errors import ConfigurationError

@@ -19,9 +19,9 @@ from houston_daemon.review.judge.judge_engine import JudgeEnginePlace
 from houston_daemon.service import engine_endpoints
 from houston_daemon.service.daemon_log import read_log_tail
 from houston_daemon.service.engine_child import end_former_replicas, end_orphaned_engines
-from houston_daemon.service.engine_servers import (
+from houston_daemon.service.engine_supervisor import (
     ENGINE_PATIENCE_SECONDS,
-    EnginePool,
+    EngineSupervisor,
     MissingEngine,
     RemoteEngine,
     engine_server_factory,
@@ -65,7 +65,7 @@ class Watching:
         self.inbox = SupervisorInbox()
         self.pauses = Pauses()
         self.gpus = GpuLedger(configuration.home.path / "gpus.json", gpus or {})
-        self.engines = EnginePool(
+        self.engines = EngineSupervisor(
             engine_server_factory(configuration, self.gpus), self.pauses, self.inbox.put
         )  # type: ignore[arg-type]
 
@@ -239,7 +239,7 @@ def test_stopping_is_bounded_even_when_an_engine_hangs(tmp_path: Path) -> None:
             time.sleep(5)
 
     inbox = SupervisorInbox()
-    engines = EnginePool(lambda name: Hanging("http://127.0.0.1:1"), Pauses(), inbox.put)  # type: ignore[arg-type]
+    engines = EngineSupervisor(lambda name: Hanging("http://127.0.0.1:1"), Pauses(), inbox.put)  # type: ignore[arg-type]
     engines.watch(["hangs"])
     asked.wait(60)
     before = time.monotonic()

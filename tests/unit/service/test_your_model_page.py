@@ -9,7 +9,7 @@ import pytest
 
 from houston_daemon.engines.vllm_install import vllm_command
 from houston_daemon.service import rollout_start_checks
-from houston_daemon.service.engine_servers import is_daemon_child
+from houston_daemon.service.engine_supervisor import is_daemon_child
 from houston_shared import hub_models
 from houston_shared.config import LoadedConfiguration, load_configuration
 from houston_shared.home import Home

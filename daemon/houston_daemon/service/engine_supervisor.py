@@ -66,7 +66,7 @@ MakeEngineServer = Callable[[str], EngineServer | ReplicaServers | None]
 """What is behind an engine's name; None for engines that need nothing (script)."""
 
 
-class EnginePool:
+class EngineSupervisor:
     """All engines of one daemon; used from the supervisor's thread only."""
 
     def __init__(
