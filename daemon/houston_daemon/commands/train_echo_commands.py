@@ -7,13 +7,11 @@ Training itself is `training.rl` and `training.critic` and is not imported here.
 
 import argparse
 
-import msgspec
-
 from houston_daemon.commands import train_rl_commands
 from houston_daemon.commands.train_rl_commands import (
+    assign_gpus,
     follow_and_report,
     queue_daemon_run,
-    requested_gpus,
 )
 from houston_daemon.training.critic import create_critic_run
 from houston_daemon.training.critic.people_examples import PeopleExamples
@@ -51,11 +49,8 @@ def run_train_echo(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
     )
     folder, examples = create_critic_run.create_critic_run(loaded, request)
     command_output.print_note(_examples_sentence(examples))
-    spec = folder.spec
-    gpus = requested_gpus(arguments, loaded, spec.recipe.device)
-    folder.write_spec(msgspec.structs.replace(spec, gpus=gpus, share_gpus=arguments.share_gpus))
-    queue_daemon_run(loaded, folder, spec, create_critic_run.RUN_KIND, spec.parent)
-    command_output.print_note(f"{folder.path.name}: {folder.path}")
+    assign_gpus(arguments, loaded, folder, folder.spec)
+    queue_daemon_run(loaded, folder, folder.spec, create_critic_run.RUN_KIND, request.base)
     return follow_and_report(
         arguments,
         loaded,

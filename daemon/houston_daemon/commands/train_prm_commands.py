@@ -6,12 +6,12 @@ Ctrl-C stops following; the run goes on. Training itself is `training.prm` and i
 import argparse
 from pathlib import Path
 
-import msgspec
-
 from houston_daemon.commands.train_rl_commands import (
+    add_daemon_run_arguments,
+    add_recipe_arguments,
+    assign_gpus,
     follow_and_report,
     queue_daemon_run,
-    requested_gpus,
     require_no_flags_to_resume,
     require_unfinished,
     run_folder_path,
@@ -19,8 +19,6 @@ from houston_daemon.commands.train_rl_commands import (
 from houston_daemon.training.prm import create_prm_run, prm_recipe
 from houston_daemon.training.prm.prm_run_folder import PrmRunFolder
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
-from houston_shared import command_output
-from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import require_daemon
 from houston_shared.errors import ExitCode, HoustonError
@@ -34,42 +32,20 @@ def add_train_prm_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--base", default="", metavar="MODEL", help="model that is given a head; default: engine's"
     )
-    names = ", ".join(prm_recipe.prm_recipe_names())
-    parser.add_argument(
-        "--recipe",
-        default="small",
-        metavar="RECIPE",
-        help=f"{names}, or a TOML file (small); docs/prm-recipe.md has the keys",
-    )
-    parser.add_argument(
-        "--set",
-        dest="settings",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a key of the recipe, for this run",
-    )
+    add_recipe_arguments(parser, prm_recipe.prm_recipe_names(), "small", "prm-recipe")
     parser.add_argument(
         "--name",
         default=create_prm_run.DEFAULT_PRM_FAMILY,
         help="family of the model that comes out (%(default)s)",
     )
-    parser.add_argument(
-        "--gpus", type=whole_number(0, 1), metavar="N", help="GPUs of this machine, at most one"
-    )
-    parser.add_argument("--share-gpus", action="store_true", help="a GPU on which an engine runs")
-    parser.add_argument("--resume", metavar="RUN", help="go on with a run that was cut short")
-    parser.add_argument("--detach", action="store_true", help="return when it has been started")
-    parser.add_argument("--json", action="store_true", help="one JSON object at the end")
+    add_daemon_run_arguments(parser)
 
 
 def run_train_prm(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Make or find the run, start it, follow it. Raises HoustonError."""
     require_daemon(loaded.home)
     folder = _resumed(loaded, arguments) if arguments.resume else _created(loaded, arguments)
-    spec = folder.spec
-    queue_daemon_run(loaded, folder, spec, create_prm_run.RUN_KIND)
-    command_output.print_note(f"{folder.path.name}: {folder.path}")
+    queue_daemon_run(loaded, folder, folder.spec, create_prm_run.RUN_KIND)
     return follow_and_report(
         arguments,
         loaded,
@@ -102,9 +78,7 @@ def _created(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> PrmR
         name=arguments.name,
     )
     folder = create_prm_run.create_prm_run(loaded, request)
-    spec = folder.spec
-    gpus = requested_gpus(arguments, loaded, spec.recipe.device)
-    folder.write_spec(msgspec.structs.replace(spec, gpus=gpus, share_gpus=arguments.share_gpus))
+    assign_gpus(arguments, loaded, folder, folder.spec)
     return folder
 
 

@@ -7,16 +7,15 @@ following; the run goes on. Training itself is `training.rl` and is not imported
 
 import argparse
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
 from houston_daemon.training.rl import create_rl_run, rl_recipe
 from houston_daemon.training.rl.rl_run_folder import RlRunFolder
 from houston_daemon.training.runs import run_progress
-from houston_daemon.training.runs.run_folder import TrainingRunFolder
+from houston_daemon.training.runs.run_folder import TrainingRunFolder, TrainingRunSpec
 from houston_daemon.training.sft import sft_launch
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared import command_output
@@ -68,12 +67,20 @@ def add_train_rl_arguments(parser: argparse.ArgumentParser, algorithm: str) -> N
     parser.add_argument(
         "--base", default="", metavar="POLICY", help="go on from policy@2; default: engine's model"
     )
-    names = ", ".join(rl_recipe.rl_recipe_names())
+    add_recipe_arguments(parser, rl_recipe.rl_recipe_names(), algorithm, "rl-recipe")
+    parser.add_argument("--name", default="", help="family of the policies that come out")
+    add_daemon_run_arguments(parser)
+
+
+def add_recipe_arguments(
+    parser: argparse.ArgumentParser, names: Sequence[str], default: str, page: str
+) -> None:
+    """`--recipe` and `--set`. names: packaged recipes. page: of docs/, with the keys."""
     parser.add_argument(
         "--recipe",
-        default=algorithm,
+        default=default,
         metavar="RECIPE",
-        help=f"{names}, or a TOML file ({algorithm}); docs/rl-recipe.md has the keys",
+        help=f"{', '.join(names)}, or a TOML file ({default}); docs/{page}.md has the keys",
     )
     parser.add_argument(
         "--set",
@@ -83,7 +90,10 @@ def add_train_rl_arguments(parser: argparse.ArgumentParser, algorithm: str) -> N
         metavar="KEY=VALUE",
         help="a key of the recipe, for this run",
     )
-    parser.add_argument("--name", default="", help="family of the policies that come out")
+
+
+def add_daemon_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """How the daemon runs it: GPUs, whether it goes on, whether it is followed."""
     parser.add_argument(
         "--gpus", type=whole_number(0, 1), metavar="N", help="GPUs of this machine, at most one"
     )
@@ -102,7 +112,6 @@ def run_train_rl(arguments: argparse.Namespace, loaded: LoadedConfiguration, alg
         folder = _created(loaded, arguments, algorithm)
     spec = folder.spec
     queue_daemon_run(loaded, folder, spec, create_rl_run.RUN_KIND, spec.parent)
-    command_output.print_note(f"{folder.path.name}: {folder.path}")
     return follow_and_report(
         arguments,
         loaded,
@@ -125,9 +134,7 @@ def _created(
         name=arguments.name,
     )
     folder = create_rl_run.create_rl_run(loaded, request)
-    spec = folder.spec
-    gpus = requested_gpus(arguments, loaded, spec.recipe.device)
-    folder.write_spec(msgspec.structs.replace(spec, gpus=gpus, share_gpus=arguments.share_gpus))
+    assign_gpus(arguments, loaded, folder, folder.spec)
     return folder
 
 
@@ -144,11 +151,19 @@ def _resumed(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> RlRu
     return folder
 
 
-def requested_gpus(arguments: argparse.Namespace, loaded: LoadedConfiguration, device: str) -> int:
-    """As many as `--gpus` says; unless told one where there are some, none for the CPU."""
-    if arguments.gpus is not None:
-        return int(arguments.gpus)
-    return 0 if device == "cpu" else min(1, loaded.gpus(LOCAL_HOST))
+def assign_gpus(
+    arguments: argparse.Namespace,
+    loaded: LoadedConfiguration,
+    folder: TrainingRunFolder,
+    spec: TrainingRunSpec,
+) -> None:
+    """Write into the folder how many GPUs the run gets: as many as `--gpus` says; unless told one
+    where there are some, none for the CPU."""
+    gpus = arguments.gpus
+    if gpus is None:
+        gpus = 0 if spec.recipe.device == "cpu" else min(1, loaded.gpus(LOCAL_HOST))
+    assert isinstance(spec, msgspec.Struct)
+    folder.write_spec(msgspec.structs.replace(spec, gpus=gpus, share_gpus=arguments.share_gpus))
 
 
 def run_folder_path(loaded: LoadedConfiguration, run: str) -> Path:
@@ -158,44 +173,10 @@ def run_folder_path(loaded: LoadedConfiguration, run: str) -> Path:
     return training_folder(loaded.home) / run
 
 
-class _Recipe(Protocol):
-    @property
-    def base(self) -> str:
-        """Folder of the base model."""
-
-
-class DaemonRunSpec(Protocol):
-    """What every kind of run says of itself."""
-
-    @property
-    def run(self) -> str:
-        """Its id."""
-
-    @property
-    def name(self) -> str:
-        """Family of the policy that comes out."""
-
-    @property
-    def recipe(self) -> _Recipe:
-        """Its settings."""
-
-    @property
-    def base_hash(self) -> str:
-        """What the base model is, by content."""
-
-    @property
-    def gpus(self) -> int:
-        """That were asked for."""
-
-    @property
-    def share_gpus(self) -> bool:
-        """Whether it may have one that an engine uses."""
-
-
 def queue_daemon_run(
     loaded: LoadedConfiguration,
     folder: TrainingRunFolder,
-    spec: DaemonRunSpec,
+    spec: TrainingRunSpec,
     kind: RunKind,
     parent: str = "",
 ) -> None:
@@ -216,6 +197,7 @@ def queue_daemon_run(
     send_with_retry(
         loaded.home, message, "It may have been queued.", f"houston train show {message.run}"
     )
+    command_output.print_note(f"{folder.path.name}: {folder.path}")
 
 
 def require_ended_well(folder: TrainingRunFolder, state: str) -> None:

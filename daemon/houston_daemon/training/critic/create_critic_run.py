@@ -6,9 +6,7 @@ can be checked before a trainer starts. A new folder is whole or not there. It i
 
 import json
 import math
-import secrets
 import statistics
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -35,7 +33,7 @@ from houston_daemon.training.critic.people_examples import (
 )
 from houston_daemon.training.policies import policy_constraints, policy_files
 from houston_daemon.training.rl.create_rl_run import require_trained_engine, trained_base
-from houston_daemon.training.runs.run_folder import TrainingRunFolder
+from houston_daemon.training.runs.run_folder import TrainingRunFolder, new_run_name
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared import atomic_file, command_output
 from houston_shared.config import LoadedConfiguration
@@ -44,7 +42,6 @@ from houston_shared.policy_and_run_files import check_family_name, training_fold
 from houston_shared.store import policy_queries, rollout_queries
 from houston_shared.store.store_reader import Reader
 from houston_shared.store.training_event_bodies import RunKind
-from houston_shared.times_and_counts import now_us
 
 RUN_KIND: RunKind = "echo"
 DEFAULT_FAMILY = "critic"
@@ -159,8 +156,7 @@ def create_critic_run(
         examples = read_people_examples(reader, named or rollouts_with_words(reader))
     require_examples(examples)
     rows = make_rows(examples, recipe, RowMaker(recipe, str(settings.dialect or "")))
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_us() / 1e6))
-    run = f"critic-{stamp}-{secrets.token_hex(2)}"
+    run = new_run_name("critic")
     folder = CriticRunFolder(training_folder(loaded.home) / run)
     folder.path.mkdir(mode=0o700, parents=True)
     folder.rows.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))

@@ -6,29 +6,28 @@ that it begins with. An adapter is trained, by transformers' Trainer; after a ki
 the last whole epoch.
 """
 
-import os
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import torch
 from peft import PeftModel, get_peft_model
 from torch.nn.functional import logsigmoid
-from transformers import PrinterCallback, TrainingArguments, set_seed
+from transformers import set_seed
 
 from houston_daemon.training.critic.create_critic_run import CriticResult, CriticRunFolder
 from houston_daemon.training.critic.critic_recipe import CriticRecipe, CriticRow
-from houston_daemon.training.policies.policy_registration import register_policy
-from houston_daemon.training.runs import run_checkpoints
-from houston_daemon.training.runs.epoch_training import EpochTrainer, EpochWatch
+from houston_daemon.training.policies.policy_registration import register_run_policy
+from houston_daemon.training.runs.epoch_training import (
+    EpochTrainer,
+    EpochWatch,
+    epoch_arguments,
+)
 from houston_daemon.training.runs.run_progress import ProgressWriter
 from houston_daemon.training.runs.run_trackers import RunTrackers
 from houston_daemon.training.sft import sft_model, training_run
 from houston_daemon.training.sft.sft_recipe import SftRecipe
-from houston_shared.config import load_configuration
 
 LOSS_ROWS = 8
 """Sequences whose log-probabilities are computed at once without gradients."""
@@ -47,25 +46,30 @@ def train_critic(folder: CriticRunFolder, writer: ProgressWriter) -> bool:
     trackers = RunTrackers(folder, folder.spec, writer)
     trainer = CriticTrainer(
         model=net,
-        args=_arguments(folder, recipe, bf16, device),
+        args=epoch_arguments(
+            folder,
+            recipe,
+            device,
+            warmup_steps=0.1,
+            max_grad_norm=recipe.max_grad_norm,
+            bf16=bf16,
+            remove_unused_columns=False,
+        ),
         train_dataset=list(range(len(rows))),
         data_collator=lambda items: items,
         callbacks=[watch, trackers],
+        keep=recipe.keep_checkpoints,
     )
     trainer.set_rows(rows, before, recipe, pad)
-    trainer.keep = recipe.keep_checkpoints
-    trainer.remove_callback(PrinterCallback)
-    newest = run_checkpoints.newest_checkpoint(folder.checkpoints)
     began = time.monotonic()
     with closing(trackers):
-        trainer.train(resume_from_checkpoint=str(newest) if newest else None)
+        trainer.train_on()
         if watch.ended:
             return False
         after = reference_logprobs(net, rows, pad)
         preferred = {"before": preferred_share(rows, before), "after": preferred_share(rows, after)}
         trackers.report({f"preferred/{when}": share for when, share in preferred.items()})
     writer.set_state("running", "saving")
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     training_run.save_output(trainer, folder, None)
     folder.write_result(
         CriticResult(
@@ -73,8 +77,8 @@ def train_critic(folder: CriticRunFolder, writer: ProgressWriter) -> bool:
             pairs=sum(bool(row.rejected) for row in rows),
             steps=trainer.state.global_step,
             seconds=round(time.monotonic() - began, 2),
-            loss_first=losses[0],
-            loss_last=losses[-1],
+            loss_first=trainer.losses[0],
+            loss_last=trainer.losses[-1],
             preferred_before=preferred["before"],
             preferred_after=preferred["after"],
         )
@@ -202,43 +206,9 @@ class CriticTrainer(EpochTrainer):
         return inputs
 
 
-def _arguments(
-    folder: CriticRunFolder, recipe: CriticRecipe, bf16: bool, device: torch.device
-) -> TrainingArguments:
-    return TrainingArguments(
-        output_dir=str(folder.checkpoints),
-        num_train_epochs=recipe.epochs,
-        per_device_train_batch_size=recipe.batch,
-        learning_rate=recipe.learning_rate,
-        lr_scheduler_type="linear",
-        warmup_steps=0.1,
-        max_grad_norm=recipe.max_grad_norm,
-        seed=recipe.seed,
-        use_cpu=device.type == "cpu",
-        bf16=bf16,
-        save_strategy="no",  # the watch says when
-        logging_steps=1,
-        logging_nan_inf_filter=False,
-        report_to="none",  # the run's own callback tells them
-        disable_tqdm=True,
-        log_level="error",
-        remove_unused_columns=False,
-        dataloader_pin_memory=device.type == "cuda",
-    )
-
-
 def register_critic(folder: CriticRunFolder) -> str:
     """The policy that a finished run became; asked again, the same one. Raises HoustonError."""
     spec = folder.spec
-    return register_policy(
-        load_configuration(spec.home, os.environ.get("HOUSTON_CONFIG")),
-        folder.output,
-        Path(spec.recipe.base),
-        name=spec.name,
-        base_hash=spec.base_hash,
-        run=spec.run,
-        parent=spec.parent,
-        manifest=spec.rows_hash,
-        recipe=msgspec.to_builtins(spec.recipe),
-        metrics=msgspec.to_builtins(folder.result),
-    ).name
+    return register_run_policy(
+        spec, folder.output, folder.result, parent=spec.parent, manifest=spec.rows_hash
+    )

@@ -19,7 +19,8 @@ import msgspec
 
 from houston_daemon.training.policies import policy_files
 from houston_daemon.training.policies.policy_files import combine_hashes, hash_files, model_hash
-from houston_shared.config import LoadedConfiguration
+from houston_daemon.training.runs.run_folder import TrainingRunSpec
+from houston_shared.config import LoadedConfiguration, load_configuration
 from houston_shared.control_client import ControlClient, require_daemon
 from houston_shared.control_messages import RegisterPolicy
 from houston_shared.errors import AnswerLost, HoustonError, NoAnswer
@@ -48,6 +49,33 @@ class RegistrationResult(NamedTuple):
     """`policy@N`."""
     existed: bool
     """Whether that policy was there before."""
+
+
+def register_run_policy(
+    spec: TrainingRunSpec,
+    output: Path,
+    metrics: Any,
+    *,
+    parent: str = "",
+    manifest: str = "",
+) -> str:
+    """The policy that a finished run became; asked again, the same one.
+
+    output: its files. metrics: a record or a table. The rest, and what is raised, as of
+    `register_policy`.
+    """
+    return register_policy(
+        load_configuration(spec.home, os.environ.get("HOUSTON_CONFIG")),
+        output,
+        Path(spec.recipe.base),
+        name=spec.name,
+        base_hash=spec.base_hash,
+        run=spec.run,
+        parent=parent,
+        manifest=manifest,
+        recipe=msgspec.to_builtins(spec.recipe),
+        metrics=msgspec.to_builtins(metrics),
+    ).name
 
 
 def register_policy(

@@ -4,9 +4,7 @@ It checks labels, base model and name before a trainer starts. A new folder is w
 It imports no torch.
 """
 
-import secrets
 import shutil
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +17,7 @@ from houston_daemon.training.policies import policy_constraints, policy_files
 from houston_daemon.training.prm.decision_labels import read_labels, split_labels
 from houston_daemon.training.prm.prm_recipe import PrmRecipe, load_prm_recipe
 from houston_daemon.training.prm.prm_run_folder import PrmRunFolder, PrmRunSpec
+from houston_daemon.training.runs.run_folder import new_run_name
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
@@ -27,7 +26,6 @@ from houston_shared.policy_and_run_files import check_family_name, training_fold
 from houston_shared.store import policy_queries
 from houston_shared.store.store_reader import Reader
 from houston_shared.store.training_event_bodies import RunKind
-from houston_shared.times_and_counts import now_us
 
 RUN_KIND: RunKind = "prm"
 DEFAULT_PRM_FAMILY = "prm"
@@ -57,8 +55,7 @@ def create_prm_run(loaded: LoadedConfiguration, request: PrmRequest) -> PrmRunFo
     policy_constraints.check_family_lineage(
         known, request.name, recipe.base, base_hash, "", NOTHING_TRAINED_MESSAGE, scores=True
     )
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_us() / 1e6))
-    run = f"prm-{stamp}-{secrets.token_hex(2)}"
+    run = new_run_name("prm")
     folder = PrmRunFolder(training_folder(loaded.home) / run)
     folder.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.path.mkdir(mode=0o700)

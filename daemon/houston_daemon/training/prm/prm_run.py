@@ -5,26 +5,21 @@ After a kill it goes on from the checkpoint of the last whole epoch. What came o
 tasks that were held out, by the files that are registered.
 """
 
-import os
 import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import torch
 from datasets import Dataset
 from transformers import (
     AutoModelForSequenceClassification,
     DataCollatorWithPadding,
-    PrinterCallback,
-    Trainer,
-    TrainingArguments,
     set_seed,
 )
 
-from houston_daemon.training.policies.policy_registration import register_policy
+from houston_daemon.training.policies.policy_registration import register_run_policy
 from houston_daemon.training.prm.calibration_picture import draw_calibration
 from houston_daemon.training.prm.decision_labels import (
     DecisionLabel,
@@ -43,12 +38,14 @@ from houston_daemon.training.prm.prm_scorer import (
     load_tokenizer,
     longest_text,
 )
-from houston_daemon.training.runs import run_checkpoints
-from houston_daemon.training.runs.epoch_training import EpochTrainer, EpochWatch
+from houston_daemon.training.runs.epoch_training import (
+    EpochTrainer,
+    EpochWatch,
+    epoch_arguments,
+)
 from houston_daemon.training.runs.run_progress import ProgressWriter
 from houston_daemon.training.runs.run_trackers import RunTrackers
 from houston_daemon.training.sft import training_run
-from houston_shared.config import load_configuration
 
 
 def train_prm(folder: PrmRunFolder, writer: ProgressWriter) -> bool:
@@ -67,17 +64,22 @@ def train_prm(folder: PrmRunFolder, writer: ProgressWriter) -> bool:
     trackers = RunTrackers(folder, folder.spec, writer)
     trainer = EpochTrainer(
         model=net,
-        args=_arguments(folder, recipe, device),
+        args=epoch_arguments(
+            folder,
+            recipe,
+            device,
+            warmup_steps=recipe.warmup,
+            weight_decay=recipe.weight_decay,
+            bf16=device.type == "cuda",
+        ),
         train_dataset=training_set(split.train, tokenizer, limit),
         data_collator=DataCollatorWithPadding(tokenizer),
         callbacks=[watch, trackers],
+        keep=recipe.keep_checkpoints,
     )
-    trainer.keep = recipe.keep_checkpoints
-    trainer.remove_callback(PrinterCallback)
-    newest = run_checkpoints.newest_checkpoint(folder.checkpoints)
     began = time.monotonic()
     with closing(trackers):
-        trainer.train(resume_from_checkpoint=str(newest) if newest else None)
+        trainer.train_on()
         if watch.ended:
             return False
         writer.set_state("running", "measuring on held-out tasks")
@@ -121,37 +123,14 @@ def training_set(labels: Sequence[DecisionLabel], tokenizer: Any, limit: int) ->
     )
 
 
-def _arguments(folder: PrmRunFolder, recipe: PrmRecipe, device: torch.device) -> TrainingArguments:
-    return TrainingArguments(
-        output_dir=str(folder.checkpoints),
-        num_train_epochs=recipe.epochs,
-        per_device_train_batch_size=recipe.batch,
-        learning_rate=recipe.learning_rate,
-        lr_scheduler_type="linear",
-        warmup_steps=recipe.warmup,
-        weight_decay=recipe.weight_decay,
-        seed=recipe.seed,
-        use_cpu=device.type == "cpu",
-        bf16=device.type == "cuda",
-        save_strategy="no",  # the watch says when
-        logging_steps=1,
-        logging_nan_inf_filter=False,
-        report_to="none",  # the run's own callback tells them
-        disable_tqdm=True,
-        log_level="error",
-        dataloader_pin_memory=device.type == "cuda",
-    )
-
-
 def _result(
     folder: PrmRunFolder,
     split: LabelSplit,
     scorer: ProcessRewardScorer,
-    trainer: Trainer,
+    trainer: EpochTrainer,
     seconds: float,
 ) -> PrmResult:
     """The figures of a finished run."""
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     by_source: dict[str, int] = {}
     labels = read_labels(folder.labels)
     for label in labels:
@@ -163,8 +142,8 @@ def _result(
         rubrics=sorted({label.rubric for label in labels if label.rubric}),
         steps=trainer.state.global_step,
         seconds=round(seconds, 2),
-        loss_first=losses[0],
-        loss_last=losses[-1],
+        loss_first=trainer.losses[0],
+        loss_last=trainer.losses[-1],
         train=_measured(scorer, split.train, mean),
         held_out=_measured(scorer, split.held_out, mean) if split.held_out else None,
     )
@@ -192,14 +171,4 @@ def _measured(
 def register_prm(folder: PrmRunFolder) -> str:
     """The policy that a finished run became; asked again, the same one. Raises HoustonError."""
     spec = folder.spec
-    return register_policy(
-        load_configuration(spec.home, os.environ.get("HOUSTON_CONFIG")),
-        folder.output,
-        Path(spec.recipe.base),
-        name=spec.name,
-        base_hash=spec.base_hash,
-        run=spec.run,
-        manifest=spec.labels_hash,
-        recipe=msgspec.to_builtins(spec.recipe),
-        metrics=msgspec.to_builtins(folder.result),
-    ).name
+    return register_run_policy(spec, folder.output, folder.result, manifest=spec.labels_hash)

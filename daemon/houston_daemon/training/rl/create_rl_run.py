@@ -5,8 +5,6 @@ on from, and whether what comes out could be registered and loaded. A new folder
 there. It imports no torch.
 """
 
-import secrets
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +18,7 @@ from houston_daemon.training.policies import policy_constraints, policy_files
 from houston_daemon.training.prm.reward_policy import find_reward_policy
 from houston_daemon.training.rl.rl_recipe import RlRecipe, load_rl_recipe
 from houston_daemon.training.rl.rl_run_folder import RlRunFolder, RlRunSpec, critic_family
+from houston_daemon.training.runs.run_folder import new_run_name
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
@@ -35,7 +34,6 @@ from houston_shared.policy_and_run_files import (
 from houston_shared.store import policy_queries
 from houston_shared.store.store_reader import Reader
 from houston_shared.store.training_event_bodies import RunKind
-from houston_shared.times_and_counts import now_us
 
 RUN_KIND: RunKind = "dapo"
 """Kind of every run of this trainer, in the journal."""
@@ -96,8 +94,7 @@ def create_rl_run(loaded: LoadedConfiguration, request: RlRequest) -> RlRunFolde
             recipe.critic_policy,
             NOTHING_TRAINED_MESSAGE,
         )
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_us() / 1e6))
-    run = f"{request.algorithm}-{stamp}-{secrets.token_hex(2)}"
+    run = new_run_name(request.algorithm)
     spec = RlRunSpec(
         run=run,
         name=family,

@@ -23,7 +23,7 @@ from houston_daemon.suites.suite_run import suites_folder
 from houston_daemon.training.echo.echo_batches import EchoBatches
 from houston_daemon.training.echo.run_critic import RunCritic
 from houston_daemon.training.policies import policy_files
-from houston_daemon.training.policies.policy_registration import register_policy
+from houston_daemon.training.policies.policy_registration import register_run_policy
 from houston_daemon.training.prm.prm_scorer import load_scorer
 from houston_daemon.training.prm.reward_policy import find_reward_policy
 from houston_daemon.training.rl.decision_batches import DecisionBatches
@@ -535,16 +535,7 @@ def _critique_words(critic: CriticFigures) -> list[str]:
 
 def register_result(folder: RlRunFolder) -> str:
     """The policy that a finished run became; asked again, the same one. Raises HoustonError."""
-    spec = folder.spec
-    updates = folder.updates
-    return register_policy(
-        load_configuration(spec.home, os.environ.get("HOUSTON_CONFIG")),
-        folder.output,
-        Path(spec.recipe.base),
-        name=spec.name,
-        base_hash=spec.base_hash,
-        run=spec.run,
-        parent=spec.parent,
-        recipe=msgspec.to_builtins(spec.recipe),
-        metrics=msgspec.to_builtins(updates[-1]) if updates else {},
-    ).name
+    spec, updates = folder.spec, folder.updates
+    return register_run_policy(
+        spec, folder.output, updates[-1] if updates else {}, parent=spec.parent
+    )

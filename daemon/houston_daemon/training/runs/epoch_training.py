@@ -1,22 +1,64 @@
-"""What trainings by epochs share: whole checkpoints, and a watch that saves after each epoch, ends
-there on SIGTERM, and refuses a loss that is no number."""
+"""What trainings by epochs share: arguments, whole checkpoints, and a watch that saves after each
+epoch, ends there on SIGTERM, and refuses a loss that is no number."""
 
 import signal
+from pathlib import Path
 from typing import Any
 
-from transformers import Trainer, TrainerCallback
+import torch
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from houston_daemon.training.runs import run_checkpoints
+from houston_daemon.training.runs.run_folder import TrainingRunFolder
 from houston_daemon.training.runs.run_progress import ProgressWriter
 from houston_shared.errors import HoustonError
 from houston_shared.training_figures import StepMetrics
 
 
+def epoch_arguments(
+    folder: TrainingRunFolder, recipe: Any, device: torch.device, **more: Any
+) -> TrainingArguments:
+    """Arguments of transformers' trainer, and what a kind of training has beside them.
+
+    recipe: has `epochs`, `batch`, `learning_rate` and `seed`.
+    """
+    return TrainingArguments(
+        output_dir=str(folder.checkpoints),
+        num_train_epochs=recipe.epochs,
+        per_device_train_batch_size=recipe.batch,
+        learning_rate=recipe.learning_rate,
+        lr_scheduler_type="linear",
+        seed=recipe.seed,
+        use_cpu=device.type == "cpu",
+        save_strategy="no",  # the watch says when
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        report_to="none",  # the run's own callback tells them
+        disable_tqdm=True,
+        log_level="error",
+        dataloader_pin_memory=device.type == "cuda",
+        **more,
+    )
+
+
 class EpochTrainer(Trainer):  # type: ignore[misc]
     """transformers' own, whose checkpoints are whole or not there."""
 
-    keep = 1
-    """Checkpoints."""
+    def __init__(self, *, keep: int, **parts: Any) -> None:
+        """keep: checkpoints. parts: of transformers' trainer."""
+        super().__init__(**parts)
+        self.keep = keep
+        self.remove_callback(PrinterCallback)
+
+    def train_on(self) -> None:
+        """Train from the newest checkpoint, or from the beginning."""
+        newest = run_checkpoints.newest_checkpoint(Path(self.args.output_dir))
+        self.train(resume_from_checkpoint=str(newest) if newest else None)
+
+    @property
+    def losses(self) -> list[float]:
+        """Of every step so far."""
+        return [entry["loss"] for entry in self.state.log_history if "loss" in entry]
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         with run_checkpoints.written_beside(self.args) as folder:

@@ -6,8 +6,10 @@ no torch, so that commands and the daemon can use it.
 
 import fcntl
 import os
+import secrets
 import time
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -18,6 +20,11 @@ from houston_shared.errors import ExitCode, HoustonError
 LOCK_NAME = "trainer.lock"
 PATIENCE_SECONDS = 2.0
 """A killed trainer may be a moment from being gone, and who only looks holds it as briefly."""
+
+
+def new_run_name(kind: str) -> str:
+    """The id of a new run: kind, time in UTC, and what keeps two of a second apart."""
+    return f"{kind}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
 
 
 def take_folder(folder: Path, patience: float = PATIENCE_SECONDS) -> int:
@@ -47,6 +54,48 @@ def require_no_trainer(folder: Path) -> None:
     """Raise HoustonError where a trainer is at work in the folder."""
     if (folder / LOCK_NAME).exists():
         os.close(take_folder(folder, 0.0))
+
+
+class _TrainingRecipe(Protocol):
+    @property
+    def base(self) -> str:
+        """Folder of the base model."""
+
+    @property
+    def device(self) -> str:
+        """Where it is trained."""
+
+
+class TrainingRunSpec(Protocol):
+    """What every kind of run that the daemon queues says of itself."""
+
+    @property
+    def run(self) -> str:
+        """Its id."""
+
+    @property
+    def name(self) -> str:
+        """Family of the policy that comes out."""
+
+    @property
+    def home(self) -> str:
+        """The daemon's."""
+
+    @property
+    def recipe(self) -> _TrainingRecipe:
+        """Its settings."""
+
+    @property
+    def base_hash(self) -> str:
+        """What the base model is, by content."""
+
+    @property
+    def gpus(self) -> int:
+        """That were asked for."""
+
+    @property
+    def share_gpus(self) -> bool:
+        """Whether it may have one that an engine uses."""
 
 
 class TrainingRunFolder:

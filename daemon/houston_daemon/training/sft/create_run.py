@@ -7,12 +7,10 @@ new folder is whole or not there. It imports no torch.
 """
 
 import os
-import secrets
 import shutil
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,8 +89,7 @@ def create_run_folder(loaded: LoadedConfiguration, request: TrainingRequest) -> 
             NOTHING_TRAINED_MESSAGE,
             code=ExitCode.USAGE,
         )
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    run = f"sft-{stamp}-{secrets.token_hex(2)}"
+    run = run_folder.new_run_name("sft")
     parent = recipe.base if is_policy_name(recipe.base) else ""
     recipe = run_policies.with_policy_folders(loaded.home, recipe)
     _remove_unfinished_runs(loaded)
