@@ -107,7 +107,7 @@ def test_a_mark_that_a_command_made_up_does_no_harm(name: str, tmp_path: Path) -
 STATES: dict[str, tuple[Callable[[], bytes], str]] = {
     "idle": (lambda: command("ls", b"", 0, HOUR), "$ idle"),
     "failed a while ago": (lambda: command("train", b"", 1, 4 * HOUR, HOUR), "✗1 3 h ago"),
-    "failed just now": (lambda: command("train", b"", 2, 31, 1), "✗2 30 s ago"),
+    "failed just now": (lambda: command("train", b"", 2, 31, 1), "✗2 just now"),
     "running": (lambda: command("serve", b"", None, 12 * 60 + 5), "… 12 min"),
     "running without a time": (lambda: b"\x1b]7771;p;\x07$ serve\r\n", "…"),
     "its shell was started again": (

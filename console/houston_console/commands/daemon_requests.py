@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import DaemonNotRunning
 from houston_shared.home import Home
 from houston_shared.store import rollout_queries, store_reader
 from houston_shared.store.journal_events import ReadPlan
@@ -26,8 +25,7 @@ def resolve_rollout(reader: Reader, name: str) -> RolloutRow:
     Raises HoustonError naming near ones, and DaemonNotRunning where there is no database because
     no daemon ever ran on this home.
     """
-    if not store_reader.has_database(reader.home):
-        raise DaemonNotRunning(f"No daemon runs on {reader.home.path}, and none ever did.")
+    store_reader.require_database(reader.home)
     return reader.run(rollout_queries.find_rollout(name))
 
 

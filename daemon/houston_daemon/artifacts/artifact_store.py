@@ -5,10 +5,12 @@ what was written is read back, what is read is held against its digest. What a s
 sentence, without keys. What the objects mean is their callers'.
 """
 
+import contextlib
 import hashlib
 import logging
 import os
 import posixpath
+import shutil
 import uuid
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -290,6 +292,21 @@ def _missing_package(url: str, package: str) -> ConfigurationError:
         "Nothing was copied.",
         f"pip install '{package}'",
     )
+
+
+@contextlib.contextmanager
+def folder_made_beside(target: Path) -> Iterator[Path]:
+    """A path beside `target` for a folder, which takes its place when all went well, and else is
+    removed. Raises HoustonError where the disk refuses."""
+    beside = target.with_name(f".{target.name}.new")
+    shutil.rmtree(beside, ignore_errors=True)
+    try:
+        yield beside
+        beside.rename(target)
+    except OSError as problem:
+        raise disk_failure(target, problem) from problem
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)  # gone already when all went well
 
 
 def disk_failure(target: Path, problem: OSError) -> HoustonError:

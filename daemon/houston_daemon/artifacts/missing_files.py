@@ -5,10 +5,13 @@ past, an activation before it loads a policy. Only what is not there is fetched;
 machine is never replaced.
 """
 
-import shutil
 from pathlib import Path
 
-from houston_daemon.artifacts.artifact_store import ArtifactStore, disk_failure
+from houston_daemon.artifacts.artifact_store import (
+    ArtifactStore,
+    disk_failure,
+    folder_made_beside,
+)
 from houston_daemon.artifacts.snapshot_bundles import fetch_shadow, read_head
 from houston_daemon.artifacts.store_head import file_object, find_head
 from houston_daemon.hosts.host_protocol import NeedsPerson
@@ -94,21 +97,11 @@ def fetch_missing_adapter(url: str, home: Home, folder: str) -> bool:
     store = ArtifactStore(url)
     head = find_head(store)
     prefix = f"policies/{folder}/"
-    files = (
-        {path: digest for path, digest in head.files.items() if path.startswith(prefix)}
-        if (head)
-        else {}
-    )
+    known = head.files if head else {}
+    files = {path: digest for path, digest in known.items() if path.startswith(prefix)}
     if not files:
         return False
-    beside = target.with_name(f".{folder}.new")
-    shutil.rmtree(beside, ignore_errors=True)
-    try:
+    with folder_made_beside(target) as beside:
         for path, digest in files.items():
             store.read_file(file_object(digest), beside / Path(path).name, digest)
-        beside.rename(target)
-    except OSError as problem:
-        raise disk_failure(target, problem) from problem
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)  # gone already when all went well
     return True

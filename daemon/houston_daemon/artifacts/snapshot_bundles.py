@@ -7,7 +7,6 @@ held against its name. Which rollouts are copied, and when, is `artifact_copier`
 """
 
 import hashlib
-import shutil
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 import pygit2
 
-from houston_daemon.artifacts.artifact_store import ArtifactStore, ObjectDamaged, disk_failure
+from houston_daemon.artifacts.artifact_store import ArtifactStore, ObjectDamaged, folder_made_beside
 from houston_daemon.artifacts.store_head import file_object
 from houston_daemon.hosts.snapshots.git_objects import files_tree, read_notes, walk_tree
 from houston_daemon.hosts.snapshots.shadow_repository import HEAD_FILE, make_bare_repository
@@ -150,9 +149,7 @@ def fetch_shadow(store: ArtifactStore, rollout: str, shadow: Path, commit: str =
     heads = [bundle.head for bundle in bundles if bundle.head != _NO_HEAD]
     if not heads:
         raise no_snapshots_error(store, rollout)
-    beside = shadow.with_name(f"{shadow.name}.new")
-    shutil.rmtree(beside, ignore_errors=True)
-    try:
+    with folder_made_beside(shadow) as beside:
         make_bare_repository(beside)
         large = _fetch_objects(store, rollout, bundles, beside)
         _fetch_large_files(store, beside, large)
@@ -162,11 +159,6 @@ def fetch_shadow(store: ArtifactStore, rollout: str, shadow: Path, commit: str =
         target = beside / HEAD_FILE
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(f"{head}\n")
-        beside.rename(shadow)
-    except OSError as problem:
-        raise disk_failure(beside, problem) from problem
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)  # gone already when all went well
     return head
 
 

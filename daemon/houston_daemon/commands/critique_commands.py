@@ -30,7 +30,11 @@ from houston_daemon.review.critic.critique_prompt import (
     read_attempt,
 )
 from houston_daemon.review.critic.refinements import Critiqued, refinement_specs, require_ended
-from houston_daemon.review.judge.judge_engine import JudgeEnginePlace, open_judge_client
+from houston_daemon.review.judge.judge_engine import (
+    JudgeEnginePlace,
+    choose_judge_place,
+    open_judge_client,
+)
 from houston_daemon.review.verdict_updates import record_review_cost
 from houston_daemon.service.rollout_end_wait import wait_until_ended
 from houston_daemon.training.rl.engine_sampler import SampledPolicy, read_sampled_policy
@@ -40,7 +44,7 @@ from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import send_with_retry
 from houston_shared.control_messages import StartRollouts, StoreDraft, StoreReviewCost
 from houston_shared.critic_gain import critique_gain, unit_score
-from houston_shared.errors import ConfigurationError, DaemonNotRunning, ExitCode, HoustonError
+from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.records import ENDED_STATES
 from houston_shared.store import rollout_queries, store_reader
 from houston_shared.store.journal_events import ReadPlan
@@ -100,22 +104,16 @@ def run_critique(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> 
     attempt = _read(arguments, loaded)
     if (attempt.score or 0.0) >= FULL_SCORE and not arguments.print_prompt:
         return _print_full_score(arguments, attempt)
-    config = loaded.config
-    name = (
-        arguments.engine
-        or config.review.critic_engine
-        or config.judge.engine
-        or config.default_engine
-    )
-    policy = _critic_policy(loaded, arguments.policy or config.review.critic)
-    try:
-        with JudgeEnginePlace(loaded, name, command_output.print_note) as place:
-            place.settings |= policy.settings
-            return asyncio.run(_ask(arguments, loaded, place, policy, attempt))
-    except ConfigurationError as problem:
-        raise ConfigurationError(
-            problem.cause, NOTHING_CRITICISED, problem.next, problem.code
-        ) from None
+    review = loaded.config.review
+    policy = _critic_policy(loaded, arguments.policy or review.critic)
+    with choose_judge_place(
+        loaded,
+        command_output.print_note,
+        *(arguments.engine, review.critic_engine),
+        effect=NOTHING_CRITICISED,
+    ) as place:
+        place.settings |= policy.settings
+        return asyncio.run(_ask(arguments, loaded, place, policy, attempt))
 
 
 def _critic_policy(loaded: LoadedConfiguration, name: str) -> SampledPolicy:
@@ -134,8 +132,7 @@ def _read(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> Attempt
             "houston rollout list; houston critique R",
             ExitCode.USAGE,
         )
-    if not store_reader.has_database(loaded.home):
-        raise DaemonNotRunning(f"No daemon runs on {loaded.home.path}, and none ever did.")
+    store_reader.require_database(loaded.home)
     with contextlib.closing(Reader(loaded.home)) as reader:
         rollout = reader.run(rollout_queries.resolve_rollout_id(arguments.rollout))
         if arguments.refine:  # before a critic is asked for nothing

@@ -5,6 +5,7 @@ is `houston engine check`.
 """
 
 import argparse
+from collections.abc import Sequence
 
 import msgspec
 
@@ -13,7 +14,7 @@ from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import EngineSettings, server_name
 from houston_shared.control_client import ControlClient
-from houston_shared.control_messages import Status
+from houston_shared.control_messages import ReplicaStatus, Status
 from houston_shared.errors import DaemonNotRunning
 from houston_shared.wire import AskStatus
 
@@ -31,33 +32,38 @@ def run_engine_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     alone knows, last."""
     status = _read_status(loaded)
     configured = {"embedded": EngineSettings(kind="embedded"), **loaded.config.engines}
-    others = sorted((status.engines.keys() if status else set()) - configured.keys())
+    others = sorted(status.engines.keys() - configured.keys()) if status else ()
     for name in (*configured, *others):
         engine = configured.get(name)
+        is_default = name == loaded.config.default_engine
+        state, policy, replicas = _standing(name, status)
         if arguments.json:
-            command_output.print_json_line(_fields(name, engine, status, loaded))
+            command_output.print_json_line(
+                {
+                    "engine": name,
+                    "kind": engine.kind if engine else None,
+                    "default": is_default,
+                    "state": state,
+                    "policy": policy,
+                    "replicas": msgspec.to_builtins(replicas),
+                }
+            )
             continue
-        mark = "*" if name == loaded.config.default_engine else " "
+        mark = "*" if is_default else " "
         place = _place(engine) if engine else "full weights of a policy"
-        policy = status.policies.get(name, "") if status else ""
+        state = state or (NOT_USED if status else NO_DAEMON)
         active = f"; samples with {policy}" if policy else ""
-        command_output.print_line(f"{mark} {name:<16} {place:<40} {_state(name, status)}{active}")
-        for replica in status.replicas.get(name, ()) if status else ():
+        command_output.print_line(f"{mark} {name:<16} {place:<40} {state}{active}")
+        for replica in replicas:
             command_output.print_line(f"    {replica_words(replica)}")
     return 0
 
 
-def _fields(
-    name: str, engine: EngineSettings | None, status: Status | None, loaded: LoadedConfiguration
-) -> dict[str, object]:
-    return {
-        "engine": name,
-        "kind": engine.kind if engine else None,
-        "default": name == loaded.config.default_engine,
-        "state": status.engines.get(name) if status else None,
-        "policy": status.policies.get(name, "") if status else "",
-        "replicas": msgspec.to_builtins(status.replicas.get(name, ()) if status else ()),
-    }
+def _standing(name: str, status: Status | None) -> tuple[str | None, str, Sequence[ReplicaStatus]]:
+    """State, active policy and servers of an engine, as far as the daemon knows."""
+    if status is None:
+        return None, "", ()
+    return status.engines.get(name), status.policies.get(name, ""), status.replicas.get(name, ())
 
 
 def _read_status(loaded: LoadedConfiguration) -> Status | None:
@@ -68,10 +74,6 @@ def _read_status(loaded: LoadedConfiguration) -> Status | None:
     except DaemonNotRunning:
         return None
     return status if isinstance(status, Status) else None
-
-
-def _state(name: str, status: Status | None) -> str:
-    return NO_DAEMON if status is None else status.engines.get(name, NOT_USED)
 
 
 def _place(engine: EngineSettings) -> str:

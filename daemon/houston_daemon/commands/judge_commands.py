@@ -27,7 +27,11 @@ from houston_daemon.review.judge.judge_calibration import (
     judged_by_people,
 )
 from houston_daemon.review.judge.judge_client import JudgeClient, JudgeCost, WindowJudge
-from houston_daemon.review.judge.judge_engine import JudgeEnginePlace, open_judge_client
+from houston_daemon.review.judge.judge_engine import (
+    JudgeEnginePlace,
+    choose_judge_place,
+    open_judge_client,
+)
 from houston_daemon.review.judge.judge_session import JudgeRequest, JudgeSession
 from houston_daemon.review.judge.judge_template import JUDGE_FORM, JudgeTemplate, load_template
 from houston_daemon.review.judge.judge_verdicts import (
@@ -42,7 +46,7 @@ from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import JudgeSettings
 from houston_shared.control_client import require_daemon
-from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
+from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.store import store_reader
 from houston_shared.store.rollout_queries import select_rollout_ids
 from houston_shared.store.store_reader import Reader
@@ -92,7 +96,7 @@ def _check_template(
             cases = judge_calibration.load_cases(arguments.cases)
             return await judge_calibration.judge_cases(cases, judge, settings.concurrency)
 
-    with _judge_engine(loaded, settings) as place:
+    with choose_judge_place(loaded, command_output.print_note, settings.engine) as place:
         results = asyncio.run(judge_all(place))
     for result in results:
         _print_case(result, arguments.json)
@@ -250,7 +254,7 @@ def _judge_rollouts(
         loaded, settings, request, template, None, command_output.print_note, report_outcome
     )
     if request.judge:
-        with _judge_engine(loaded, settings) as place:
+        with choose_judge_place(loaded, command_output.print_note, settings.engine) as place:
             client = open_judge_client(place, arguments.policy, settings.window, not request.dry)
             asyncio.run(_run_with_client(session, client, rollouts))
     else:
@@ -267,11 +271,6 @@ async def _run_with_client(
 ) -> None:
     async with client as session.client:
         await session.run(rollouts)
-
-
-def _judge_engine(loaded: LoadedConfiguration, settings: JudgeSettings) -> JudgeEnginePlace:
-    name = settings.engine or loaded.config.default_engine
-    return JudgeEnginePlace(loaded, name, command_output.print_note)
 
 
 def _judge_settings(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> JudgeSettings:
@@ -302,8 +301,7 @@ def _named_rollouts(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
             "houston rollout list",
             ExitCode.USAGE,
         )
-    if not store_reader.has_database(loaded.home):
-        raise DaemonNotRunning(f"No daemon runs on {loaded.home.path}, and none ever did.")
+    store_reader.require_database(loaded.home)
     with contextlib.closing(Reader(loaded.home)) as reader:
         rollouts = reader.run(
             select_rollout_ids(export_commands.read_selection(arguments), "Nothing was judged.")

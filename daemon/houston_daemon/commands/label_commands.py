@@ -18,7 +18,11 @@ from houston_daemon.commands import export_commands
 from houston_daemon.engines.engine_protocol import EngineRefused
 from houston_daemon.review.judge.judge_cache import JudgeCache
 from houston_daemon.review.judge.judge_client import JudgeCost, QuestionAsker
-from houston_daemon.review.judge.judge_engine import JudgeEnginePlace, open_judge_client
+from houston_daemon.review.judge.judge_engine import (
+    JudgeEnginePlace,
+    choose_judge_place,
+    open_judge_client,
+)
 from houston_daemon.suites.suite_results import rollouts_of_run
 from houston_daemon.suites.suite_run import suites_folder
 from houston_daemon.training.prm.decision_labels import DecisionLabel, write_labels
@@ -31,7 +35,7 @@ from houston_daemon.training.prm.label_session import (
 from houston_daemon.training.prm.scoring_rubric import NOTHING_LABELLED, RUBRIC_FORM, load_rubric
 from houston_shared import command_output, secret_redaction
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ConfigurationError, DaemonNotRunning, ExitCode, HoustonError
+from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.store import store_reader
 from houston_shared.store.rollout_queries import select_rollout_ids
 from houston_shared.store.store_reader import Reader
@@ -115,8 +119,7 @@ def _read_decisions(
             "houston rollout list",
             ExitCode.USAGE,
         )
-    if not store_reader.has_database(loaded.home):
-        raise DaemonNotRunning(f"No daemon runs on {loaded.home.path}, and none ever did.")
+    store_reader.require_database(loaded.home)
     with contextlib.closing(Reader(loaded.home)) as reader:
         rollouts: list[str] = []
         if arguments.suite_run:
@@ -142,20 +145,16 @@ def _ask_judge(
     cost: JudgeCost,
 ) -> list[DecisionLabel]:
     settings = loaded.config.judge
-    name = arguments.judge or settings.engine or loaded.config.default_engine
 
     async def ask(place: JudgeEnginePlace) -> list[DecisionLabel]:
         async with open_judge_client(place, "", settings.window) as client:
             session.asker = QuestionAsker(client, settings, JudgeCache(loaded.home), cost)
             return await session.run(decisions)
 
+    note = command_output.print_note
     try:
-        with JudgeEnginePlace(loaded, name, command_output.print_note) as place:
+        with choose_judge_place(loaded, note, arguments.judge, effect=NOTHING_LABELLED) as place:
             return asyncio.run(ask(place))
-    except ConfigurationError as problem:
-        raise ConfigurationError(
-            problem.cause, NOTHING_LABELLED, problem.next, problem.code
-        ) from None
     except EngineRefused as problem:
         raise EngineRefused(
             problem.cause,

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
 from houston_shared.home import Home, unreadable_home
 from houston_shared.store import schema
 from houston_shared.store.journal_events import FetchBlob, ReadPlan, Row, RunSql
@@ -134,6 +134,12 @@ def is_database_replaced(home: Home, opened: OpenedDatabase) -> bool:
 def is_schema_current(opened: OpenedDatabase) -> bool:
     """Whether a home that was opened with an older schema has this one's by now."""
     return opened.older and schema.read_schema_version(opened.connection) == schema.SCHEMA_VERSION
+
+
+def require_database(home: Home) -> None:
+    """Raise DaemonNotRunning where there is no database because no daemon ever ran."""
+    if not has_database(home):
+        raise DaemonNotRunning(f"No daemon runs on {home.path}, and none ever did.")
 
 
 def has_database(home: Home) -> bool:

@@ -13,7 +13,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +166,25 @@ class JudgeEnginePlace:
                 raise HoustonError(
                     f"Engine {self.name!r} was not waited for.", NOTHING_JUDGED_MESSAGE
                 )
+
+
+@contextlib.contextmanager
+def choose_judge_place(
+    loaded: LoadedConfiguration, note: Callable[[str], None], *names: str, effect: str = ""
+) -> Iterator[JudgeEnginePlace]:
+    """The place of the first engine that is named, else of `[judge] engine`, else the default one.
+
+    effect: what a wrong configuration led to, in the error. Raises ConfigurationError.
+    """
+    config = loaded.config
+    name = next(filter(None, (*names, config.judge.engine)), config.default_engine)
+    try:
+        with JudgeEnginePlace(loaded, name, note) as place:
+            yield place
+    except ConfigurationError as problem:
+        raise ConfigurationError(
+            problem.cause, effect or problem.effect, problem.next, problem.code
+        ) from None
 
 
 class LazyEngine:
