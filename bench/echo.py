@@ -2,31 +2,40 @@
 
     python bench/echo.py [--suite word-errands] [--seeds 3] [--updates 40] [--worlds 256]
                          [--arms grpo echo …] [--folder DIR] [--model DIR] [--set KEY=VALUE]
+                         [--name NAME]
     python bench/echo.py --picture FILE     learning curves of what was measured before
 
 One daemon, one engine, real rollouts. Each arm has the same episodes an update: an attempt and its
 eight refinements, or a group of nine. Measured on held-out worlds without a critic; differences are
 paired by world, intervals draw worlds and seeds anew (95 %). Nothing is tuned on the test split.
-The same command goes on where it was broken off in `--folder`. Written to bench/results/echo.json.
+The same command goes on where it was broken off in `--folder`. Written to bench/results/NAME.json
+(echo).
 """
 
 import argparse
 import json
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
-from bench.durable.machine import machine
-from bench.learning import BASE, ENGINE, RESULTS, compared, curve, interval, measured, told, trained
+from bench.learning import (
+    BASE,
+    RESULTS,
+    compared,
+    curve,
+    interval,
+    learning_arguments,
+    learning_home,
+    measured,
+    told,
+    trained,
+)
 
 from houston_daemon.experiments.experiment_home import ExperimentHome
-from houston_daemon.suites.suite_catalog import SUITES
 from houston_daemon.suites.suite_results import SuiteRun
 from houston_shared.plotting import import_pyplot
 from houston_shared.stale_critic import WINDOW
@@ -159,47 +168,20 @@ def _smoothed(values: Sequence[float]) -> list[float]:
 
 def main() -> int:
     """Learn, print, keep."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--suite", choices=list(SUITES), default="word-errands")
-    parser.add_argument("--engine", choices=["embedded", "vllm"], default="embedded")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--updates", type=int, default=40)
-    parser.add_argument("--worlds", type=int, default=256)
-    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--model", type=Path, help="of `houston policy tiny`")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser = learning_arguments(__doc__ or "", "word-errands", 40, list(ARMS), list(ARMS))
     parser.add_argument(
         "--picture", type=Path, metavar="FILE", help="draw what was kept; run nothing"
     )
     asked = parser.parse_args()
+    file = RESULTS / f"{asked.name or 'echo'}.json"
     if asked.picture:
-        kept = json.loads((RESULTS / "echo.json").read_text())
-        draw_learning(kept["training"], asked.picture)
+        draw_learning(json.loads(file.read_text())["training"], asked.picture)
         return 0
-    with tempfile.TemporaryDirectory(prefix="houston-echo-") as temporary:
-        folder = (asked.folder or Path(temporary)).absolute()
-        folder.mkdir(parents=True, exist_ok=True)
-        model = (asked.model or folder / "model").absolute()
-        dialect = SUITES[asked.suite].dialect
-        engine = {"kind": asked.engine, "model": str(model), "dialect": dialect}
-        home = ExperimentHome(folder, {ENGINE: engine}, at_once=64)
-        home.write_configuration()
-        if not (model / "config.json").is_file():
-            home.run("policy", "tiny", "--level", "errands", "--out", str(model), seconds=4 * 3600)
-        about = machine(folder)
-        about["versions"] |= {name: version(name) for name in ("torch", "transformers", "trl")}
-        (made,) = (*model.glob("tiny_policy.json"), *model.glob("warm_up.json"))
-        how = {name: getattr(asked, name) for name in ("suite", "engine", "updates", "set")}
-        policy = json.loads(made.read_text()) | {"model": model.name}
-        home.start()
-        try:
-            for seeds in range(1, asked.seeds + 1):  # kept after each: it takes hours
-                result = learn(home, asked, seeds)
-                whole = {**about, **how, "seeds": seeds, "policy": policy, **result}
-                (RESULTS / "echo.json").write_text(json.dumps(whole, indent=1) + "\n")
-        finally:
-            home.stop()
+    with learning_home(asked, ("tiny", "--level", "errands")) as (home, about):
+        for seeds in range(1, asked.seeds + 1):  # kept after each: it takes hours
+            result = learn(home, asked, seeds)
+            whole = {**about, "seeds": seeds, **result}
+            file.write_text(json.dumps(whole, indent=1) + "\n")
     print(json.dumps({key: result[key] for key in ("held out", "usefulness")}, indent=1))
     return 0
 

@@ -13,11 +13,12 @@ in `--folder`. Written to bench/results/NAME.json: `learning`, of another suite 
 """
 
 import argparse
+import contextlib
 import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -176,42 +177,62 @@ def learn(home: ExperimentHome, asked: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def main() -> int:
-    """Learn, print, keep; exit code 1 where an arm is not better than before."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--suite", choices=list(SUITES), default="word-worlds")
+def learning_arguments(
+    about: str, suite: str, updates: int, arms: Sequence[str], default_arms: Sequence[str]
+) -> argparse.ArgumentParser:
+    """What to train and measure. about: the module's docstring; the rest are defaults."""
+    parser = argparse.ArgumentParser(description=about.split("\n", 1)[0])
+    parser.add_argument("--suite", choices=list(SUITES), default=suite)
     parser.add_argument("--engine", choices=["embedded", "vllm"], default="embedded")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--updates", type=int, default=30)
+    parser.add_argument("--updates", type=int, default=updates)
     parser.add_argument("--worlds", type=int, default=256)
-    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=["dapo", "saar"])
+    parser.add_argument("--arms", nargs="+", choices=list(arms), default=list(default_arms))
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--model", type=Path, help="of `houston policy tiny` or `warm`")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--name", help="of the file of results")
-    asked = parser.parse_args()
+    return parser
+
+
+@contextlib.contextmanager
+def learning_home(
+    asked: argparse.Namespace, make: Sequence[str] = ("tiny",)
+) -> Iterator[tuple[ExperimentHome, dict[str, Any]]]:
+    """A home whose daemon runs, and what its results begin with: machine, settings, policy.
+
+    make: words after `houston policy` for a policy that is not there yet.
+    """
     with tempfile.TemporaryDirectory(prefix="houston-learning-") as temporary:
         folder = (asked.folder or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
-        model = asked.model or folder / "model"
+        model = (asked.model or folder / "model").absolute()
         dialect = SUITES[asked.suite].dialect
-        engine = {"kind": asked.engine, "model": str(model.absolute()), "dialect": dialect}
+        engine = {"kind": asked.engine, "model": str(model), "dialect": dialect}
         home = ExperimentHome(folder, {ENGINE: engine}, at_once=64 if dialect == WORDS else 16)
         home.write_configuration()
         if not (model / "config.json").is_file():
-            make = ("tiny",) if dialect == WORDS else ("warm", "--suite", asked.suite)
             home.run("policy", *make, "--out", str(model), seconds=4 * 3600)
-        home.start()
-        try:
-            result = learn(home, asked)
-        finally:
-            home.stop()
         about = machine(folder)
         about["versions"] |= {name: version(name) for name in ("torch", "transformers", "trl")}
         (made,) = (*model.glob("tiny_policy.json"), *model.glob("warm_up.json"))
         how = {name: getattr(asked, name) for name in ("suite", "engine", "updates", "set")}
         policy = json.loads(made.read_text()) | {"model": model.name}
-        result = {**about, **how, "policy": policy, **result}
+        home.start()
+        try:
+            yield home, {**about, **how, "policy": policy}
+        finally:
+            home.stop()
+
+
+def main() -> int:
+    """Learn, print, keep; exit code 1 where an arm is not better than before."""
+    parser = learning_arguments(__doc__ or "", "word-worlds", 30, list(ARMS), ["dapo", "saar"])
+    asked = parser.parse_args()
+    is_words = SUITES[asked.suite].dialect == WORDS
+    make = ("tiny",) if is_words else ("warm", "--suite", asked.suite)
+    with learning_home(asked, make) as (home, about):
+        result = {**about, **learn(home, asked)}
     name = "learning" if asked.suite == "word-worlds" else f"learning_{asked.suite}"
     name = asked.name or name
     text = json.dumps(result, indent=1) + "\n"
