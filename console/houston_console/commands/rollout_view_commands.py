@@ -369,18 +369,27 @@ def _score_rows(evaluations: list[EvaluationRow]) -> list[dict[str, Any]]:
 def _print_rollout(
     page: OutputPage, row: RolloutRow, facts: dict[str, Any], scores: list[EvaluationRow]
 ) -> None:
+    page.line(span(row.id, "name"), "  ", state_span(row, archived=bool(facts["archive"])))
+    for name, value in _rollout_lines(row, facts, scores).items():
+        if value:
+            page.line("  ", span(name.ljust(10), "dim"), span(value))
+
+
+def _rollout_lines(
+    row: RolloutRow, facts: dict[str, Any], scores: list[EvaluationRow]
+) -> dict[str, str]:
+    """What is known of a rollout, by label; empty where there is nothing to say."""
     drift = ", ".join(f"{count} {name}" for name, count in sorted(facts["drift"].items()))
     history = ", ".join(
         f"{format_score(score.score)} at step {score.step}"
         + ("" if score.state == "scored" else " (no score, no submission used)")
         for score in scores
     )
-    page.line(span(row.id, "name"), "  ", state_span(row, archived=bool(facts["archive"])))
     roles = {
         role: " ".join(filter(None, (own["engine"], own["policy"])))
         for role, own in role_engines(row).items()
     }
-    lines = {
+    return {
         "task": row.task,
         "engine": " ".join(filter(None, (row.engine, row.policy))),
         **roles,
@@ -416,9 +425,6 @@ def _print_rollout(
         "refines": _refines_text(facts["refines"]),
         "refined": ", ".join(map(_refined_by_text, facts["refined_by"])),
     }
-    for name, value in lines.items():
-        if value:
-            page.line("  ", span(name.ljust(10), "dim"), span(value))
 
 
 def _refines_text(refines: dict[str, str] | None) -> str:

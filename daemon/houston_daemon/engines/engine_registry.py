@@ -2,6 +2,28 @@
 
 Packaged kinds and those that another package registered; checks the parameters and headers that the
 configuration adds to each request.
+
+Keys of the settings, all optional besides `kind` and what its kind needs:
+
+- `kind`: `embedded`, `vllm` or `token` (the token client), `chat`, `script`.
+- `url`: base address, with or without `/v1`; of a child server, the one it was started on.
+- `urls`: base addresses of several servers, one of which answers each request.
+- `silence_seconds`: longest silence before a request is sent again.
+- `model`: name in requests; for the token client empty, or a folder, means the served one.
+- `window`: largest prompt + answer in tokens; 0 for what the server says.
+- `api_key_env`: environment variable that holds the key.
+- `adapters`, `adapter_hashes`: folder, and hash of the content, by policy name (token client).
+- `own_policy`: the policy whose full weights a child was started with.
+- `logprobs_mode`: `raw_logprobs` (default) or `processed_logprobs`, as the server was started.
+- `reasoning`: whether the model may write reasoning tokens; the request decides, per sample.
+- `reasoning_field`: `none` (default), `chat_template`, `effort`: how a chat endpoint is told.
+- `max_tokens_field`: `max_tokens` (default) or `max_completion_tokens` (chat).
+- `parameters`, `omit_parameters`, `headers`, `headers_env`: see `request_options`.
+- `tool_calls`: `native` (default) or `text` (chat).
+- `dialect`: how calls are written as text (chat with `tool_calls = "text"`).
+- `path`: file of a script.
+
+`tokenizer`, `price`, `port`, `command` and `environment` belong to others and are passed over.
 """
 
 import os
@@ -44,27 +66,6 @@ def choose_engine(
     again (chat and token client); None for as long as a rollout has it tried. replicas: the servers
     of an engine that has several, as the daemon tells of them.
 
-    Keys, all optional besides `kind` and what its kind needs:
-
-    - `kind`: `embedded`, `vllm` or `token` (the token client), `chat`, `script`.
-    - `url`: base address, with or without `/v1`; of a child server, the one it was started on.
-    - `urls`: base addresses of several servers, one of which answers each request.
-    - `silence_seconds`: longest silence before a request is sent again.
-    - `model`: name in requests; for the token client empty, or a folder, means the served one.
-    - `window`: largest prompt + answer in tokens; 0 for what the server says.
-    - `api_key_env`: environment variable that holds the key.
-    - `adapters`, `adapter_hashes`: folder, and hash of the content, by policy name (token client).
-    - `own_policy`: the policy whose full weights a child was started with.
-    - `logprobs_mode`: `raw_logprobs` (default) or `processed_logprobs`, as the server was started.
-    - `reasoning`: whether the model may write reasoning tokens; the request decides, per sample.
-    - `reasoning_field`: `none` (default), `chat_template`, `effort`: how a chat endpoint is told.
-    - `max_tokens_field`: `max_tokens` (default) or `max_completion_tokens` (chat).
-    - `parameters`, `omit_parameters`, `headers`, `headers_env`: see `request_options`.
-    - `tool_calls`: `native` (default) or `text` (chat).
-    - `dialect`: how calls are written as text (chat with `tool_calls = "text"`).
-    - `path`: file of a script.
-
-    `tokenizer`, `price`, `port`, `command` and `environment` belong to others and are passed over.
     Raises ConfigurationError for an unknown kind or a missing key, and
     EngineUnavailable when a variable that holds the API key or a header is not set.
     """
@@ -75,40 +76,48 @@ def choose_engine(
         path = Path(script or _required_setting(settings, "path"))
         return ScriptEngine(path, name or "script")
     if kind == "chat":
-        return ChatEngine(
-            name or "chat",
-            _required_setting(settings, "url"),
-            _required_setting(settings, "model"),
-            api_key(settings),
-            window=settings.get("window") or None,
-            tools_mode=settings.get("tool_calls", "native"),
-            dialect=choose_dialect(
-                str(settings.get("dialect") or "chatml-json"), bool(settings.get("reasoning"))
-            ),
-            reasoning_field=settings.get("reasoning_field", "none"),
-            max_tokens_field=settings.get("max_tokens_field", "max_tokens"),
-            retry=retry,
-            silence_seconds=float(settings.get("silence_seconds") or 0),
-            **request_options(settings),
-        )
+        return _chat_engine(settings, name or kind, retry)
     if kind in ENGINE_KINDS:
-        model = str(settings.get("model", ""))
-        return TokenEngine(
-            name or kind,
-            _required_setting(settings, "url"),
-            # A child serves one model under its own name: the configured one is its folder.
-            "" if kind != "token" or Path(model).is_dir() else model,
-            settings.get("window") or None,
-            api_key(settings),
-            adapters=settings.get("adapters"),
-            contents=settings.get("adapter_hashes"),
-            own_policy=str(settings.get("own_policy") or ""),
-            logprobs_mode=settings.get("logprobs_mode", "raw_logprobs"),
-            retry=retry,
-            silence_seconds=float(settings.get("silence_seconds") or 0),
-            **request_options(settings),
-        )
+        return _token_engine(settings, name or kind, retry)
     return plugin_factory(kind)(settings, name or kind)
+
+
+def _chat_engine(settings: Mapping[str, Any], name: str, retry: RetryPolicy | None) -> ChatEngine:
+    return ChatEngine(
+        name,
+        _required_setting(settings, "url"),
+        _required_setting(settings, "model"),
+        api_key(settings),
+        window=settings.get("window") or None,
+        tools_mode=settings.get("tool_calls", "native"),
+        dialect=choose_dialect(
+            str(settings.get("dialect") or "chatml-json"), bool(settings.get("reasoning"))
+        ),
+        reasoning_field=settings.get("reasoning_field", "none"),
+        max_tokens_field=settings.get("max_tokens_field", "max_tokens"),
+        retry=retry,
+        silence_seconds=float(settings.get("silence_seconds") or 0),
+        **request_options(settings),
+    )
+
+
+def _token_engine(settings: Mapping[str, Any], name: str, retry: RetryPolicy | None) -> TokenEngine:
+    model = str(settings.get("model", ""))
+    return TokenEngine(
+        name,
+        _required_setting(settings, "url"),
+        # A child serves one model under its own name: the configured one is its folder.
+        "" if settings["kind"] != "token" or Path(model).is_dir() else model,
+        settings.get("window") or None,
+        api_key(settings),
+        adapters=settings.get("adapters"),
+        contents=settings.get("adapter_hashes"),
+        own_policy=str(settings.get("own_policy") or ""),
+        logprobs_mode=settings.get("logprobs_mode", "raw_logprobs"),
+        retry=retry,
+        silence_seconds=float(settings.get("silence_seconds") or 0),
+        **request_options(settings),
+    )
 
 
 def _replicated_engine(

@@ -257,24 +257,9 @@ def _build_supervisor(
     end_former_replicas(loaded)
     release_gpus_of_dead_engines(home, ledger)
     spawner = _make_spawner(loaded, inbox)
-    ray = spawner if isinstance(spawner, RaySpawner) else None
     gpus = RolloutGpus(home, ledger, loaded.config.ray.gives_gpus)
     engines = EngineSupervisor(engine_server_factory(loaded, ledger), recorder, inbox.put, patience)
-    workers = WorkerPool(
-        recorder,
-        partial(_start_worker, loaded, spawner, gpus),
-        lambda rollout: worker_log_path(home, rollout),
-        settings.max_rollouts,
-        settings.silent_seconds,
-        SharedWorkers(
-            partial(_start_shared_worker, loaded, spawner),
-            partial(_shared_worker_arguments, loaded),
-            lambda rollout: worker_log_path(home, rollout),
-            inbox,
-            settings.rollouts_per_worker,
-        ),
-        ray.signal_worker if ray else None,
-    )
+    workers = _make_worker_pool(loaded, recorder, inbox, spawner, gpus)
     orphans = OrphanedTerminals(home.database, loaded.host_root, inbox)
     logs = DaemonLogs(
         log,
@@ -300,6 +285,32 @@ def _build_supervisor(
         EditReloader(loaded, recorder, inbox, engines, workers, on_change),
     )
     return supervisor, spawner, engines
+
+
+def _make_worker_pool(
+    loaded: LoadedConfiguration,
+    recorder: RecorderHandle,
+    inbox: SupervisorInbox,
+    spawner: WorkerSpawner,
+    gpus: RolloutGpus,
+) -> WorkerPool:
+    settings, log_path = loaded.config.daemon, partial(worker_log_path, loaded.home)
+    shared = SharedWorkers(
+        partial(_start_shared_worker, loaded, spawner),
+        partial(_shared_worker_arguments, loaded),
+        log_path,
+        inbox,
+        settings.rollouts_per_worker,
+    )
+    return WorkerPool(
+        recorder,
+        partial(_start_worker, loaded, spawner, gpus),
+        log_path,
+        settings.max_rollouts,
+        settings.silent_seconds,
+        shared,
+        spawner.signal_worker if isinstance(spawner, RaySpawner) else None,
+    )
 
 
 def _make_spawner(loaded: LoadedConfiguration, inbox: SupervisorInbox) -> WorkerSpawner:

@@ -196,10 +196,24 @@ class SandboxProfile:
         arguments = [*before, shutil.which("bwrap") or "bwrap", *walls]
         if enclosure.filter is not None:
             arguments += ["--seccomp", str(FILTER_DESCRIPTOR)]
+        arguments += [*self._mounts(commands, scratch, changeable, extra_read), "--clearenv"]
+        for key, value in values.items():
+            arguments += ["--setenv", key, value]
+        if variables:
+            arguments += ["--args", str(SETTINGS_DESCRIPTOR)]
+            enclosure = replace(enclosure, settings=self._settings(variables))
+        where = cwd or (TEMPORARY_INSIDE if scratch else self.inside)
+        arguments += ["--chdir", where, "--", *enclosure.inside(command)]
+        return enclosure.around(arguments)
+
+    def _mounts(
+        self, commands: Path | None, scratch: Path | None, changeable: bool, read: Sequence[Path]
+    ) -> list[str]:
+        """What the process sees of the machine's files, and what of it is read-only; see `wrap`."""
         # In this order: what is named may lie below /tmp, and what is hidden below what is named.
-        arguments += [*self._system(), *self._own_folders(scratch), *self._named()]
-        covers = self._covers(extra_read)
-        arguments += _mapping_arguments(extra_read, covers)
+        arguments = [*self._system(), *self._own_folders(scratch), *self._named()]
+        covers = self._covers(read)
+        arguments += _mapping_arguments(read, covers)
         bind = "--ro-bind" if scratch and not changeable else "--bind"
         for place in filter(None, (WORKSPACE_INSIDE, self.workdir)):
             arguments += [bind, str(self.workspace), place]
@@ -210,15 +224,7 @@ class SandboxProfile:
             arguments += ["--remount-ro", str(folder)]
         if self.image is None and not changeable:
             arguments += ["--remount-ro", "/"]
-        arguments.append("--clearenv")
-        for key, value in values.items():
-            arguments += ["--setenv", key, value]
-        if variables:
-            arguments += ["--args", str(SETTINGS_DESCRIPTOR)]
-            enclosure = replace(enclosure, settings=self._settings(variables))
-        where = cwd or (TEMPORARY_INSIDE if scratch else self.inside)
-        arguments += ["--chdir", where, "--", *enclosure.inside(command)]
-        return enclosure.around(arguments)
+        return arguments
 
     def bare(self) -> list[str]:
         """Arguments for a process that only holds a network: programs, and nothing of the rollout.

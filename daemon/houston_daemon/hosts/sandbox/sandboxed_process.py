@@ -43,8 +43,30 @@ async def run_to_end(
     """
     start_time = time.monotonic()
     out, err = _OutputStream(output_limit), _OutputStream(output_limit)
+    process = await _start_process(argv, out, err)
+    readers = asyncio.gather(out.drain(), err.drain())
+    ended = False
     try:
-        process = await asyncio.create_subprocess_exec(
+        ended = await _wait_for_end(process, seconds, stop)
+    finally:
+        await _kill_all(process, token)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(readers, _DRAIN_SECONDS)
+    return ProcessResult(
+        exit_code=process.returncode if ended else None,
+        stdout=bytes(out.kept),
+        stderr=bytes(err.kept),
+        seconds=time.monotonic() - start_time,
+        cut=out.cut or err.cut,
+    )
+
+
+async def _start_process(
+    argv: Sequence[str], out: "_OutputStream", err: "_OutputStream"
+) -> asyncio.subprocess.Process:
+    """Start `argv` with these streams, whose writing ends are closed here. Raises HoustonError."""
+    try:
+        return await asyncio.create_subprocess_exec(
             *argv,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=out.write_end,
@@ -63,21 +85,6 @@ async def run_to_end(
     finally:
         for stream in (out, err):
             os.close(stream.write_end)
-    readers = asyncio.gather(out.drain(), err.drain())
-    ended = False
-    try:
-        ended = await _wait_for_end(process, seconds, stop)
-    finally:
-        await _kill_all(process, token)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(readers, _DRAIN_SECONDS)
-    return ProcessResult(
-        exit_code=process.returncode if ended else None,
-        stdout=bytes(out.kept),
-        stderr=bytes(err.kept),
-        seconds=time.monotonic() - start_time,
-        cut=out.cut or err.cut,
-    )
 
 
 class _OutputStream:

@@ -57,18 +57,8 @@ def branch_rollout(store: Store, message: BranchRollout, author: Author) -> Requ
     ).fetchone()
     if before:
         return RequestStored(seq=before[1], rollouts=(before[0],))
-    named = require_rollout(store, message.rollout)
     step = message.step
-    if not 1 <= step <= named.steps:
-        steps = f"steps 1 to {named.steps}" if named.steps else "no step yet"
-        raise denial(
-            f"{named.id} has {steps} that are closed, and no step {step}.",
-            f"houston steps {named.id}",
-            NO_BRANCH_STARTED,
-            ExitCode.NOT_FOUND,
-        )
-    # A step that the named rollout shares itself is its parent's: the branch is a sibling of both.
-    owner = store.read(rollout_queries.owner_of_step(named.id, step))
+    owner = _step_owner(store, message.rollout, step)
     parent = require_rollout(store, owner)
     spec = store.read_record(parent.spec_seq, RolloutSpec)
     if spec is None:
@@ -79,12 +69,7 @@ def branch_rollout(store: Store, message: BranchRollout, author: Author) -> Requ
     _check_can_branch(store, spec, origin, step)
     id = make_rollout_id(store, spec.task.name)
     fields = {name: getattr(spec, name) for name in RolloutSpec.__struct_fields__}
-    changed = {
-        "rollout": id,
-        "parent": owner,
-        "parent_step": step,
-        "origin": origin,
-    }
+    changed = {"rollout": id, "parent": owner, "parent_step": step, "origin": origin}
     body = StoredSpec(
         **{**fields, **changed},
         by=author.person_label,
@@ -100,6 +85,21 @@ def branch_rollout(store: Store, message: BranchRollout, author: Author) -> Requ
         ).guidance
     store.supervisor_events.append(RunnableChanged())
     return RequestStored(seq=store.journal.seq, rollouts=(id,), guidance=guidance)
+
+
+def _step_owner(store: Store, rollout: str, step: int) -> str:
+    """Whose a closed step is: one that the named rollout shares itself is its parent's, and the
+    branch is a sibling of both."""
+    named = require_rollout(store, rollout)
+    if not 1 <= step <= named.steps:
+        steps = f"steps 1 to {named.steps}" if named.steps else "no step yet"
+        raise denial(
+            f"{named.id} has {steps} that are closed, and no step {step}.",
+            f"houston steps {named.id}",
+            NO_BRANCH_STARTED,
+            ExitCode.NOT_FOUND,
+        )
+    return store.read(rollout_queries.owner_of_step(named.id, step))
 
 
 def _read_shared_step(store: Store, owner: str, step: int) -> _SharedStep:

@@ -272,20 +272,7 @@ def start_training_run(store: Store, message: wire.StartTraining, author: Author
         if run_row.state not in ("failed", "cancelled"):
             cause = f"There is a training run {run_row.id} already ({run_row.state})."
             raise denial(cause, "houston train list")
-    if not (training_folder(store.home) / message.run).is_dir():
-        raise denial(f"The home has no folder training/{message.run}.", "houston train sft --help")
-    if message.parent and store.read(policy_queries.find_policy(message.parent)) is None:
-        raise denial(
-            f"There is no policy {message.parent!r} to begin from.",
-            "houston policy list",
-            code=ExitCode.NOT_FOUND,
-        )
-    if message.base_hash:  # what would be refused after the last step
-        every = store.read(policy_queries.list_policies())
-        lineage = (message.name, message.base, message.base_hash, message.parent)
-        policy_constraints.check_family_lineage(
-            every, *lineage, UNCHANGED, scores=message.kind == "prm"
-        )
+    _check_training_request(store, message)
     body = bodies.TrainingQueued(
         by=author.person_label,
         request=request,
@@ -307,6 +294,24 @@ def start_training_run(store: Store, message: wire.StartTraining, author: Author
     )
     store.supervisor_events.append(RunnableChanged())
     return RequestStored(seq=seq)
+
+
+def _check_training_request(store: Store, message: wire.StartTraining) -> None:
+    """Refuse what has no folder, no parent, or would be refused as a policy after the last step."""
+    if not (training_folder(store.home) / message.run).is_dir():
+        raise denial(f"The home has no folder training/{message.run}.", "houston train sft --help")
+    if message.parent and store.read(policy_queries.find_policy(message.parent)) is None:
+        raise denial(
+            f"There is no policy {message.parent!r} to begin from.",
+            "houston policy list",
+            code=ExitCode.NOT_FOUND,
+        )
+    if message.base_hash:
+        every = store.read(policy_queries.list_policies())
+        lineage = (message.name, message.base, message.base_hash, message.parent)
+        policy_constraints.check_family_lineage(
+            every, *lineage, UNCHANGED, scores=message.kind == "prm"
+        )
 
 
 def update_standalone_run(

@@ -37,6 +37,22 @@ def check_family_lineage(
     model: those and policies that sample have families of their own, since a family's newest is
     what its name means.
     """
+    _refuse_mixed_family(rows, family, scores, effect)
+    bases = {row.hash for row in rows if row.family == family and row.kind in ("base", "full")}
+    if bases and base_hash not in bases:
+        raise HoustonError(
+            f"Policies of the name {family} are trained from another base model than {base}.",
+            effect,
+            "Name the family otherwise: --name.",
+        )
+    if parent and parent != str(PolicyName(family, 1)):
+        _require_parent(rows, parent, base, base_hash, effect)
+
+
+def _refuse_mixed_family(
+    rows: Collection[PolicyRow], family: str, scores: bool, effect: str
+) -> None:
+    """Raise HoustonError where the family's policies sample and this one scores, or vice versa."""
     other = next(
         (
             row.name
@@ -53,15 +69,12 @@ def check_family_lineage(
             effect,
             "Name the family otherwise: --name.",
         )
-    bases = {row.hash for row in rows if row.family == family and row.kind in ("base", "full")}
-    if bases and base_hash not in bases:
-        raise HoustonError(
-            f"Policies of the name {family} are trained from another base model than {base}.",
-            effect,
-            "Name the family otherwise: --name.",
-        )
-    if not parent or parent == str(PolicyName(family, 1)):
-        return
+
+
+def _require_parent(
+    rows: Collection[PolicyRow], parent: str, base: str, base_hash: str, effect: str
+) -> None:
+    """Raise HoustonError where a policy cannot come from `parent`."""
     origin = next((row for row in rows if row.name == parent), None)
     if origin is None:
         raise HoustonError(
