@@ -81,6 +81,17 @@ def run_console(parsed: argparse.Namespace, loaded: LoadedConfiguration) -> int:
             ExitCode.USAGE,
         )
     _confirm_claimed_name(parsed, loaded)
+    return _open_console(parsed, loaded, rollout, name, colors)
+
+
+def _open_console(
+    parsed: argparse.Namespace,
+    loaded: LoadedConfiguration,
+    rollout: str,
+    name: str,
+    colors: ColorChoice,
+) -> int:
+    """Ask the terminal what it can, and show the screens until somebody leaves."""
     answer = _ask_terminal(colors)
     from houston_console.app.console_app import HoustonConsole
     from houston_console.app.terminal_driver import SafeDriver

@@ -1,17 +1,19 @@
 """Arguments that several commands share: a rollout, a place, a time, `--json`, `--as`.
 
-Also the parsers behind them and the error for steps that a rollout does not have. What a command
-does is in its own module.
+Also the parsers behind them, and what is said of steps that are not there and of archived texts.
+What a command does is in its own module.
 """
 
 import argparse
 import re
 from datetime import datetime
 
+from houston_shared import command_output
 from houston_shared.command_arguments import StepReference, whole_number
 from houston_shared.errors import ExitCode, HoustonError
-from houston_shared.store import event_text
+from houston_shared.store import event_text, removed_data_queries
 from houston_shared.store.rollout_queries import RolloutRow
+from houston_shared.store.store_reader import Reader
 from houston_shared.times_and_counts import now_us
 
 positive_int = whole_number(1)
@@ -55,6 +57,12 @@ def add_place_argument(parser: argparse.ArgumentParser, steps: str = "STEP") -> 
 def add_step_argument(parser: argparse.ArgumentParser, help_text: str) -> None:
     """`STEP`, where `R@STEP` does not name it."""
     parser.add_argument("step", type=positive_int, nargs="?", metavar="STEP", help=help_text)
+
+
+def note_archived(reader: Reader, rollout: str) -> None:
+    """Say so where a rollout's texts lie in an archive."""
+    if note := reader.run(removed_data_queries.describe_archived(rollout)):
+        command_output.print_note(note)
 
 
 def missing_steps_text(row: RolloutRow, place: StepReference) -> HoustonError:

@@ -18,7 +18,7 @@ from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.errors import ExitCode
 from houston_shared.records import ELSEWHERE
-from houston_shared.store import job_queries, removed_data_queries, rollout_queries
+from houston_shared.store import job_queries, rollout_queries
 from houston_shared.store.job_queries import JobRow, JobState
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.store.store_reader import Reader
@@ -44,8 +44,7 @@ def run_jobs(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
         jobs = reader.run(job_queries.list_jobs(row.id))
         spec = reader.run(rollout_queries.read_spec_if_kept(row))
         stood = rollout_queries.last_known_at(reader)
-        if note := reader.run(removed_data_queries.describe_archived(row.id)):
-            command_output.print_note(note)
+        command_options.note_archived(reader, row.id)
     shown = [
         with_printed_line(job, row.id, spec.host_root if spec else "")
         for job in jobs

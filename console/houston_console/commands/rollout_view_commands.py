@@ -385,14 +385,11 @@ def _rollout_lines(
         + ("" if score.state == "scored" else " (no score, no submission used)")
         for score in scores
     )
-    roles = {
-        role: " ".join(filter(None, (own["engine"], own["policy"])))
-        for role, own in role_engines(row).items()
-    }
+    roles = {role: (own["engine"], own["policy"]) for role, own in role_engines(row).items()}
+    engines = {"engine": (row.engine, row.policy), **roles}
     return {
         "task": row.task,
-        "engine": " ".join(filter(None, (row.engine, row.policy))),
-        **roles,
+        **{role: " ".join(filter(None, names)) for role, names in engines.items()},
         "model": facts["model"] or "",
         "sampled": _elsewhere_text(facts["elsewhere"]),
         "seed": "" if facts["seed"] is None else str(facts["seed"]),

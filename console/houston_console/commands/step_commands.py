@@ -26,13 +26,19 @@ from houston_console.commands.rollout_summary import format_local_time
 from houston_shared import command_arguments, command_output, terminal_log_files
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ExitCode, HoustonError
-from houston_shared.records import ENDED_STATES, FileChange, StepRecord, TerminalSpan, ToolCall
+from houston_shared.records import (
+    ENDED_STATES,
+    FileChange,
+    ObservationBody,
+    StepRecord,
+    TerminalSpan,
+    ToolCall,
+)
 from houston_shared.safe_text import safe
 from houston_shared.secret_redaction import redact
 from houston_shared.store import (
     annotation_queries,
     process_reward_queries,
-    removed_data_queries,
     rollout_queries,
     step_context,
     step_json,
@@ -94,28 +100,12 @@ def print_step(
     page.line(span(title, "name"), span("  " + " · ".join(facts), "dim"))
     lines, characters = (0, 10**6) if full else (MAX_TEXT_LINES, _MAX_ARGUMENT_CHARACTERS)
     page.block(sample.thought, AGENT_BAR, limit=lines)
-    for call, outcome in zip(sample.calls, step_outcomes.step_outcomes(record), strict=True):
-        duration = step_outcomes.shown_duration(outcome.seconds)
-        words = "".join(f"  {part}" for part in (outcome.result, duration) if part)
-        page.line(
-            "  → ",
-            span(call_line(call, characters), "call"),
-            span(words, "bad" if outcome.failed else "dim"),
-        )
-    if sample.malformed:
-        page.line("  ", span(f"no action: {sample.malformed}", "bad"))
+    _print_calls(page, record, characters)
     page.block(step_json.observation_as_seen(record), f"  {AGENT_BAR}", "dim", lines)
     for message in record.guidance:
         page.line(PERSON_BAR, span(f"{message.author} said: {message.text}", "person"))
-    closed = record.observation
-    for changed in closed.files if closed else ():
-        page.line("  ", span(file_line(changed)))
-    if closed and closed.more_files:
-        page.line(f"  … {closed.more_files} more files")
-    if closed and closed.attention:
-        for name in closed.attention:
-            reason_text = f" ({closed.reasons[name]})" if closed.reasons.get(name) else ""
-            page.line("  ", span(f"attention: {name}{reason_text}", "bad"))
+    if record.observation:
+        _print_observed(page, record.observation)
     for mark in record.aside:
         page.line("  ", span(step_queries.describe_quarantine(mark), "bad"))
     _print_attempts(page, record, full)
@@ -126,6 +116,32 @@ def print_step(
     if reward:
         text = f"process reward: {reward.score:.2f} by {reward.policy}"
         page.line("  ", span(text, "bad" if reward.weak else ""))
+
+
+def _print_calls(page: OutputPage, record: StepRecord, characters: int) -> None:
+    """The calls with what came of each. characters: of a call's arguments, at most."""
+    sample = record.sample
+    for call, outcome in zip(sample.calls, step_outcomes.step_outcomes(record), strict=True):
+        duration = step_outcomes.shown_duration(outcome.seconds)
+        words = "".join(f"  {part}" for part in (outcome.result, duration) if part)
+        page.line(
+            "  → ",
+            span(call_line(call, characters), "call"),
+            span(words, "bad" if outcome.failed else "dim"),
+        )
+    if sample.malformed:
+        page.line("  ", span(f"no action: {sample.malformed}", "bad"))
+
+
+def _print_observed(page: OutputPage, closed: ObservationBody) -> None:
+    """Which files changed, and which signals the step has."""
+    for changed in closed.files:
+        page.line("  ", span(file_line(changed)))
+    if closed.more_files:
+        page.line(f"  … {closed.more_files} more files")
+    for name in closed.attention:
+        reason_text = f" ({closed.reasons[name]})" if closed.reasons.get(name) else ""
+        page.line("  ", span(f"attention: {name}{reason_text}", "bad"))
 
 
 def _print_attempts(page: OutputPage, record: StepRecord, full: bool) -> None:
@@ -273,8 +289,7 @@ def run_steps(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
         arguments.last = min(arguments.last, place.last)
     with Reader(loaded.home) as reader:
         rollout = reader.run(rollout_queries.find_rollout(place.rollout))
-        if note := reader.run(removed_data_queries.describe_archived(rollout.id)):
-            command_output.print_note(note)
+        command_options.note_archived(reader, rollout.id)
         quarantined = reader.run(step_queries.list_quarantined_events(rollout.id))
         for loss in step_queries.group_repair_losses(quarantined):
             command_output.print_note(f"{rollout.id}: {step_queries.describe_repair_loss(loss)}.")
@@ -410,8 +425,7 @@ def run_context(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> i
         raise HoustonError("Name one step.", "", "houston context R@STEP", ExitCode.USAGE)
     with Reader(loaded.home) as reader:
         rollout = reader.run(rollout_queries.resolve_rollout_id(name))
-        if note := reader.run(removed_data_queries.describe_archived(rollout)):
-            command_output.print_note(note)
+        command_options.note_archived(reader, rollout)
         view = step_context.read_context(reader, rollout, step, arguments.attempt)
         if arguments.diff:
             around = reader.run(step_context.read_context_surroundings(rollout, step))
@@ -491,8 +505,7 @@ def run_files(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
         rollout = row.id
         if place.first > row.steps:
             raise command_options.missing_steps_text(row, place)
-        if note := reader.run(removed_data_queries.describe_archived(rollout)):
-            command_output.print_note(note)
+        command_options.note_archived(reader, rollout)
         if arguments.searches:
             searches = reader.run(workspace_queries.list_newest_searches(rollout))
             _print_searches(searches, place, arguments.json)

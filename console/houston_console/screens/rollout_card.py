@@ -29,6 +29,7 @@ from houston_console.widgets.styled_text import (
 )
 from houston_shared.store.presence_queries import AttentionCost
 from houston_shared.store.refinement_queries import RefinementTree
+from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.times_and_counts import format_age
 
 MOST_REFINEMENTS = 6
@@ -72,15 +73,7 @@ def rollout_card(
     is_brief: all reasons in one block, and not what it did last: its last steps stand below.
     """
     overview, rollout = entry.need.standing, entry.need.standing.rollout
-    glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
-    where = f"{rollout.task} · {rollout.policy or rollout.engine}"
-    head = line(
-        span(f" {glyph} ", tone),
-        span(rollout.id, "strong"),
-        span(f"  {rollout_state_text(rollout)}", tone),
-        span(f"  {where}", "dim"),
-    )
-    rows = [justify_line(head, (), view.width)]
+    rows = [justify_line(_card_head(rollout), (), view.width)]
     if rollout.parent:
         rows += _card_block(
             "⑂", f"branch of {rollout.parent} at step {rollout.parent_step}", "dim", view
@@ -107,6 +100,17 @@ def rollout_card(
             view,
         )
     return rows
+
+
+def _card_head(rollout: RolloutRow) -> TextLine:
+    """State, id, task and policy."""
+    glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
+    return line(
+        span(f" {glyph} ", tone),
+        span(rollout.id, "strong"),
+        span(f"  {rollout_state_text(rollout)}", tone),
+        span(f"  {rollout.task} · {rollout.policy or rollout.engine}", "dim"),
+    )
 
 
 def _card_block(mark: str, text: str, tone: Tone, view: HomeViewContext) -> list[TextLine]:

@@ -287,13 +287,7 @@ async def build_agent_loop(
     sampler = PolicySampler(engine, line, price=engine_price(settings), spent=spent)
     asking = _make_request_builder(spec, task, head, renderer, engine, reasoning)
     policy = RoleSampler(sampler, renderer, limits, asking)
-
-    async def own_sampler(role: SampleRole) -> RoleSampler:
-        assert open_role_engine is not None, "who runs such a rollout opens its engines"
-        opened = await open_role_engine(role)
-        return _make_role_sampler(policy, spec_of_role(spec, role), task, head, environment, opened)
-
-    roles = RoleSamplers(policy, task, own_sampler, spec.role_engines)
+    roles = _make_role_samplers(policy, spec, task, head, environment, open_role_engine)
     purify = purify_settings(task, spec.purify)
     agent = _make_agent(task, environment, Verifier(line, roles), memory, welcome)
     room = limits.observation - agent.tail_tokens
@@ -331,6 +325,24 @@ async def build_agent_loop(
         summary_tries=_pending_summary_tries(welcome),
     )
     return _restore_loop_state(loop, resumed)
+
+
+def _make_role_samplers(
+    policy: RoleSampler,
+    spec: RolloutSpec,
+    task: Task,
+    head: ContextHead,
+    environment: Environment,
+    open_role_engine: OpenRoleEngine | None,
+) -> RoleSamplers:
+    """What the roles are asked with: the policy, or an engine of their own."""
+
+    async def own_sampler(role: SampleRole) -> RoleSampler:
+        assert open_role_engine is not None, "who runs such a rollout opens its engines"
+        opened = await open_role_engine(role)
+        return _make_role_sampler(policy, spec_of_role(spec, role), task, head, environment, opened)
+
+    return RoleSamplers(policy, task, own_sampler, spec.role_engines)
 
 
 def _make_request_builder(

@@ -6,7 +6,7 @@ in `training.rows`, formats are written in `training.export`.
 """
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -17,6 +17,7 @@ from houston_daemon.engines.hub_downloads import find_model
 from houston_daemon.interchange.atif_export import ATIF, ATIF_DESCRIPTION, write_trajectories
 from houston_daemon.training.export.dataset_card import elsewhere_sentence, ids_source_words
 from houston_daemon.training.export.dataset_push import push_dataset
+from houston_daemon.training.export.export_manifest import ExportManifest
 from houston_daemon.training.export.export_recipe import RECIPES, choose_export_recipe
 from houston_daemon.training.export.export_run import (
     FORMATS,
@@ -364,28 +365,28 @@ def _say_exported(result: ExportResult, as_json: bool, origin: str, place: str) 
         command_output.print_line(
             f"  trained unjudged: {counts.unjudged:,} {counts.unit}, of steps nobody judged"
         )
-    command_output.print_note(_run_sentence(manifest.run) or manifest.verdicts.sentence)
-    if manifest.left_out:
-        command_output.print_note(
-            f"{len(manifest.left_out)} left out; manifest.json names them, and why."
-        )
-    if manifest.provenance == "none":
-        command_output.print_note(
-            "Some rollouts ran without a sandbox: their rows are marked, provenance none."
-        )
-    if elsewhere := elsewhere_sentence(manifest):
-        command_output.print_note(elsewhere)
-    if moved := [source.rollout for source in manifest.sources if source.moved]:
-        command_output.print_note(
-            f"{', '.join(moved)} went on meanwhile: newer steps may be missing."
-        )
-    for remark, count in manifest.remarks.items():
-        command_output.print_note(f"{pluralize(count, 'line')}: {remark}.")
+    for note in _export_notes(manifest):
+        command_output.print_note(note)
     if origin:
         command_output.print_line(f"  pushed to {origin}: rows, card, manifest")
     command_output.print_note(
         f"{manifest.traps[0]} More of what {manifest.format} does without a word: README.md there."
     )
+
+
+def _export_notes(manifest: ExportManifest) -> Iterator[str]:
+    """What a reader of the data should know: who judged it, what is missing, what is odd."""
+    yield _run_sentence(manifest.run) or manifest.verdicts.sentence
+    if manifest.left_out:
+        yield f"{len(manifest.left_out)} left out; manifest.json names them, and why."
+    if manifest.provenance == "none":
+        yield "Some rollouts ran without a sandbox: their rows are marked, provenance none."
+    if elsewhere := elsewhere_sentence(manifest):
+        yield elsewhere
+    if moved := [source.rollout for source in manifest.sources if source.moved]:
+        yield f"{', '.join(moved)} went on meanwhile: newer steps may be missing."
+    for remark, count in manifest.remarks.items():
+        yield f"{pluralize(count, 'line')}: {remark}."
 
 
 def _run_sentence(run: Mapping[str, Any]) -> str:

@@ -345,7 +345,6 @@ class ImportedRollout:
         rollout, or too large for one.
         """
         self._close()
-        tools = [schema for tool in self.tools if (schema := self._tool_schema(tool))]
         where = " ".join(filter(None, (self.source.file, self.source.id)))
         if not self._steps:
             raise HoustonError(f"{where} has no answer of a model.", NOTHING_IMPORTED)
@@ -354,15 +353,7 @@ class ImportedRollout:
                 f"{where} has {len(self._steps)} steps; {MOST_IMPORTED_STEPS} is the most.",
                 NOTHING_IMPORTED,
             )
-        head = ContextHead(
-            system=self._head_text(self._system),
-            task=self._head_text(self._task) or NO_INSTRUCTIONS,
-            tools=tuple(redact_all(tools)),
-            rendered="",
-            token_ids=None,
-            dialect="",
-            tokenizer="",
-        )
+        head = self._head()
         left = [_counted(what, count) for what, count in self._left_out.items()][:_MOST_LEFT_OUT]
         message = ImportRollout(
             request=request,
@@ -387,6 +378,19 @@ class ImportedRollout:
                 NOTHING_IMPORTED,
             )
         return message
+
+    def _head(self) -> ContextHead:
+        """The head of its context, which nobody rendered here."""
+        tools = [schema for tool in self.tools if (schema := self._tool_schema(tool))]
+        return ContextHead(
+            system=self._head_text(self._system),
+            task=self._head_text(self._task) or NO_INSTRUCTIONS,
+            tools=tuple(redact_all(tools)),
+            rendered="",
+            token_ids=None,
+            dialect="",
+            tokenizer="",
+        )
 
 
 _UNLIMITED = RemainingBudgets(

@@ -418,7 +418,6 @@ def read_rollout_overviews(
     person: whose new steps are counted. now: UTC microseconds, the clock's when 0. bodies: also
     read last actions and scores, of rollouts that live.
     """
-    moment = now or now_us()
     rows = (
         [(yield from rollout_queries.find_rollout(rollout))]
         if rollout
@@ -430,12 +429,6 @@ def read_rollout_overviews(
     weak_runs = yield from read_weak_runs(LAST_STEPS)
     evaluators = yield from _read_failing_evaluators()
     jobs = yield from job_queries.read_job_summaries(rollout)
-    queued = yield from _read_queued_guidance()
-    heard = yield from _read_heard_guidance()
-    claims = yield from presence_queries.list_claims()
-    looks = presence_queries.group_presence_by_rollout(
-        (yield from presence_queries.list_presence())
-    )
     actions: dict[str, LastAction] = {}
     scores: dict[str, list[ScorePoint]] = {}
     if bodies:
@@ -443,34 +436,53 @@ def read_rollout_overviews(
         evaluated = [row.id for row in rows if row.evaluations]
         actions = yield from read_last_actions(alive)
         scores = yield from rollout_queries.score_history(evaluated)
-    overviews = []
-    for row in rows:
+    overviews = [
+        RolloutOverview(
+            rollout=row,
+            marked=marked.get(row.id, ()),
+            marked_seq=marks.get(row.id, 0),
+            low_seq=low.get(row.id, 0),
+            weak_run=weak_runs.get(row.id),
+            evaluator=evaluators.get(row.id),
+            jobs=jobs.get(row.id, NO_JOBS),
+            scores=scores.get(row.id, ()),
+            acted=actions.get(row.id),
+            reader=person.name if person else "",
+        )
+        for row in rows
+    ]
+    return (yield from _with_people(overviews, person, now or now_us()))
+
+
+def _with_people(
+    overviews: list[RolloutOverview], person: Person | None, moment: int
+) -> ReadPlan[list[RolloutOverview]]:
+    """The same rollouts with what people did there: claims, looks, guidance."""
+    queued = yield from _read_queued_guidance()
+    heard = yield from _read_heard_guidance()
+    claims = yield from presence_queries.list_claims()
+    looks = presence_queries.group_presence_by_rollout(
+        (yield from presence_queries.list_presence())
+    )
+    seen = []
+    for overview in overviews:
+        row = overview.rollout
         rollout_looks = looks.get(row.id, [])
         seen_seq = max((look.seq for look in rollout_looks), default=0)
         count, since = queued.get(row.id, (0, 0))
         step, followed = heard.get(row.id, (0, 0))
-        overviews.append(
-            RolloutOverview(
-                rollout=row,
-                marked=marked.get(row.id, ()),
+        seen.append(
+            overview._replace(
                 seen_seq=seen_seq,
-                marked_seq=marks.get(row.id, 0),
-                low_seq=low.get(row.id, 0),
-                weak_run=weak_runs.get(row.id),
-                evaluator=evaluators.get(row.id),
-                jobs=jobs.get(row.id, NO_JOBS),
                 unanswered=step if seen_seq < followed else 0,
                 queued=count,
                 queued_at=since,
                 holding=claims.get(row.id),
                 lookers=[look for look in rollout_looks if look.looks(moment)],
                 new_steps=(yield from _count_new_steps(row, rollout_looks, person, moment)),
-                scores=scores.get(row.id, ()),
-                acted=actions.get(row.id),
-                reader=person.name if person else "",
             )
         )
-    return overviews
+    return seen
 
 
 def _read_marked_seqs() -> ReadPlan[dict[str, int]]:

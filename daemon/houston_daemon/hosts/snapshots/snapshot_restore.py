@@ -52,14 +52,7 @@ def write_snapshot(
     into.mkdir(parents=True, exist_ok=True)
     wanted_files, about = dict(walk_tree(files_tree(commit))), read_notes(commit)
     present = scan_workspace(into)
-    right_paths = {
-        path
-        for path, mark in present.files.items()
-        if path in known_files and known_files[path] == (mark, wanted_files.get(path))
-    }
-    right_paths |= {
-        path for path in about.beside if _is_untouched(about.beside[path], present.files, path)
-    }
+    right_paths = _right_paths(present.files, wanted_files, about, known_files)
     lost: list[str] = sorted(about.skipped)
     with NoFollowFolder(into) as folder:
         for path in (*present.files, *present.skipped):
@@ -81,6 +74,22 @@ def write_snapshot(
             folder.make_folder(path)
         _remove_emptied_folders(folder, into, about)
     return [printable_path(path) for path in lost]
+
+
+def _right_paths(
+    present: Mapping[str, FileMark],
+    wanted_files: Mapping[str, TreeFile],
+    about: SnapshotNotes,
+    known_files: KnownContents,
+) -> set[str]:
+    """Files of the folder that are as the snapshot has them, without reading any."""
+    known = {
+        path
+        for path, mark in present.items()
+        if path in known_files and known_files[path] == (mark, wanted_files.get(path))
+    }
+    beside = about.beside
+    return known | {path for path in beside if _is_untouched(beside[path], present, path)}
 
 
 def _is_untouched(recorded: UnstoredFile, files: Mapping[str, FileMark], path: str) -> bool:

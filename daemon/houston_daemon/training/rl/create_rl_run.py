@@ -76,23 +76,18 @@ def create_rl_run(loaded: LoadedConfiguration, request: RlRequest) -> RlRunFolde
         critic_policy=_critic_name(loaded, recipe),
     )
     family = request.name or (parse_policy_name(parent).family if parent else DEFAULT_FAMILY)
-    check_family_name(family)
+    families = {family: parent}
+    if recipe.critic == "trained":
+        families[critic_family(family)] = recipe.critic_policy
+    for name in families:
+        check_family_name(name)
     base_hash = policy_files.model_hash(Path(recipe.base), loaded.home)
     with Reader(loaded.home) as reader:
         known = reader.run(policy_queries.list_policies())
         active = reader.run(policy_queries.find_active_policy(engine))
-    policy_constraints.check_family_lineage(
-        known, family, recipe.base, base_hash, parent, NOTHING_TRAINED_MESSAGE
-    )
-    if recipe.critic == "trained":
-        check_family_name(critic_family(family))
+    for name, origin in families.items():
         policy_constraints.check_family_lineage(
-            known,
-            critic_family(family),
-            recipe.base,
-            base_hash,
-            recipe.critic_policy,
-            NOTHING_TRAINED_MESSAGE,
+            known, name, recipe.base, base_hash, origin, NOTHING_TRAINED_MESSAGE
         )
     run = new_run_name(request.algorithm)
     spec = RlRunSpec(
