@@ -8,7 +8,7 @@ since scripts call them often.
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -168,22 +168,8 @@ def _show_status(status: Status, waiting: list[EngineWaitedFor]) -> None:
     command_output.print_line(
         f"  rollouts  {counts or 'none'}; {_counted(status.workers, 'workers')}"
     )
-    for name, state in sorted(status.engines.items()):
-        command_output.print_line(f"  engine    {name}: {state}")
-        for replica in status.replicas.get(name, ()):
-            command_output.print_line(f"  replica     {replica_words(replica)}")
-    for name, policy in sorted(status.policies.items()):
-        command_output.print_line(f"  policy    {name}: new rollouts sample with {policy}")
-    for name, words in sorted(status.training.items()):
-        command_output.print_line(f"  training  {name}: {words}")
-    for name, words in status.gpus.items():
-        command_output.print_line(f"  gpus      {name}: {words}")
-    for node in status.nodes:
-        command_output.print_line(f"  node      {node_words(node)}")
-    for reason, names in _by_reason(status.unplaced).items():
-        command_output.print_line(f"  waits     {_named(names)}: {reason}")
-    for engine in waiting:
-        command_output.print_line(f"  engine    {engine.engine}: {engine.sentence}")
+    for line in _part_lines(status, waiting):
+        command_output.print_line(line)
     command_output.print_line(
         f"  store     {status.queue} messages wait, commit p99 {status.commit_p99_ms:.1f} ms, "
         f"ack p99 {status.ack_p99_ms:.1f} ms, WAL {status.wal_mb:.1f} MB, "
@@ -201,6 +187,26 @@ def _show_status(status: Status, waiting: list[EngineWaitedFor]) -> None:
         command_output.print_line(f"  trouble   {name}: {words}")
     if status.last_error:
         command_output.print_line(f"  last error: {status.last_error}")
+
+
+def _part_lines(status: Status, waiting: Sequence[EngineWaitedFor]) -> Iterator[str]:
+    """Engines, policies, trainings, GPUs and nodes, and what waits for them."""
+    for name, state in sorted(status.engines.items()):
+        yield f"  engine    {name}: {state}"
+        for replica in status.replicas.get(name, ()):
+            yield f"  replica     {replica_words(replica)}"
+    for name, policy in sorted(status.policies.items()):
+        yield f"  policy    {name}: new rollouts sample with {policy}"
+    for name, words in sorted(status.training.items()):
+        yield f"  training  {name}: {words}"
+    for name, words in status.gpus.items():
+        yield f"  gpus      {name}: {words}"
+    for node in status.nodes:
+        yield f"  node      {node_words(node)}"
+    for reason, names in _by_reason(status.unplaced).items():
+        yield f"  waits     {_named(names)}: {reason}"
+    for engine in waiting:
+        yield f"  engine    {engine.engine}: {engine.sentence}"
 
 
 SHOWN_NAMES = 4

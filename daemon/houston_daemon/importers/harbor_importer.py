@@ -180,17 +180,7 @@ def _image_environment(
             f"The task {folder} has neither environment/Dockerfile nor a docker_image.",
             NOTHING_IMPORTED,
         )
-    engine = container_image.find_container_engine()
-    if not engine:
-        plain = not named and not read_plain_dockerfile(dockerfile).trouble
-        way = "houston task import --without-image DIR runs it in the ordinary sandbox"
-        or_plain = f"; or, as its Dockerfile only copies files, {way}" if plain else ""
-        raise HoustonError(
-            f"The task {folder} runs in an image ({named or 'environment/Dockerfile'}), and"
-            " neither podman nor docker works on this machine.",
-            NOTHING_IMPORTED,
-            f"Install podman{or_plain}.",
-        )
+    engine = _require_container_engine(folder, named, dockerfile)
     seconds = _number(settings, "build_timeout_sec", 600.0)
     image = named or f"localhost/houston-{task.name}:latest"
     if named:
@@ -210,6 +200,22 @@ def _image_environment(
     workdir = str(settings.get("workdir") or facts.workdir)
     _take_workspace(task, file, workdir, scratch)
     return _Environment(workdir, facts.environment)
+
+
+def _require_container_engine(folder: Path, image: str, dockerfile: Path) -> str:
+    """podman or docker. Raises HoustonError where neither works; image: that the task names."""
+    engine = container_image.find_container_engine()
+    if not engine:
+        plain = not image and not read_plain_dockerfile(dockerfile).trouble
+        way = "houston task import --without-image DIR runs it in the ordinary sandbox"
+        or_plain = f"; or, as its Dockerfile only copies files, {way}" if plain else ""
+        raise HoustonError(
+            f"The task {folder} runs in an image ({image or 'environment/Dockerfile'}), and"
+            " neither podman nor docker works on this machine.",
+            NOTHING_IMPORTED,
+            f"Install podman{or_plain}.",
+        )
+    return engine
 
 
 def _take_workspace(task: ImportedTask, file: Path, workdir: str, scratch: Path) -> None:

@@ -347,6 +347,15 @@ class RendererDialect:
         }
         follows = self._tool_messages([_RESULT] * len(calls), "") or [_ASKED]
         rendered = self._renderer.render([_ASKED, message, *follows])
+        ids = self._sampled_ids(rendered)
+        if texts["reasoning_content"] == _NO_REASONING and ord(_NO_REASONING) in ids:
+            ids.remove(ord(_NO_REASONING))
+        repeated = len(self._repeated)
+        return ids[repeated:] if ids[:repeated] == self._repeated else ids
+
+    def _sampled_ids(self, rendered: Any) -> _Ids:
+        """Of a rendered conversation, what the model samples of the second message. Raises what
+        `refusal` makes where the renderer does not say, or no token of its own ends it."""
         owners, sampled = rendered.message_indices, rendered.sampled_mask
         if len(sampled) != len(rendered.token_ids):
             raise self._family.refusal(
@@ -363,10 +372,7 @@ class RendererDialect:
                 "an answer must end with a token of its own (docs/rows.md), and in its renderer's"
                 " hands it does not"
             )
-        if texts["reasoning_content"] == _NO_REASONING and ord(_NO_REASONING) in ids:
-            ids.remove(ord(_NO_REASONING))
-        repeated = len(self._repeated)
-        return ids[repeated:] if ids[:repeated] == self._repeated else ids
+        return ids
 
     def _call_id(self, id: str, name: str) -> str:
         index = id.rpartition(".")[2]

@@ -40,17 +40,6 @@ def start_trainer_process(
     """
     home = loaded.home
     folder = policy_and_run_files.training_run_folder(home, run)
-    environment = {
-        **os.environ,
-        **visible,
-        # Threads that wait for each other sleep: beside an engine on the same processors those that
-        # turn instead cost a small model seconds a step, where it takes milliseconds.
-        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
-        "HOUSTON_HOME": str(home.path),
-        TRAINER_VARIABLE: str(folder),
-    }
-    if loaded.source != "defaults":
-        environment["HOUSTON_CONFIG"] = loaded.source
     words = [sys.executable, "-m", TRAINER_CHILD_MODULE, str(os.getpid()), str(seconds)]
     fd = os.open(
         trainer_output_file(home, run), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
@@ -62,11 +51,28 @@ def start_trainer_process(
             stdout=fd,
             stderr=fd,
             cwd=folder,
-            env=environment,
+            env=_trainer_environment(loaded, folder, visible),
             start_new_session=True,
         )
     finally:
         os.close(fd)
+
+
+def _trainer_environment(
+    loaded: LoadedConfiguration, folder: Path, visible: dict[str, str]
+) -> dict[str, str]:
+    environment = {
+        **os.environ,
+        **visible,
+        # Threads that wait for each other sleep: beside an engine on the same processors those that
+        # turn instead cost a small model seconds a step, where it takes milliseconds.
+        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
+        "HOUSTON_HOME": str(loaded.home.path),
+        TRAINER_VARIABLE: str(folder),
+    }
+    if loaded.source != "defaults":
+        environment["HOUSTON_CONFIG"] = loaded.source
+    return environment
 
 
 def trainer_output_file(home: Home, run: str) -> Path:

@@ -198,28 +198,12 @@ class RemoteServer:
         if ask.protocol != m.PROTOCOL_VERSION:
             raise HoustonError(
                 f"Houston {version('houston-agents')} there speaks protocol {m.PROTOCOL_VERSION},"
-                " not "
-                f"{ask.protocol}.",
+                f" not {ask.protocol}.",
                 next="Install the same version of houston-agents on both machines.",
             )
         root = Path(ask.root).expanduser() if ask.root else user_state_path("houston") / ask.key
         shelf = BundleCache(root.absolute(), ask.rollout)
-        host = LocalHost(
-            root,
-            ask.rollout or "doctor",
-            sandbox=ask.sandbox,
-            network=ask.network,
-            hidden=secret_paths(),
-            read=tuple(map(Path, ask.read)),
-            devices=tuple(map(Path, ask.devices)),
-            gpus=ask.gpus,
-            environment=ask.environment,
-            limits=_requested_limits(ask),
-            owner=ask.owner,
-            activate=Path(ask.activate) if ask.activate else None,
-            past=BranchSnapshot(*ask.past) if ask.past else None,
-            apart=(shelf.place,),
-        )
+        host = _make_host(ask, root, shelf)
         trouble = ""
         if ask.reads:
             self._reading = RemoteReader(host.folder)
@@ -353,6 +337,26 @@ async def _answer_terminal(terminal: LocalTerminal, ask: TerminalAsk, back: asyn
         case m.CloseTerminal():
             await terminal.close()
             return await terminal.status()
+
+
+def _make_host(ask: m.Hello, root: Path, shelf: BundleCache) -> LocalHost:
+    """The rollout's part of this machine, as the near side asks for it."""
+    return LocalHost(
+        root,
+        ask.rollout or "doctor",
+        sandbox=ask.sandbox,
+        network=ask.network,
+        hidden=secret_paths(),
+        read=tuple(map(Path, ask.read)),
+        devices=tuple(map(Path, ask.devices)),
+        gpus=ask.gpus,
+        environment=ask.environment,
+        limits=_requested_limits(ask),
+        owner=ask.owner,
+        activate=Path(ask.activate) if ask.activate else None,
+        past=BranchSnapshot(*ask.past) if ask.past else None,
+        apart=(shelf.place,),
+    )
 
 
 def _requested_limits(ask: m.Hello) -> resource_limits.ResourceLimits:

@@ -53,19 +53,7 @@ def erase_bodies(store: Store, message: EraseBodies, author: Author) -> RequestS
     if not message.seqs:
         store.after_commit.append(lambda: empty_wal(store))
         return RequestStored(seq=store.journal.seq)
-    if len(message.seqs) > ERASE_LIMIT or 0 < len(message.text) < SHORTEST_ERASED_TEXT:
-        raise denial(
-            f"At most {ERASE_LIMIT} events at once, and texts of {SHORTEST_ERASED_TEXT} characters"
-            " at least.",
-            code=ExitCode.USAGE,
-        )
-    if message.text and erased_body.has_text(message.reason.encode(), message.text):
-        raise denial(
-            "The reason holds the text that is to go: it would stay in the journal.",
-            "the same command with another --reason",
-            "Nothing was erased.",
-            ExitCode.USAGE,
-        )
+    _check_erase_request(message)
     _check_erasable(store, message.rollout)
     with _secure_delete(store.connection):
         erased = [event for seq in message.seqs if (event := _erase_one_body(store, message, seq))]
@@ -89,6 +77,23 @@ def erase_bodies(store: Store, message: EraseBodies, author: Author) -> RequestS
     )
     store.after_commit.append(lambda: _unlink_unused_blobs(store, files))
     return RequestStored(seq=store.journal.append(EventKey(message.rollout), "erased", body))
+
+
+def _check_erase_request(message: EraseBodies) -> None:
+    """Refuse too much at once, texts that are too short, and a reason that holds the text."""
+    if len(message.seqs) > ERASE_LIMIT or 0 < len(message.text) < SHORTEST_ERASED_TEXT:
+        raise denial(
+            f"At most {ERASE_LIMIT} events at once, and texts of {SHORTEST_ERASED_TEXT} characters"
+            " at least.",
+            code=ExitCode.USAGE,
+        )
+    if message.text and erased_body.has_text(message.reason.encode(), message.text):
+        raise denial(
+            "The reason holds the text that is to go: it would stay in the journal.",
+            "the same command with another --reason",
+            "Nothing was erased.",
+            ExitCode.USAGE,
+        )
 
 
 def _check_erasable(store: Store, rollout: str) -> None:

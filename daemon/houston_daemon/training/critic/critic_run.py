@@ -7,7 +7,7 @@ the last whole epoch.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -71,19 +71,28 @@ def train_critic(folder: CriticRunFolder, writer: ProgressWriter) -> bool:
         trackers.report({f"preferred/{when}": share for when, share in preferred.items()})
     writer.set_state("running", "saving")
     training_run.save_output(trainer, folder, None)
-    folder.write_result(
-        CriticResult(
-            messages=sum(not row.rejected for row in rows),
-            pairs=sum(bool(row.rejected) for row in rows),
-            steps=trainer.state.global_step,
-            seconds=round(time.monotonic() - began, 2),
-            loss_first=trainer.losses[0],
-            loss_last=trainer.losses[-1],
-            preferred_before=preferred["before"],
-            preferred_after=preferred["after"],
-        )
-    )
+    seconds = time.monotonic() - began
+    folder.write_result(_result(rows, trainer, seconds, preferred))
     return True
+
+
+def _result(
+    rows: Sequence[CriticRow],
+    trainer: EpochTrainer,
+    seconds: float,
+    preferred: Mapping[str, float | None],
+) -> CriticResult:
+    """The figures of a finished run. preferred: shares `before` and `after` (`preferred_share`)."""
+    return CriticResult(
+        messages=sum(not row.rejected for row in rows),
+        pairs=sum(bool(row.rejected) for row in rows),
+        steps=trainer.state.global_step,
+        seconds=round(seconds, 2),
+        loss_first=trainer.losses[0],
+        loss_last=trainer.losses[-1],
+        preferred_before=preferred["before"],
+        preferred_after=preferred["after"],
+    )
 
 
 def _load(recipe: CriticRecipe, device: torch.device) -> tuple[Any, bool, int]:

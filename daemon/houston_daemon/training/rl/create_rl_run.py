@@ -59,22 +59,7 @@ class RlRequest(NamedTuple):
 
 def create_rl_run(loaded: LoadedConfiguration, request: RlRequest) -> RlRunFolder:
     """Make the folder of a new run. Raises HoustonError; nothing then stays."""
-    recipe = load_rl_recipe(request.recipe, list(request.settings))
-    engine = request.engine or recipe.engine or loaded.config.default_engine
-    suite = find_suite(request.suite or recipe.suite)
-    settings = fetched_engine(loaded, engine, command_output.print_note)
-    require_trained_engine(engine, settings)
-    parent = request.base or recipe.base
-    base, adapter = trained_base(loaded, settings, parent)
-    recipe = msgspec.structs.replace(
-        recipe,
-        base=str(base),
-        adapter=adapter,
-        engine=engine,
-        suite=suite.name,
-        process_reward=_full_reward_name(loaded, recipe.process_reward),
-        critic_policy=_critic_name(loaded, recipe),
-    )
+    recipe, parent = _resolved_recipe(loaded, request)
     family = request.name or (parse_policy_name(parent).family if parent else DEFAULT_FAMILY)
     families = {family: parent}
     if recipe.critic == "trained":
@@ -84,7 +69,7 @@ def create_rl_run(loaded: LoadedConfiguration, request: RlRequest) -> RlRunFolde
     base_hash = policy_files.model_hash(Path(recipe.base), loaded.home)
     with Reader(loaded.home) as reader:
         known = reader.run(policy_queries.list_policies())
-        active = reader.run(policy_queries.find_active_policy(engine))
+        active = reader.run(policy_queries.find_active_policy(recipe.engine))
     for name, origin in families.items():
         policy_constraints.check_family_lineage(
             known, name, recipe.base, base_hash, origin, NOTHING_TRAINED_MESSAGE
@@ -104,6 +89,28 @@ def create_rl_run(loaded: LoadedConfiguration, request: RlRequest) -> RlRunFolde
     folder.path.mkdir(mode=0o700)
     folder.write_spec(spec)
     return folder
+
+
+def _resolved_recipe(loaded: LoadedConfiguration, request: RlRequest) -> tuple[RlRecipe, str]:
+    """The recipe with what command line and configuration fill in, and the policy that it goes on
+    from; empty for none. Raises HoustonError."""
+    recipe = load_rl_recipe(request.recipe, list(request.settings))
+    engine = request.engine or recipe.engine or loaded.config.default_engine
+    suite = find_suite(request.suite or recipe.suite)
+    settings = fetched_engine(loaded, engine, command_output.print_note)
+    require_trained_engine(engine, settings)
+    parent = request.base or recipe.base
+    base, adapter = trained_base(loaded, settings, parent)
+    recipe = msgspec.structs.replace(
+        recipe,
+        base=str(base),
+        adapter=adapter,
+        engine=engine,
+        suite=suite.name,
+        process_reward=_full_reward_name(loaded, recipe.process_reward),
+        critic_policy=_critic_name(loaded, recipe),
+    )
+    return recipe, parent
 
 
 def _full_reward_name(loaded: LoadedConfiguration, name: str) -> str:
