@@ -18,6 +18,7 @@ from houston_daemon.commands.export_commands import (
     add_rules_argument,
     read_row_options,
 )
+from houston_daemon.commands.train_rl_commands import add_recipe_arguments
 from houston_daemon.training.export import export_manifest
 from houston_daemon.training.rows.training_row import RowOptions
 from houston_daemon.training.runs import run_progress
@@ -60,22 +61,9 @@ def add_train_sft_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_row_arguments(parser)
     add_rules_argument(parser)
+    add_recipe_arguments(parser, sft_recipe.recipe_names(), DEFAULT_RECIPE, "training")
     # So that what was said can be told.
-    parser.set_defaults(rules=None, **dict.fromkeys(_default_row_flags()))
-    parser.add_argument(
-        "--recipe",
-        metavar="RECIPE",
-        help=f"{', '.join(sft_recipe.recipe_names())}, or a TOML file (small); docs/training.md has"
-        " the keys",
-    )
-    parser.add_argument(
-        "--set",
-        dest="settings",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a key of the recipe, for this run",
-    )
+    parser.set_defaults(rules=None, recipe=None, **dict.fromkeys(_default_row_flags()))
     base = "model to train, a folder or org/name@revision; or a policy to go on from: policy@2"
     parser.add_argument("--base", metavar="MODEL|POLICY", help=base)
     parser.add_argument("--full", action="store_true", help="train all weights, no LoRA adapter")

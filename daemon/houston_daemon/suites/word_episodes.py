@@ -30,10 +30,10 @@ from houston_shared.records import (
     ObservationBody,
     Refinement,
     RolloutSpec,
-    SampleBody,
     StepRecord,
     TaskRecord,
 )
+from houston_shared.store.step_queries import ERASED_SAMPLE
 from houston_shared.task import Task
 from houston_shared.task_tables import WordWorldSettings
 
@@ -45,21 +45,7 @@ _SPEC = RolloutSpec(
     engine="",
     engine_settings={},
 )
-_NO_SAMPLE = SampleBody(
-    role="policy",
-    parent_seq=None,
-    kept=0,
-    new_prompt_ids=None,
-    token_ids=None,
-    logprobs=None,
-    logprob_kind="none",
-    finish_reason="stop",
-    policy="",
-    engine="",
-    parameters={},
-    drift="clean",
-    thought="",
-)
+_NO_SAMPLE = msgspec.structs.replace(ERASED_SAMPLE, finish_reason="stop", thought="")
 
 
 class WordSpeaker:

@@ -1,8 +1,6 @@
 """The python environment: run code, look at what it printed, finish with an answer."""
 
 import asyncio
-import logging
-import time
 from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
@@ -11,14 +9,12 @@ from msgspec import Meta
 from houston_daemon.environments import local_host_setup
 from houston_daemon.environments.call_handling import (
     SCORE_CALL,
-    CallInterrupted,
-    ToolEnvironment,
-    named_failure,
     too_early,
     unless_stopped,
 )
-from houston_daemon.environments.environment_protocol import Standing, Stop, Undo
+from houston_daemon.environments.environment_protocol import Standing, Stop
 from houston_daemon.environments.environment_registry import EnvironmentSetup
+from houston_daemon.environments.python.code_environment import CodeEnvironment, sandbox_of_setup
 from houston_daemon.environments.python.python_tool import (
     MISSING,
     MOST_CODE,
@@ -32,11 +28,10 @@ from houston_daemon.environments.questions.question_answering import (
     check_questions,
 )
 from houston_daemon.environments.tool_arguments import Arguments, Catalog, chosen_actions
-from houston_daemon.environments.typed_observation import Failed, Interrupted, Observation
+from houston_daemon.environments.typed_observation import Failed, Observation
 from houston_daemon.hosts.local_host import LocalHost
-from houston_shared.config_sections import LOCAL_HOST
-from houston_shared.errors import ConfigurationError, HoustonError
-from houston_shared.records import CallIntent, RolloutSpec, ToolCall, ToolResult
+from houston_shared.errors import ConfigurationError
+from houston_shared.records import RolloutSpec, ToolCall
 from houston_shared.task import LoadedTask, Task
 
 
@@ -93,57 +88,20 @@ def check_task(task: LoadedTask) -> None:
         check_questions(task)
 
 
-log = logging.getLogger(__name__)
+class PythonEnvironment(CodeEnvironment):
+    """See `CodeEnvironment`."""
 
-
-class PythonEnvironment(ToolEnvironment):
-    """A code tool, and perhaps a question, for one rollout. See `protocol.Environment`."""
+    code_call = RunPython.name
 
     def __init__(self, spec: RolloutSpec, task: Task, host: LocalHost, characters: int) -> None:
-        asks = bool(task.questions.file)
-        super().__init__(characters, scores=asks, host=host)
-        self._task = task
-        self._host: LocalHost = host
-        self._catalog = catalog(task)
-        self._tool = PythonTool(host, task.python)
         compare = {**SCORERS, "text": _compare_answers}
-        self._answering = (
+        answering = (
             QuestionAnswering(spec, task, compare[task.questions.scorer], "Check it by code.")
-            if asks
+            if task.questions.file
             else None
         )
-        self.tools = self._catalog.tools
-        # Each call is a process of its own in a scratch folder; what it sent out stays sent.
-        self.undo: Undo = "none" if task.mapped.network else "stateless"
-
-    async def open(self, begun: bool = False) -> None:
-        """Try the sandbox; choose the question, or find it again. Raises HoustonError."""
-        await self._host.prepare(None)
-        if self._answering is None:
-            return
-        state = await asyncio.to_thread(self._answering.find, begun)
-        if state is None:
-            state = await asyncio.to_thread(self._answering.begin)
-        self.brief = f"Question: {state.question.question}"
-
-    async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
-        """The same as `act`, but for code that may have reached the network."""
-        call = self.check(intent.call)
-        if call.error or call.name != RunPython.name or not self._task.mapped.network:
-            return await self.act(call, standing, stop)
-        error = "The daemon went down while the code ran."
-        return await self._result(call, Interrupted(error=error, now=""), time.monotonic())
-
-    def _check(self, call: ToolCall) -> ToolCall:
-        return self._catalog.check(call)
-
-    def _error_text(self, call: ToolCall, problem: Exception) -> str:
-        if isinstance(problem, CallInterrupted):
-            return str(problem)
-        if isinstance(problem, HoustonError):
-            log.exception("%s", call.name)
-            return named_failure(call, problem)
-        return ""
+        super().__init__(task, host, catalog(task), answering, characters)
+        self._tool = PythonTool(host, task.python)
 
     async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         if call.name == SCORE_CALL and self._answering:
@@ -171,6 +129,4 @@ def _compare_answers(answer: str, gold: Sequence[str]) -> AnswerScore:
 
 def build_environment(setup: EnvironmentSetup) -> PythonEnvironment:
     """The environment; nothing is touched before `open`."""
-    leased = tuple(setup.gpus.get(LOCAL_HOST, ()))
-    host = local_host_setup.local_host(setup.spec, setup.task, setup.owner, gpus=leased)
-    return PythonEnvironment(setup.spec, setup.task, host, setup.characters)
+    return PythonEnvironment(setup.spec, setup.task, sandbox_of_setup(setup), setup.characters)

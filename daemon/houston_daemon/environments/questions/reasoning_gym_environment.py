@@ -25,11 +25,11 @@ from houston_daemon.environments.call_handling import (
 )
 from houston_daemon.environments.environment_protocol import Standing, Stop, Undo
 from houston_daemon.environments.environment_registry import EnvironmentSetup
+from houston_daemon.environments.python.code_environment import sandbox_of_setup
 from houston_daemon.environments.questions.question_answering import Answered
 from houston_daemon.environments.tool_arguments import Arguments, Catalog, chosen_actions
 from houston_daemon.environments.typed_observation import Failed, Observation
 from houston_daemon.hosts.local_host import LocalHost
-from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.records import ToolCall
 from houston_shared.task import LoadedTask, Task
@@ -168,6 +168,4 @@ class ReasoningGymEnvironment(ToolEnvironment):
 
 def build_environment(setup: EnvironmentSetup) -> ReasoningGymEnvironment:
     """The environment; nothing is touched before `open`."""
-    leased = tuple(setup.gpus.get(LOCAL_HOST, ()))
-    host = local_host_setup.local_host(setup.spec, setup.task, setup.owner, gpus=leased)
-    return ReasoningGymEnvironment(setup, host)
+    return ReasoningGymEnvironment(setup, sandbox_of_setup(setup))

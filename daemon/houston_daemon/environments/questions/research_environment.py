@@ -6,8 +6,6 @@ without a score (`houston ask`).
 """
 
 import asyncio
-import logging
-import time
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -16,13 +14,11 @@ from msgspec import Meta
 from houston_daemon.environments import local_host_setup
 from houston_daemon.environments.call_handling import (
     SCORE_CALL,
-    CallInterrupted,
-    ToolEnvironment,
-    named_failure,
     unless_stopped,
 )
-from houston_daemon.environments.environment_protocol import Standing, Stop, Undo
+from houston_daemon.environments.environment_protocol import Standing, Stop
 from houston_daemon.environments.environment_registry import EnvironmentSetup
+from houston_daemon.environments.python.code_environment import CodeEnvironment, sandbox_of_setup
 from houston_daemon.environments.python.python_tool import MOST_CODE, PythonTool
 from houston_daemon.environments.questions.answer_scorers import (
     SCORERS,
@@ -39,7 +35,6 @@ from houston_daemon.environments.retrieval.searcher import Searcher, make_search
 from houston_daemon.environments.tool_arguments import Arguments, Catalog, chosen_actions
 from houston_daemon.environments.typed_observation import (
     Failed,
-    Interrupted,
     Observation,
     Text,
     render,
@@ -47,9 +42,8 @@ from houston_daemon.environments.typed_observation import (
 from houston_daemon.environments.workstation.search_actions import SearchActions
 from houston_daemon.environments.workstation_actions import WebSearch
 from houston_daemon.hosts.local_host import LocalHost
-from houston_shared.config_sections import LOCAL_HOST
-from houston_shared.errors import ConfigurationError, HoustonError
-from houston_shared.records import CallIntent, RolloutSpec, ToolCall, ToolResult
+from houston_shared.errors import ConfigurationError
+from houston_shared.records import RolloutSpec, ToolCall
 from houston_shared.task import LoadedTask, Task
 
 SEARCH_HITS = 5
@@ -146,64 +140,33 @@ def _(result: GivenAnswer) -> Text:
     return Text("The answer is taken.")
 
 
-log = logging.getLogger(__name__)
+class ResearchEnvironment(CodeEnvironment):
+    """Search, code and a question for one rollout. See `CodeEnvironment`."""
 
-
-class ResearchEnvironment(ToolEnvironment):
-    """Search, code and a question for one rollout. See `protocol.Environment`."""
+    code_call = RunCode.name
 
     def __init__(
         self, spec: RolloutSpec, task: Task, host: LocalHost, searcher: Searcher, characters: int
     ) -> None:
-        asks = bool(task.questions.file)
-        super().__init__(characters, scores=asks, host=host)
-        self._task = task
-        self._host: LocalHost = host
-        self._catalog = catalog(task)
+        compare = SCORERS.get(task.questions.scorer, text_score)
+        answering = (
+            QuestionAnswering(spec, task, compare, "Search or compute first.")
+            if task.questions.file
+            else None
+        )
+        super().__init__(task, host, catalog(task), answering, characters)
         self._search = SearchActions(searcher)
         absent = local_host_setup.missing_packages(task.python.packages)
         self._packages = tuple(name for name in task.python.packages if name not in absent)
         tool = msgspec.structs.replace(task.python, packages=self._packages)
         self._tool = PythonTool(host, tool)
-        compare = SCORERS.get(task.questions.scorer, text_score)
-        self._answering = (
-            QuestionAnswering(spec, task, compare, "Search or compute first.") if asks else None
-        )
-        self.tools = self._catalog.tools
-        # Each call is a process of its own in a scratch folder; what it sent out stays sent.
-        self.undo: Undo = "none" if task.mapped.network else "stateless"
 
     async def open(self, begun: bool = False) -> None:
-        """Try the sandbox; choose the question, or find it again. Raises HoustonError."""
-        await self._host.prepare(None)
-        parts = []
-        if self._answering is not None:
-            state = await asyncio.to_thread(self._answering.find, begun)
-            if state is None:
-                state = await asyncio.to_thread(self._answering.begin)
-            parts.append(f"Question: {state.question.question}")
+        """See `CodeEnvironment.open`; also tell which packages there are."""
+        await super().open(begun)
         if self._packages and any(tool.name == RunCode.name for tool in self.tools):
-            parts.append(f"(Code may import {', '.join(self._packages)}.)")
-        self.brief = "\n\n".join(parts)
-
-    async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
-        """The same as `act`, but for code that may have reached the network."""
-        call = self.check(intent.call)
-        if call.error or call.name != RunCode.name or not self._task.mapped.network:
-            return await self.act(call, standing, stop)
-        error = "The daemon went down while the code ran."
-        return await self._result(call, Interrupted(error=error, now=""), time.monotonic())
-
-    def _check(self, call: ToolCall) -> ToolCall:
-        return self._catalog.check(call)
-
-    def _error_text(self, call: ToolCall, problem: Exception) -> str:
-        if isinstance(problem, CallInterrupted):
-            return str(problem)
-        if isinstance(problem, HoustonError):
-            log.exception("%s", call.name)
-            return named_failure(call, problem)
-        return ""
+            packages = f"(Code may import {', '.join(self._packages)}.)"
+            self.brief = "\n\n".join(filter(None, (self.brief, packages)))
 
     async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         if call.name == SCORE_CALL and self._answering:
@@ -242,7 +205,6 @@ class ResearchEnvironment(ToolEnvironment):
 
 def build_environment(setup: EnvironmentSetup) -> ResearchEnvironment:
     """The environment; nothing is touched before `open`."""
-    leased = tuple(setup.gpus.get(LOCAL_HOST, ()))
-    host = local_host_setup.local_host(setup.spec, setup.task, setup.owner, gpus=leased)
+    host = sandbox_of_setup(setup)
     searcher = make_searcher(setup.spec, setup.task)
     return ResearchEnvironment(setup.spec, setup.task, host, searcher, setup.characters)

@@ -27,7 +27,7 @@ from houston_daemon.training.runs.epoch_training import (
 from houston_daemon.training.runs.run_progress import ProgressWriter
 from houston_daemon.training.runs.run_trackers import RunTrackers
 from houston_daemon.training.sft import sft_model, training_run
-from houston_daemon.training.sft.sft_recipe import SftRecipe
+from houston_daemon.training.sft.sft_recipe import model_recipe
 
 LOSS_ROWS = 8
 """Sequences whose log-probabilities are computed at once without gradients."""
@@ -97,16 +97,7 @@ def _result(
 
 def _load(recipe: CriticRecipe, device: torch.device) -> tuple[Any, bool, int]:
     """The model with its adapter, whether to multiply in bfloat16, and the id that pads."""
-    settings = SftRecipe(
-        base=recipe.base,
-        adapter=recipe.adapter,
-        lora_rank=recipe.lora_rank,
-        lora_alpha=recipe.lora_alpha,
-        lora_targets=recipe.lora_targets,
-        precision=recipe.precision,
-        device=recipe.device,
-        packing=False,
-    )
+    settings = model_recipe(recipe)
     loaded = sft_model.load_model(settings, device, pads=True)
     net, new = sft_model.add_adapter(loaded.net, settings)
     net = get_peft_model(net, new) if new is not None else net

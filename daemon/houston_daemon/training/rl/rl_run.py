@@ -55,7 +55,7 @@ from houston_daemon.training.runs import run_checkpoints
 from houston_daemon.training.runs.run_progress import ProgressWriter
 from houston_daemon.training.runs.run_trackers import RunTrackers
 from houston_daemon.training.sft import sft_model, training_run
-from houston_daemon.training.sft.sft_recipe import SftRecipe
+from houston_daemon.training.sft.sft_recipe import model_recipe
 from houston_shared.config import LoadedConfiguration, load_configuration
 from houston_shared.errors import HoustonError
 from houston_shared.policy_and_run_files import BASE_MODEL
@@ -249,7 +249,7 @@ class RlRun:
         device = training_run.training_device(recipe.device)
         set_seed(recipe.seed)
         loaded = load_policy_model(recipe, device)
-        net, new = sft_model.add_adapter(loaded.net, _model_recipe(recipe))
+        net, new = sft_model.add_adapter(loaded.net, model_recipe(recipe))
         return PolicyGradientTrainer(
             model=net,
             arguments=_trainer_arguments(self._folder, recipe, loaded.bf16, device),
@@ -375,21 +375,7 @@ class UpdateWatch(TrainerCallback):  # type: ignore[misc]
 
 def load_policy_model(recipe: RlRecipe, device: torch.device) -> sft_model.LoadedModel:
     """The model that is trained, without its adapter. TRL pads rows on both sides."""
-    return sft_model.load_model(_model_recipe(recipe), device, pads=True)
-
-
-def _model_recipe(recipe: RlRecipe) -> SftRecipe:
-    """What loading a model and its adapter takes of a recipe."""
-    return SftRecipe(
-        base=recipe.base,
-        adapter=recipe.adapter,
-        lora_rank=recipe.lora_rank,
-        lora_alpha=recipe.lora_alpha,
-        lora_targets=recipe.lora_targets,
-        precision=recipe.precision,
-        device=recipe.device,
-        packing=False,
-    )
+    return sft_model.load_model(model_recipe(recipe), device, pads=True)
 
 
 def _trainer_arguments(

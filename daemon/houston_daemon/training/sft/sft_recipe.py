@@ -105,6 +105,22 @@ class SftRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """Configuration file of accelerate, for several processes (FSDP, DeepSpeed)."""
 
 
+_MODEL_SETTINGS = [
+    "base",
+    "adapter",
+    "lora_rank",
+    "lora_alpha",
+    "lora_targets",
+    "precision",
+    "device",
+]
+
+
+def model_recipe(recipe: Any) -> SftRecipe:
+    """What loading a model and its adapter takes of another kind's recipe, by the same names."""
+    return SftRecipe(packing=False, **{name: getattr(recipe, name) for name in _MODEL_SETTINGS})
+
+
 def recipe_names() -> list[str]:
     """The recipes that come with Houston."""
     return packaged_recipe_names(RECIPES_FOLDER)
