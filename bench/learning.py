@@ -206,7 +206,7 @@ def learning_home(
     with tempfile.TemporaryDirectory(prefix="houston-learning-") as temporary:
         folder = (asked.folder or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
-        model = (asked.model or folder / "model").absolute()
+        model: Path = (asked.model or folder / "model").absolute()
         dialect = SUITES[asked.suite].dialect
         engine = {"kind": asked.engine, "model": str(model), "dialect": dialect}
         home = ExperimentHome(folder, {ENGINE: engine}, at_once=64 if dialect == WORDS else 16)

@@ -89,9 +89,12 @@ def _clamp(seconds: float) -> float:
     return min(max(seconds, 0.0), MAX_SECONDS)
 
 
-def format_age(at_us: int, now_us: int) -> str:
-    """How long ago, in one unit; no seconds, they would be drawn every second."""
-    minutes = max(0, now_us - at_us) // 60_000_000
+def format_age(at: int, now: int) -> str:
+    """How long ago a moment was, in one unit; no seconds, they would be drawn every second.
+
+    at, now: UTC microseconds.
+    """
+    minutes = max(0, now - at) // 60_000_000
     if minutes < 1:
         return "just now"
     if minutes < MAX_MINUTES:
