@@ -295,22 +295,25 @@ class ControlPush(WireMessage, frozen=True, kw_only=True):
     """Whose it is: a shared worker runs several over one socket."""
 
 
+RefusalCode = Literal[
+    "STALE_LEASE",
+    "SEQ_CONFLICT",
+    "ENDED",
+    "PROTOCOL",
+    "UNKNOWN",
+    "INVALID",
+    "DISK_FULL",
+    "GUIDED",
+    "REMOVED",
+]
+
+
 class Refused(WireMessage, frozen=True, kw_only=True):
     """Not stored. `STALE_LEASE` and `ENDED`: the worker ends. `SEQ_CONFLICT`: a bug, it fails.
     `REMOVED`: its host may not speak any more, it leaves.
     `GUIDED`: a person has spoken, and the step is not purified."""
 
-    code: Literal[
-        "STALE_LEASE",
-        "SEQ_CONFLICT",
-        "ENDED",
-        "PROTOCOL",
-        "UNKNOWN",
-        "INVALID",
-        "DISK_FULL",
-        "GUIDED",
-        "REMOVED",
-    ]
+    code: RefusalCode
     reason: str
 
 

@@ -11,7 +11,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,17 +26,7 @@ from houston_shared.store.event_bodies import (
     VerdictGiven,
 )
 from houston_shared.store.journal_events import OUT_OF_STEP_EVENTS
-
-RefusalCode = Literal[
-    "STALE_LEASE",
-    "SEQ_CONFLICT",
-    "ENDED",
-    "PROTOCOL",
-    "UNKNOWN",
-    "INVALID",
-    "DISK_FULL",
-    "GUIDED",
-]
+from houston_shared.wire import RefusalCode
 
 UNCHANGED = "Nothing was changed."
 """The effect of whatever is denied."""
