@@ -1,5 +1,13 @@
 """What a frame shows fits into it, and what its edges say is so at any width and at any moment."""
 
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from textual._compositor import ChopsUpdate, LayoutUpdate
+from textual._context import visible_screen_stack
+from textual.strip import Strip
+
 from houston_console.panes.files_pane import DiffView
 from houston_console.widgets.styled_text import line_text
 from houston_shared.records import FileChange
@@ -93,3 +101,77 @@ async def test_the_edge_says_following_exactly_while_the_view_follows(
             assert ("following" in seat.frame("#trajectory")) == follows, what
             assert seat.transcript.following == follows, what
             assert not follows or _at_end(seat), what
+
+
+class Picture:
+    """What stands on a terminal once it has drawn the updates that it was sent."""
+
+    def __init__(self) -> None:
+        self.cells: dict[tuple[int, int], object] = {}
+        self.partial = 0
+        """Updates of a part of the screen."""
+
+    def take(self, update: LayoutUpdate | ChopsUpdate | None) -> None:
+        if isinstance(update, ChopsUpdate):
+            self.partial += 1
+            for y, first, end in update.spans:
+                pieces = zip(update.chop_ends[y], update.chops[y].items(), strict=True)
+                for right, (x, strip) in pieces:
+                    if x < end and right > first:
+                        assert strip is not None, f"nothing for row {y} from column {x}"
+                        self.put(x, y, strip)
+        elif update is not None:
+            for y, strips in enumerate(update.strips):
+                self.put(0, y, Strip.join(list(strips)))
+
+    def put(self, x: int, y: int, strip: Strip) -> None:
+        for segment in strip:
+            for character in segment.text:
+                self.cells[x, y] = (character, segment.style)
+                x += cell_len(character)
+
+
+def _whole(seat: Seat) -> dict[tuple[int, int], object]:
+    """What a frame of the whole screen would show."""
+    picture = Picture()
+    visible_screen_stack.set(seat.app._background_screens)
+    for y, strip in enumerate(seat.app.screen._compositor.render_strips()):
+        picture.put(0, y, strip)
+    return picture.cells
+
+
+EVERYWHERE = (
+    *("j", "k", "enter", "j", "k", "enter", "colon", "5", "enter", "pagedown", "f"),
+    *("slash", "t", "escape", "1", "j", "3", "4", "j", "5", "x", "escape", "2", "space", "escape"),
+    *("0", "j", "k", "i", "x", "escape", "t", "question_mark", "escape"),
+)
+"""Keys that go through areas, questions and screens, and what they show there."""
+
+
+@pytest.mark.parametrize("size", [WIDE, SMALL], ids=["wide", "small"])
+async def test_frames_of_a_part_add_up_to_the_whole(
+    size: tuple[int, int], builder: HomeBuilder, sit: Sit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = FileChange(path="x", kind="changed", added=1, removed=0, diff="@@ -1 +1 @@\n+new")
+    with builder.bulk():
+        for rollout in ("r-one", "r-two"):
+            builder.start(rollout, task="r")
+            for number in range(1, 61):
+                builder.whole(
+                    rollout, number, f"thought {number}", texts=("a\nb",), files=(change,)
+                )
+    async with sit(builder.home, rollout="r-one", size=size) as seat:
+        picture = Picture()
+
+        def display(screen: Any, update: Any) -> None:
+            picture.take(update)
+
+        def is_whole() -> bool:
+            return picture.cells == _whole(seat)
+
+        monkeypatch.setattr(seat.app, "_display", display)
+        seat.app.screen.refresh()
+        for key in EVERYWHERE:
+            await seat.press(key)
+            await seat.until(is_whole, f"the picture after {key}")
+        assert picture.partial > len(EVERYWHERE) // 2

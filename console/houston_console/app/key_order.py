@@ -13,12 +13,12 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from itertools import chain
 from typing import Any, cast
 
 from textual import events
 from textual.app import App
-from textual.message_pump import MessagePump
+from textual.dom import DOMNode
+from textual.widget import Widget
 
 from houston_console.app.error_boundary import ErrorBoundary
 
@@ -107,22 +107,23 @@ class KeyOrder:
         """Wait until nothing is on its way, or for `PATIENCE_SECONDS`."""
         since, turns = time.monotonic(), 0
         while busy := self._busy_parts():
-            while any(_is_busy(part) for part in busy):
+            # A message rises: all parts were looked at for each step of it, a fifth of a key.
+            on_its_way = {parent for part in busy for parent in part.ancestors_with_self}
+            while any(map(_is_busy, on_its_way)):
                 if time.monotonic() - since >= PATIENCE_SECONDS:
                     return
                 turns += 1
                 await asyncio.sleep(0 if turns < BUSY_TURNS else BUSY_SLEEP_SECONDS)
 
-    def _busy_parts(self) -> list[MessagePump]:
+    def _busy_parts(self) -> list[DOMNode]:
         """The app and the widgets to which a message is on its way, or that handle one."""
-        parts = chain(
-            (self._app,),
-            *(screen.walk_children(with_self=True) for screen in self._app.screen_stack),
-        )
-        return [part for part in parts if _is_busy(part)]
+        widgets: list[Widget] = [*self._app.screen_stack]
+        for widget in widgets:  # all of them: each adds its children
+            widgets += widget._nodes._nodes
+        return [part for part in (self._app, *widgets) if _is_busy(part)]
 
 
-def _is_busy(part: MessagePump) -> bool:
+def _is_busy(part: DOMNode) -> bool:
     """Whether a message is on its way to a part, or is being handled there."""
     return part.is_running and bool(
         part.message_queue_size

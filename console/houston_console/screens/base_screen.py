@@ -8,6 +8,7 @@ defined here too. What a screen shows is its own.
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 from textual import events, on
@@ -23,6 +24,7 @@ from textual.widgets import Input, TextArea
 
 from houston_console.app.console_state import ConsoleState
 from houston_console.app.error_boundary import ErrorBoundary, PaneBoundary
+from houston_console.app.frame_compositor import FrameCompositor
 from houston_console.app.key_bindings import Area, focus_chain, hints_for, key_label
 from houston_console.app.key_order import FrameAfterKey
 from houston_console.screens.rollout_lists import STATE_GLYPHS
@@ -132,6 +134,8 @@ ALWAYS_SHOWN_HINTS = 3
 MOST_HINT_ROWS = 2
 TWO_HINT_ROWS_LINES = 30
 """Height of the terminal from which hints take two rows."""
+MAX_KEPT_HINTS = 64
+"""Places and widths whose hints are kept: the focus comes back to them."""
 MAX_NOTICE_LINES = 4
 """Lines that something to be told may take."""
 MAX_UNDO_OFFERS = 3
@@ -312,31 +316,13 @@ class HintBar(BarWidget):
             self._rows, self._rows_at = 1, sizes
         if self._message:
             words = self._message[0]
-            lines = text_block(words.text, max(20, self.size.width - 1), words.tone, span(" "))[
-                :MAX_NOTICE_LINES
-            ]
-            self._show_rows(lines)
+            notice = text_block(words.text, max(20, self.size.width - 1), words.tone, span(" "))
+            self._show_rows(notice[:MAX_NOTICE_LINES])
             return
-        hints = _hint_groups(self._area)
         rows = MOST_HINT_ROWS if self.app.size.height >= TWO_HINT_ROWS_LINES else 1
-        width = max(20, self.size.width)
-        # What does not fit is left out before the last: the menu, help and quit.
-        last = ALWAYS_SHOWN_HINTS if "app" in focus_chain(self._area) else ALWAYS_SHOWN_HINTS - 1
-        while len(lines := flow_groups(hints, width)) > rows and len(hints) > last:
-            hints.pop(-last - 1)
+        lines = hint_lines(self._area, max(20, self.size.width), rows, self._rows)
         self._rows = max(self._rows, len(lines))
-        if len(lines) < self._rows:
-            lines = self._fuller_lines(hints, width)
         self._show_rows(lines)
-
-    def _fuller_lines(self, hints: list[TextLine], width: int) -> list[TextLine]:
-        """The row that is kept says in full what keys do: as many of the first as there is room."""
-        whole = _hint_groups(self._area, described=True)
-        mixed = (
-            flow_groups([*whole[:count], *hints[count:]], width)
-            for count in range(len(hints), -1, -1)
-        )
-        return next(lines for lines in mixed if len(lines) <= self._rows)
 
     def _show_rows(self, lines: Sequence[TextLine]) -> None:
         self.show_lines(*lines, *[()] * (self._rows - len(lines)))
@@ -344,6 +330,27 @@ class HintBar(BarWidget):
     def on_resize(self) -> None:
         """More or fewer of them fit."""
         self._redraw_hints()
+
+
+@lru_cache(MAX_KEPT_HINTS)
+def hint_lines(area: Area, width: int, rows: int, least: int) -> tuple[TextLine, ...]:
+    """Keys of a place in at most `rows` rows of `width` cells.
+
+    least: rows that are there in any case. Where fewer are needed they say in full what keys do: as
+    many of the first as there is room.
+    """
+    hints = _hint_groups(area)
+    # What does not fit is left out before the last: the menu, help and quit.
+    last = ALWAYS_SHOWN_HINTS if "app" in focus_chain(area) else ALWAYS_SHOWN_HINTS - 1
+    while len(lines := flow_groups(hints, width)) > rows and len(hints) > last:
+        hints.pop(-last - 1)
+    if len(lines) >= least:
+        return tuple(lines)
+    whole = _hint_groups(area, described=True)
+    mixed = (
+        flow_groups([*whole[:count], *hints[count:]], width) for count in range(len(hints), -1, -1)
+    )
+    return next(tuple(lines) for lines in mixed if len(lines) <= least)
 
 
 def _hint_groups(area: Area, described: bool = False) -> list[TextLine]:
@@ -373,9 +380,29 @@ class HoustonScreen(FrameAfterKey, Screen[None]):
             return
         super()._compositor_refresh()
 
+    def _update_focus_styles(
+        self, focused: Widget | None = None, blurred: Widget | None = None
+    ) -> None:
+        """Style again what looks otherwise with the focus within it.
+
+        Textual would style the whole area, though the focus came from within it and stays there.
+        """
+        entered = set(focused.ancestors_with_self if focused else ())
+        left = set(blurred.ancestors_with_self if blurred else ())
+        changed = {
+            node
+            for widget in entered ^ left
+            if widget._has_focus_within
+            for node in widget.walk_children(with_self=True)
+            if node._has_focus_within
+        }
+        if changed:
+            self.app.stylesheet.update_nodes(changed, animate=True)
+
     def __init__(self, state: ConsoleState, home: str) -> None:
         """home: how the home is named to people."""
         super().__init__()
+        self._compositor = FrameCompositor()
         self.state = state
         self.status, self.hints = StatusBar(id="status"), HintBar(id="hints")
         self.undo = UndoBar(id="undo")

@@ -78,7 +78,8 @@ class Transcript(TranscriptView):
                 self._scroll(self.folds.top(row) - min(3, self._height // 3))
             if self.following:
                 self._to_end()
-            self._strips.clear()
+            if open:
+                self._strips.clear()
             self.refresh()
         self.screen.check_idle()  # the end of a batch tells the app only
 

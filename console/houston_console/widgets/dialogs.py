@@ -166,6 +166,11 @@ class BottomPrompt(OneLineInput):
         super().__init__(**arguments)
         self._on_submit = on_submit
 
+    def watch_has_focus(self, has_focus: bool) -> None:
+        """What is hidden already needs no other style: it takes the focus when it appears again."""
+        if has_focus or all(node.display for node in self.ancestors_with_self):
+            super().watch_has_focus(has_focus)
+
     def ask(self, kind: str, placeholder: str) -> None:
         """Appear and take the focus. kind: `/` or `:`."""
         self.kind, self.value, self.placeholder = kind, "", placeholder

@@ -184,9 +184,10 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
     def render_lines(self, crop: Region) -> list[Strip]:
         """The lines of `crop`; what they stand on is found once for all of them."""
         self._frame_style = self.rich_style
-        strips = super().render_lines(crop)
-        self._frame_style = None
-        return strips
+        try:
+            return super().render_lines(crop)
+        finally:
+            self._frame_style = None
 
     @property
     def base_style(self) -> Style:
@@ -210,14 +211,18 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
     # --- what the mouse selects --------------------------------------------------------------
 
     def with_selection(self, strip: Strip, number: int) -> Strip:
-        """The line `number` as it is drawn, what is selected of it marked."""
+        """The line `number` as it is drawn, what is selected of it marked.
+
+        Where its characters are is said only to who asks for this line alone, as Textual does below
+        the mouse: in a frame it would make every piece of text a style of its own.
+        """
         selection = self.text_selection
         span = selection.get_span(number) if selection else None
         if span:
             strip = style_selection(
                 strip, span, self.screen.get_component_rich_style("screen--selection")
             )
-        return strip.apply_offsets(0, number)
+        return strip if self._frame_style is not None else strip.apply_offsets(0, number)
 
     def get_selection(self, selection: Selection) -> tuple[str, str]:
         """What is selected, line by line as it is shown."""
