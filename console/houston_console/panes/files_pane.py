@@ -248,6 +248,8 @@ class FilesPane(Pane):
         self._unread_files = 0
         """Files of the step whose diffs are not shown."""
         self._is_stale = False
+        self._is_list_stale = True
+        """Whether more is to be read than what belongs to the step at the trajectory's cursor."""
         self._was_read = False
         """Whether anything of the rollout was read."""
         self._reading: asyncio.Task[None] | None = None
@@ -265,6 +267,7 @@ class FilesPane(Pane):
     def switch_rollout(self, source: RolloutSource) -> None:
         """Show another rollout; nothing of it was read yet."""
         self.source, self.step, self._path, self._was_read = source, 0, "", False
+        self._is_list_stale = True
         self.list.end_filter()
         self.list.show_rows(())
         self.diffs.show_changes()
@@ -274,16 +277,17 @@ class FilesPane(Pane):
         """The trajectory's cursor is on another step; no key waits for what that reads."""
         if step != self.step:
             self.step = step
-            self._read_soon()
+            self._read_soon(with_list=False)
 
     async def refresh_content(self, step: int | None = None) -> None:
         """Read again what is shown; `step` is the one at the trajectory's cursor."""
         self.step = self.step if step is None else step
         await self._read_soon()
 
-    def _read_soon(self) -> "asyncio.Task[None]":
+    def _read_soon(self, with_list: bool = True) -> "asyncio.Task[None]":
         """One read at a time, and one more after it for all that was asked meanwhile."""
         self._is_stale = True
+        self._is_list_stale = self._is_list_stale or with_list
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read_while_stale())
         return self._reading
@@ -294,12 +298,18 @@ class FilesPane(Pane):
             try:
                 await self._read()
             except HoustonError as problem:
+                self._is_list_stale = True
                 self.report_problem(problem)
 
     async def _read(self) -> None:
         source = self.source
         if source is None or self.size.width == 0:
             return  # nobody can see it
+        with_list, self._is_list_stale = self._is_list_stale, False
+        if not with_list:
+            await self._refresh_below(source)
+            self._update_titles()
+            return
         path, rollout = self._path, source.rollout
         if self.view == "searches":
             rows: Sequence[FileListItem] = await source.read(
@@ -345,8 +355,10 @@ class FilesPane(Pane):
                 workspace_queries.list_file_edits_of_step(source.rollout, self.step)
             )
         self._unread_files = max(0, len(edits) - MOST_STEP_DIFFS)
-        recorded = await source.read(workspace_queries.read_file_diffs(edits[:MOST_STEP_DIFFS]))
-        changes = await asyncio.to_thread(lambda: [parse_change(edit) for edit in recorded])
+        changes: list[ParsedChange] = []
+        if edits:
+            recorded = await source.read(workspace_queries.read_file_diffs(edits[:MOST_STEP_DIFFS]))
+            changes = await asyncio.to_thread(lambda: [parse_change(edit) for edit in recorded])
         if source is self.source:
             self.diffs.show_changes(changes)
 

@@ -33,6 +33,7 @@ from houston_console.widgets.styled_text import TextLine, line, span
 from houston_shared.errors import HoustonError
 from houston_shared.store import presence_queries, refinement_queries
 from houston_shared.store.async_reader import AsyncReader
+from houston_shared.store.journal_events import ReadPlan
 from houston_shared.times_and_counts import now_us
 
 DIGIT_TIMEOUT_SECONDS = 1.5
@@ -122,8 +123,8 @@ class HomeScreen(HoustonScreen):
         self._update_summary()
 
     def _update_summary(self) -> None:
-        box = next(iter(self.query("#home")), None)
-        if box is None:
+        box = self.list.parent
+        if not isinstance(box, Vertical) or not box.is_attached:
             return  # a worker that ends when home is being closed
         board, me = self.state.board, self.state.person
         parts = home_summary(board.needs, board.at_home, me, not self._link.unseen_reason)
@@ -170,12 +171,11 @@ class HomeScreen(HoustonScreen):
         if not rollout:
             return
         try:
-            by = await self._reader.run(presence_queries.read_attention_costs([rollout]))
-            tree = await self._reader.run(refinement_queries.read_refinement_tree(rollout))
+            details = await self._reader.run(_read_rollout_details(rollout))
         except HoustonError as problem:
             self.show_error(problem)
         else:
-            self._details = (rollout, RolloutDetails(by[rollout], tree))
+            self._details = (rollout, details)
             if self.children:  # the console may have been left meanwhile
                 self._update_summary()
 
@@ -363,3 +363,10 @@ class HomeScreen(HoustonScreen):
     def action_steer(self, action: str) -> None:
         """Pause, resume or cancel the rollout at the cursor; cancelling asks first."""
         self._steering.steer(self.list.chosen, action)
+
+
+def _read_rollout_details(rollout: str) -> ReadPlan[RolloutDetails]:
+    """What attention a rollout has cost and what refines it, in one transaction."""
+    costs = yield from presence_queries.read_attention_costs([rollout])
+    tree = yield from refinement_queries.read_refinement_tree(rollout)
+    return RolloutDetails(costs[rollout], tree)

@@ -315,14 +315,17 @@ class WatchScreen(HoustonScreen):
     def refresh_status(self) -> None:
         """The line at the top, and how the rollout stands."""
         super().refresh_status()
-        self.trajectory.update_titles(self.state.open_rollout, self.state.link == "down")
+        self._update_titles()
         self.guidance.show_rollout_state(self.state.open_rollout)
         self.selector.sort_when_idle()
         self.files.sort_when_idle()
 
+    def _update_titles(self) -> None:
+        self.trajectory.update_titles(self.state.open_rollout, self.state.link == "down")
+
     def on_transcript_view_moved(self) -> None:
-        """The step at the cursor is another: its files too."""
-        self.refresh_status()
+        """The step at the cursor is another: its files too. Nothing else has changed with it."""
+        self._update_titles()
         self.files.follow(self.trajectory.transcript.cursor)
         self.terminals.follow(self.trajectory.transcript.cursor)
 
