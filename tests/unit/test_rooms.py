@@ -87,6 +87,12 @@ def test_workers_and_daemon_import_nothing_heavy(module: str) -> None:
     assert not imported(f"import {module}") & HEAVY
 
 
+def test_a_start_and_a_stop_do_not_import_what_asks_engines() -> None:
+    """httpx brings rich, click and pygments along: a quarter of what a start imports."""
+    modules = "houston_daemon.service.daemon_process, houston_daemon.recorder.recorder_thread"
+    assert not imported(f"import {modules}") & {"httpx", "rich", "click"}
+
+
 def test_pages_written_from_the_code_are_up_to_date() -> None:
     run = subprocess.run(
         [sys.executable, ROOT / "docs" / "generate.py", "--check"],

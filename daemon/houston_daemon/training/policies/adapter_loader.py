@@ -7,13 +7,15 @@ runs in a thread. Which engine, and what else must be true, is decided elsewhere
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import httpx
-
-from houston_daemon.engines.token_engine import AdapterLocation, is_already_loaded
 from houston_daemon.training.policies import policy_constraints
 from houston_shared.errors import HoustonError
+
+if TYPE_CHECKING:
+    import httpx
+
+    from houston_daemon.engines.token_engine import AdapterLocation
 
 ANSWER_TIMEOUT_SECONDS = 300.0
 """For one answer: a large adapter from a slow disk, and a first token behind long prompts."""
@@ -66,6 +68,8 @@ def load_adapter(
     name, of an earlier home at the same path, are then replaced. Raises HoustonError: then what the
     engine has is what it needs, as before.
     """
+    from houston_daemon.engines.token_engine import AdapterLocation
+
     place = AdapterLocation(str(folder), content)
     with _http_client(server) as http:
         loaded = dict(_read_served(server, http).adapters)
@@ -120,7 +124,7 @@ def try_model(server: AdapterServer) -> None:
         _sample_one_token(server, http, _read_served(server, http).model)
 
 
-def _must_replace(server: AdapterServer, policy: str, place: AdapterLocation, root: str) -> bool:
+def _must_replace(server: AdapterServer, policy: str, place: "AdapterLocation", root: str) -> bool:
     """Whether what the server loaded under the policy's name, from `root`, may be other weights.
 
     Raises HoustonError where they are another home's.
@@ -135,7 +139,7 @@ def _must_replace(server: AdapterServer, policy: str, place: AdapterLocation, ro
     return weights == "older"
 
 
-def _ensure_adapter_place(place: AdapterLocation) -> str:
+def _ensure_adapter_place(place: "AdapterLocation") -> str:
     try:
         return place.made()
     except OSError as problem:
@@ -145,13 +149,15 @@ def _ensure_adapter_place(place: AdapterLocation) -> str:
         ) from problem
 
 
-def _http_client(server: AdapterServer, seconds: float = ANSWER_TIMEOUT_SECONDS) -> httpx.Client:
+def _http_client(server: AdapterServer, seconds: float = ANSWER_TIMEOUT_SECONDS) -> "httpx.Client":
+    import httpx  # 100 ms that no start of the daemon pays which has no policy to load
+
     headers = {"Authorization": f"Bearer {server.key}"} if server.key else {}
     base = server.url.rstrip("/").removesuffix("/v1")
     return httpx.Client(base_url=base, headers=headers, timeout=seconds, trust_env=False)
 
 
-def _read_served(server: AdapterServer, http: httpx.Client) -> ServedModels:
+def _read_served(server: AdapterServer, http: "httpx.Client") -> ServedModels:
     answer = _json_answer(server, http, "GET", "/v1/models", None)
     models: list[dict[str, Any]] = answer.get("data") or [{}]
     own = next((model for model in models if not model.get("parent")), models[0])
@@ -160,7 +166,7 @@ def _read_served(server: AdapterServer, http: httpx.Client) -> ServedModels:
     return ServedModels(str(own.get("id", "")), str(own.get("root") or ""), adapters)
 
 
-def _sample_one_token(server: AdapterServer, http: httpx.Client, model: str) -> None:
+def _sample_one_token(server: AdapterServer, http: "httpx.Client", model: str) -> None:
     """One token; what is in the server by name only fails here."""
     body = {"model": model, "prompt": "Hello", "max_tokens": 1, "temperature": 0.0, "logprobs": 0}
     answer = _json_answer(server, http, "POST", "/v1/completions", body)
@@ -173,11 +179,15 @@ def _sample_one_token(server: AdapterServer, http: httpx.Client, model: str) -> 
         )
 
 
-def _unload(server: AdapterServer, http: httpx.Client, adapter: str) -> None:
+def _unload(server: AdapterServer, http: "httpx.Client", adapter: str) -> None:
     _post_call(server, http, "unload_lora_adapter", {"lora_name": adapter})
 
 
-def _post_call(server: AdapterServer, http: httpx.Client, call: str, body: dict[str, str]) -> None:
+def _post_call(
+    server: AdapterServer, http: "httpx.Client", call: str, body: dict[str, str]
+) -> None:
+    from houston_daemon.engines.token_engine import is_already_loaded
+
     answer = _send_request(server, http, "POST", f"/v1/{call}", body)
     missing = call.startswith("unload") and answer.status_code == 404
     if not answer.is_success and not is_already_loaded(answer) and not missing:
@@ -185,7 +195,7 @@ def _post_call(server: AdapterServer, http: httpx.Client, call: str, body: dict[
 
 
 def _json_answer(
-    server: AdapterServer, http: httpx.Client, method: str, path: str, body: dict[str, Any] | None
+    server: AdapterServer, http: "httpx.Client", method: str, path: str, body: dict[str, Any] | None
 ) -> dict[str, Any]:
     answer = _send_request(server, http, method, path, body)
     if not answer.is_success:
@@ -195,8 +205,10 @@ def _json_answer(
 
 
 def _send_request(
-    server: AdapterServer, http: httpx.Client, method: str, path: str, body: dict[str, Any] | None
-) -> httpx.Response:
+    server: AdapterServer, http: "httpx.Client", method: str, path: str, body: dict[str, Any] | None
+) -> "httpx.Response":
+    import httpx
+
     try:
         return http.request(method, path, json=body)
     except httpx.HTTPError as problem:
@@ -204,7 +216,7 @@ def _send_request(
         raise HoustonError(f"Engine {server.name} does not answer: {cause}.") from problem
 
 
-def _refusal_error(server: AdapterServer, answer: httpx.Response) -> HoustonError:
+def _refusal_error(server: AdapterServer, answer: "httpx.Response") -> HoustonError:
     try:
         message = answer.json()["error"]["message"]
     except (ValueError, KeyError, TypeError):
