@@ -22,6 +22,7 @@ from houston_shared import wire
 from tests.faults.account import until_over, wrong
 from tests.faults.ground import Ground
 from tests.faults.tap import Tap, free_port, tapped
+from tests.support.houston_command import houston_command
 from tests.support.small_tokenizer import small_tokenizer
 from tests.support.station import alive
 from tests.support.tiers import sampled
@@ -62,7 +63,7 @@ def steps(ground: Ground) -> list[int]:
 def houston(ground: Ground, *words: str) -> str:
     """What a command of a person prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "houston_shared.command", "--home", str(ground.home.path), *words],
+        houston_command("--home", str(ground.home.path), *words),
         capture_output=True,
         text=True,
         timeout=60,

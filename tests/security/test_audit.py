@@ -5,7 +5,6 @@ import grp
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from houston_daemon.recorder.identity_and_roles import Peer
 from houston_daemon.recorder.message_intake import MAX_EVENTS_PER_HOUR, AttemptCounter
 from houston_shared import wire
 from houston_shared.config import DaemonSettings, RoleSettings, fingerprint
+from tests.support.houston_command import houston_command
 from tests.support.other_user import NOBODY, needs_root, open_place, speak
 from tests.support.recorder_client import Station, until
 
@@ -33,9 +33,8 @@ def shared() -> Iterator[Station]:
 
 def audit(station: Station, *words: str, code: int = 0) -> list[dict[str, Any]]:
     """Lines of `houston log --audit --json`."""
-    command = [sys.executable, "-m", "houston_shared.command", "--home", str(station.home.path)]
     done = subprocess.run(
-        [*command, "log", "--audit", "--json", *words],
+        houston_command("--home", str(station.home.path), "log", "--audit", "--json", *words),
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == code, done.stderr
@@ -119,8 +118,8 @@ def test_refused_attempts_are_there_counted_and_found(shared: Station) -> None:
     assert {line["did"] for line in audit(shared, "--by", "root")} == {"spec"}
     of_one = audit(shared, "--rollout", other)
     assert [line["did"] for line in of_one] == ["spec", "refused"]
-    verify = [sys.executable, "-m", "houston_shared.command", "--home", str(shared.home.path)]
-    done = subprocess.run([*verify, "verify"], capture_output=True, text=True, timeout=60)
+    verify = houston_command("--home", str(shared.home.path), "verify")
+    done = subprocess.run(verify, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

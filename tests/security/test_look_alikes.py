@@ -4,7 +4,6 @@ import json
 import random
 import re
 import subprocess
-import sys
 
 import pytest
 from hypothesis import assume, example, given
@@ -31,6 +30,7 @@ from tests.security.look_alikes import (
     hidden_in_a_terminal,
     variants,
 )
+from tests.support.houston_command import houston_command
 
 VARIANTS = variants()
 A_STEP = 20
@@ -173,7 +173,7 @@ HEARD = [f"g{number}" for number in range(5, STEPS + 1, 5)]
 
 def _command(home: Home, *words: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "houston_shared.command", "--home", str(home.path), *words],
+        houston_command("--home", str(home.path), *words),
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     return done.stdout

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from houston_shared.home import Home
 from tests.security import hostile_home, payloads, recogniser
 from tests.security.payloads import Payload
 from tests.security.pty_session import ENVIRONMENT, Session
+from tests.support.houston_command import houston_command
 from tests.support.tiers import sampled
 
 Seeded = tuple[Home, Sequence[Payload]]
@@ -70,7 +70,7 @@ def _in_terminal(words: tuple[str, ...], home: Home, **more: str) -> bytes:
 
 def _on_pipe(words: tuple[str, ...], home: Home) -> bytes:
     done = subprocess.run(
-        [sys.executable, "-m", "houston_shared.command", *words],
+        houston_command(*words),
         env={**ENVIRONMENT, "HOUSTON_HOME": str(home.path)},
         capture_output=True,
         check=False,

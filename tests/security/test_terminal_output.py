@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from houston_shared.records import TerminalSpan
 from tests.console.homes import HomeBuilder
 from tests.security import recogniser
 from tests.security.payloads import corpus, marks
+from tests.support.houston_command import houston_command
 
 ROLLOUT = "r"
 ROUGH = b"\xff\xfe\x00\xc0\xaf \xed\xa0\x80 \xf5\x80\x80\x80 \x9b31m \x1b]0;owned\x07\r\n"
@@ -47,7 +47,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 def _run(home: Home, *words: str) -> bytes:
     done = subprocess.run(
-        [sys.executable, "-m", "houston_shared.command", "--home", str(home.path), *words],
+        houston_command("--home", str(home.path), *words),
         capture_output=True, check=True, timeout=60,
     )  # fmt: skip
     return done.stdout

@@ -9,11 +9,12 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from tests.support.houston_command import houston_command
 
 TASK = """
 name = "{name}"
@@ -60,7 +61,7 @@ class Station:
     ) -> subprocess.CompletedProcess[str]:
         """Run `houston words…`; `code` is the exit code it must have (None: any)."""
         done = subprocess.run(
-            [sys.executable, "-m", "houston_shared.command", *words],
+            houston_command(*words),
             env=self.environment,
             capture_output=True,
             text=True,

@@ -12,6 +12,7 @@ from typing import IO, Any
 import pytest
 
 from houston_shared.home_lock import HomeLock, HomeOwner
+from tests.support.houston_command import houston_command
 from tests.support.recorder_client import Station
 
 
@@ -83,7 +84,7 @@ class Desk:
 
     def run(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "houston_shared.command", *words],
+            houston_command(*words),
             env=self.environment,
             cwd=self.folder,
             input=stdin,

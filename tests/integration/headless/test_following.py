@@ -13,6 +13,7 @@ from houston_daemon.maintenance.journal_repair import repair_home
 from houston_shared import wire
 from tests.integration.headless.conftest import Command, Desk
 from tests.support.full_home import change
+from tests.support.houston_command import houston_command
 from tests.support.recorder_client import Station
 
 
@@ -226,7 +227,7 @@ def in_a_terminal(words: list[str], environment: dict[str, str]) -> str:
     """What a command writes to a terminal."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "houston_shared.command", *words],
+        houston_command(*words),
         env=environment,
         stdin=theirs,
         stdout=theirs,

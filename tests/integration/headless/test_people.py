@@ -5,7 +5,6 @@ import os
 import pty
 import select
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +18,7 @@ from houston_shared.command import main
 from houston_shared.records import FileChange
 from houston_shared.store import presence_queries
 from tests.integration.headless.conftest import Desk
+from tests.support.houston_command import houston_command
 from tests.support.recorder_client import Worker
 
 
@@ -243,8 +243,7 @@ def test_at_a_terminal_a_slip_is_asked_about(
     houston("claim", rollout, "--as", "benjamin")
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "houston_shared.command",
-         *(rollout if word == "R" else word for word in words)],
+        houston_command(*(rollout if word == "R" else word for word in words)),
         env=desk.environment, cwd=desk.folder, stdin=theirs, stdout=theirs, stderr=theirs,
     )  # fmt: skip
     os.close(theirs)

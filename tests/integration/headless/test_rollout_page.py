@@ -4,7 +4,6 @@ Skipped where no Chromium is installed: it is 300 MB that nothing else here need
 """
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,14 @@ from typing import Any
 import pytest
 
 from tests.support.browser import Browser, find_browser
+from tests.support.houston_command import houston_command
 from tests.support.page_home import HOSTILE, ROLLOUT, build_page_home
 
 PROGRAM = find_browser()
 pytestmark = pytest.mark.skipif(
     PROGRAM is None, reason="no Chromium is installed (apt-get install chromium)"
 )
+
 SHOWN = "[...document.querySelectorAll('article.step')].filter(s => !s.hidden).map(s => s.id)"
 
 
@@ -27,7 +28,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build_page_home(folder / "home")
     file = folder / "page.html"
     words = ["--home", str(folder / "home"), "rollout", "html", ROLLOUT, "--out", str(file)]
-    subprocess.run([sys.executable, "-m", "houston_shared.command", *words], check=True)
+    subprocess.run(houston_command(*words), check=True)
     return file
 
 

@@ -13,6 +13,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.types import CallToolResult, TextContent
 
 from houston_shared.errors import ExitCode
+from tests.support.houston_command import houston_command
 
 
 def text(result: CallToolResult) -> str:
@@ -61,7 +62,7 @@ def test_nothing_to_serve_is_said(tmp_path: Path) -> None:
         (["--corpus", "/no/such"], ExitCode.NOT_FOUND, "no folder"),
     ):
         done = subprocess.run(
-            [sys.executable, "-m", "houston_shared.command", "mcp", "serve", *words],
+            houston_command("mcp", "serve", *words),
             env={**os.environ, "HOUSTON_HOME": str(tmp_path / "home")},
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip

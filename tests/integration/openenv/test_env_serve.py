@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from houston_daemon.suites.suite_catalog import find_suite
+from tests.support.houston_command import houston_command
 from tests.support.station import Station
 
 
@@ -163,7 +164,7 @@ def test_what_cannot_be_served_is_said(
         kind = "" if "environment" in lines else 'environment = "null"\n'
         Path(source).write_text(f'name = "t"\ninstructions = "x"\n{kind}{lines}\n')
     done = subprocess.run(
-        [sys.executable, "-m", "houston_shared.command", "env", "serve", source],
+        houston_command("env", "serve", source),
         env={**os.environ, "HOUSTON_HOME": str(tmp_path / "home"), "PYTHONPATH": str(tmp_path)},
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip

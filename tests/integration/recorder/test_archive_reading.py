@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from tests.support import small_disk
 from tests.support.full_home import fill
+from tests.support.houston_command import houston_command
 from tests.support.recorder_client import Station
 
 WAYS = {
@@ -27,7 +27,7 @@ WAYS = {
 
 def houston(home: Home, *words: str, code: int = 0) -> bytes:
     done = subprocess.run(
-        [sys.executable, "-m", "houston_shared.command", *words, "--home", str(home.path)],
+        houston_command(*words, "--home", str(home.path)),
         capture_output=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == code, done

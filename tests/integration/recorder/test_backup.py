@@ -22,6 +22,7 @@ from houston_shared.home import Home
 from houston_shared.hub_models import pins_file
 from tests.support import station as real
 from tests.support.full_home import fill, flip
+from tests.support.houston_command import houston_command
 from tests.support.recorder_client import Station, Worker, until
 
 STEP = {"thought": "Look.", "calls": [{"name": "run_command", "arguments": {"command": "true"}}]}
@@ -224,9 +225,9 @@ main()
 
 
 def houston(home: Home, *words: str, code: int = 0, killed: str = "") -> str:
-    start = ["-c", killed] if killed else ["-m", "houston_shared.command"]
+    words = (*words, "--home", str(home.path))
     done = subprocess.run(
-        [sys.executable, *start, *words, "--home", str(home.path)],
+        [sys.executable, "-c", killed, *words] if killed else houston_command(*words),
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == code, (done.stdout, done.stderr)

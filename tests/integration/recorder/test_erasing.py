@@ -18,6 +18,7 @@ from houston_shared import wire
 from houston_shared.home import Home
 from houston_shared.policy_and_run_files import training_folder
 from tests.support.full_home import change, fill
+from tests.support.houston_command import houston_command
 from tests.support.recorder_client import Station, Worker, sample, until
 
 SECRET = "sk-live-4242&secret"
@@ -26,7 +27,7 @@ SECRET = "sk-live-4242&secret"
 
 def houston(home: Home, *words: str, code: int = 0, given: str = "") -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "houston_shared.command", *words, "--home", str(home.path)],
+        houston_command(*words, "--home", str(home.path)),
         capture_output=True, text=True, timeout=60, check=False, input=given,
     )  # fmt: skip
     assert done.returncode == code, (done.stdout, done.stderr)

@@ -7,7 +7,6 @@ import random
 import shutil
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from houston_shared.home import Home
 from houston_shared.store.async_reader import AsyncReader
 from tests.support import small_disk
 from tests.support.full_home import change, fill, flip, train
+from tests.support.houston_command import houston_command
 from tests.support.recorder_client import Station, Worker, sample, until
 from tests.support.tiers import sampled
 
@@ -288,9 +288,8 @@ def test_the_command_names_losses_and_refuses_while_a_daemon_runs(home: Home) ->
     change(home, "UPDATE events SET body = x'00' WHERE seq = ?", event(home, two, 2, "call.0"))
 
     def said(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "houston_shared.command", *words]
         return subprocess.run(
-            [*command, "--home", str(home.path)],
+            houston_command(*words, "--home", str(home.path)),
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
 
@@ -319,7 +318,7 @@ def test_a_cut_end_starts_no_daemon_and_hides_nothing(home: Home) -> None:
     change(home, "DELETE FROM events WHERE seq > ?", last - 2)
     before = home.database.read_bytes()
     done = subprocess.run(
-        [sys.executable, "-m", "houston_shared.command", "daemon", "start", "--home", home.path],
+        houston_command("daemon", "start", "--home", str(home.path)),
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 65
@@ -353,7 +352,7 @@ def test_a_page_that_breaks_while_the_daemon_runs_ends_it_with_the_sentence(home
 
 def houston(home: Home, *words: str, code: int = 0) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "houston_shared.command", *words, "--home", str(home.path)],
+        houston_command(*words, "--home", str(home.path)),
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == code, (done.stdout, done.stderr)

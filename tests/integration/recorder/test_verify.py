@@ -18,6 +18,7 @@ from houston_daemon.recorder.event_projections import PROJECTED_TABLES, UNPROJEC
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from tests.support.full_home import change, fill, flip, other
+from tests.support.houston_command import houston_command
 from tests.support.recorder_client import Station
 from tests.support.tiers import sampled
 
@@ -271,7 +272,7 @@ def test_the_command_says_each_finding_and_exits_65(home: Home) -> None:
     def said(*flags: str) -> subprocess.CompletedProcess[str]:
         words = ["verify", "--home", str(home.path), *flags]
         return subprocess.run(
-            [sys.executable, "-m", "houston_shared.command", *words],
+            houston_command(*words),
             capture_output=True,
             text=True,
             timeout=60,
