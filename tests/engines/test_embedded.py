@@ -225,6 +225,7 @@ async def test_clients_that_leave_free_their_places(embedded: Served) -> None:
     await engine.close()
 
 
+@pytest.mark.slow
 @pytest.mark.model
 async def test_log_probabilities_are_those_at_temperature_1_and_are_called_so(
     embedded: Served, model_folder: Path

@@ -23,6 +23,7 @@ from tests.faults.tap import Tap, free_port
 from tests.faults.test_resume_engines import PROGRAM, STEPS, TASK, houston, steps
 from tests.support.small_tokenizer import small_tokenizer
 from tests.support.station import alive
+from tests.support.tiers import sampled
 
 REPLICAS = ("pool", "pool#2")
 
@@ -94,7 +95,9 @@ def other(replica: str) -> str:
     return next(name for name in REPLICAS if name != replica)
 
 
-@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stalled"])
+@pytest.mark.parametrize(
+    "fault", sampled([signal.SIGKILL, signal.SIGSTOP], 1), ids=["killed", "stalled"]
+)
 def test_a_replica_is_lost_in_mid_sample(pool: Pool, fault: signal.Signals) -> None:
     pool.hold.touch()
     home = pool.start()
@@ -147,6 +150,7 @@ def test_a_replica_leaves_when_nobody_samples_there(pool: Pool) -> None:
     assert wrong(pool.ground) == []
 
 
+@pytest.mark.slow
 def test_all_replicas_are_away_until_one_is_back(tmp_path: Path) -> None:
     ports, tokenizer = (free_port(), free_port(), free_port()), small_tokenizer(tmp_path)
     server = subprocess.Popen([sys.executable, PROGRAM, str(ports[0]), tokenizer])

@@ -201,7 +201,7 @@ def test_an_engine_without_a_daemon_ends_and_leaves_nothing(home: str, tmp_path:
         f"[engines.alone]\nkind = 'vllm'\ntokenizer = '{tokenizer}'\n"
         f"command = {json.dumps(words)}\n",
     )
-    ground.environment["HOUSTON__DAEMON__ENGINE_ORPHAN_SECONDS"] = "20"
+    ground.environment["HOUSTON__DAEMON__ENGINE_ORPHAN_SECONDS"] = "12"
     try:
         ground.started()
         folder, _ = ground.task("alone", TASK, [])
@@ -224,7 +224,7 @@ def test_an_engine_without_a_daemon_ends_and_leaves_nothing(home: str, tmp_path:
             shutil.rmtree(ground.home.path)
         else:
             ground.until(log.exists, 60, "the guard writes to the engine's log")
-            ground.until(lambda: "no daemon for 20 s, ending" in log.read_text(), 60, "why")
+            ground.until(lambda: "no daemon for 12 s, ending" in log.read_text(), 60, "why")
         ground.until(lambda: not alive(engine) and not alive(child), 60, "both have ended")
         ground.until(lambda: not temporary.exists(), 60, "its temporary files are gone")
         ground.until(lambda: not shared.exists(), 60, "its shared memory is gone")

@@ -234,6 +234,7 @@ def test_rollouts_that_share_an_engine_go_on_when_it_was_killed(shared: Ground) 
 # --- how many, and for how long -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_one_worker_takes_many_one_after_another_and_keeps_nothing_of_them(shared: Ground) -> None:
     task = loads.null(shared, 2, 0.0)
     shared.rollouts(task, 60)

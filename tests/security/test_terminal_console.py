@@ -53,7 +53,7 @@ def test_a_walk_through_the_whole_corpus(seeded: Seeded) -> None:
         assert len(seen) >= AT_LEAST, f"only {len(seen)} of {len(all_payloads)} were shown"
 
 
-@pytest.mark.parametrize("size", sampled([(200, 60), SMALL], 1))
+@pytest.mark.parametrize("size", sampled([SMALL, (200, 60)], 1))
 def test_every_area_at_every_size(seeded: Seeded, size: tuple[int, int]) -> None:
     with Session(["console", hostile_home.FLOOD], seeded[0].path, *size) as session:
         session.until("following")

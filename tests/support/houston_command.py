@@ -11,6 +11,7 @@ houston_shared.command` itself. Who tests signals, or reads the command line of 
 """
 
 import atexit
+import contextlib
 import functools
 import gc
 import importlib
@@ -66,7 +67,6 @@ def serve(path: str) -> int:
         importlib.import_module(module)
     gc.freeze()
     own = dict(os.environb)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen(64)
@@ -74,9 +74,11 @@ def serve(path: str) -> int:
     while listener in select.select([listener, sys.stdin], [], [])[0]:
         line, _ = listener.accept()
         if os.fork() == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             return _answer(line, own)
         line.close()
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                continue
     return 0
 
 

@@ -155,6 +155,7 @@ def test_what_a_policy_comes_from_is_told(tmp_path: Path, base: Path) -> None:
     assert (config["run"], config["houston"]) == ("run", version("houston-agents"))
 
 
+@pytest.mark.slow
 def test_steps_that_are_trained_again_after_a_kill_are_shown_once(
     tmp_path: Path, base: Path
 ) -> None:

@@ -229,3 +229,47 @@ def section_of(title: str) -> str:
     """The text of a section of the design."""
     text = (ROOT / "docs" / "design.md").read_text()
     return text.partition(f"## {title}\n")[2].partition("\n## ")[0]
+
+
+def proofs(row: str) -> list[Path]:
+    """Tests that a row of the table names; a bare name is beside the one before it."""
+    places: list[Path] = []
+    for name in re.findall(r"`((?:tests/)?[\w/]*(?:test_\w+\.py|/))`", row):
+        places.append(ROOT / name if "/" in name else places[-1].parent / name)
+    return places
+
+
+PROMISES = [row for row in (ROOT / "docs/promises.md").read_text().splitlines() if "`tests/" in row]
+
+
+def is_slow(node: ast.expr) -> bool:
+    return ast.unparse(node) == "pytest.mark.slow"
+
+
+def quick_tests(file: Path) -> list[str]:
+    """Tests of a file that `make test` runs, some of their cases at least."""
+    tree = ast.parse(file.read_text())
+    of_all = [
+        mark
+        for line in tree.body
+        if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "pytestmark"
+        for mark in (line.value.elts if isinstance(line.value, ast.List) else [line.value])
+    ]
+    return [
+        test.name
+        for test in tree.body
+        if isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef)
+        and test.name.startswith("test_")
+        and not any(map(is_slow, (*test.decorator_list, *of_all)))
+    ]
+
+
+@pytest.mark.parametrize("row", PROMISES, ids=lambda row: row[2:50])
+def test_every_promise_has_a_scenario_in_make_test(row: str) -> None:
+    """What is marked `slow` is left to `make test-all`."""
+    files = [
+        file
+        for place in proofs(row)
+        for file in (sorted(place.rglob("test_*.py")) if place.is_dir() else [place])
+    ]
+    assert not files or any(map(quick_tests, files)), "every test of it is slow"

@@ -23,7 +23,7 @@ from tests.faults.power_cut.replay import Replay, differences
 from tests.faults.power_cut.trace import Record
 from tests.support.tiers import sampled
 
-CUTS = 120
+CUTS = [pytest.param(30, id="30"), pytest.param(120, id="120", marks=pytest.mark.slow)]
 SEED = 20261
 Traced = tuple[list[Record], Path]
 
@@ -40,10 +40,11 @@ def traced(tracer: Path, tmp_path_factory: pytest.TempPathFactory) -> Traced:
     return trace.read(folder / "trace"), folder / "disk"
 
 
-def test_nothing_acked_is_lost(traced: Traced, tmp_path: Path) -> None:
-    found = cuts.cut_many(*traced, CUTS, SEED, scratch=tmp_path)
-    assert (found.cuts, found.lost, found.corrupt) == (CUTS, 0, 0), found.examples
-    assert found.checked > 100 * CUTS
+@pytest.mark.parametrize("count", CUTS)
+def test_nothing_acked_is_lost(traced: Traced, tmp_path: Path, count: int) -> None:
+    found = cuts.cut_many(*traced, count, SEED, scratch=tmp_path)
+    assert (found.cuts, found.lost, found.corrupt) == (count, 0, 0), found.examples
+    assert found.checked > 100 * count
 
 
 def test_the_trace_is_whole(traced: Traced) -> None:

@@ -145,6 +145,7 @@ def test_a_store_that_refuses_is_said_and_holds_nobody_up(
     assert everything.count("Access Denied") <= 4, "it is said once for each try that differs"
 
 
+@pytest.mark.slow
 def test_a_restored_home_copies_nothing_before_it_took_over(
     nodes: tuple[Station, Station], url: str
 ) -> None:

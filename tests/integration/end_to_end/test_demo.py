@@ -26,6 +26,7 @@ def written_by_the_agent(station: Station) -> str:
     return (Path(shown["workspace"]) / "hi.txt").read_text().strip()
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_the_demo_runs_guides_and_stops(station: Station) -> None:
     told = station.run("demo", "--headless", timeout=500).stdout

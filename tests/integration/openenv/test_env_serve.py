@@ -136,12 +136,11 @@ def test_a_rollout_plays_what_is_served(tmp_path: Path, served: Served) -> None:
         station.clear()
 
 
-def test_it_ends_when_it_is_interrupted(tmp_path: Path) -> None:
-    made = Served(tmp_path, "word-worlds")
-    made.wait()
-    made.process.send_signal(signal.SIGINT)
-    made.process.wait(timeout=60)
-    assert "Traceback" not in made.log.read_text()
+def test_it_ends_when_it_is_interrupted(served: Served) -> None:
+    """The last one that needs it."""
+    served.process.send_signal(signal.SIGINT)
+    served.process.wait(timeout=60)
+    assert "Traceback" not in served.log.read_text()
 
 
 @pytest.mark.parametrize(

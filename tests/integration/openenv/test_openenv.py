@@ -169,24 +169,21 @@ async def test_a_worker_that_was_killed(tmp_path: Path, echo: Server, replayable
         assert scored.fields["overall_score"] == 80.0, "each once"
 
 
-async def test_a_server_that_was_killed(tmp_path: Path, example: Path) -> None:
-    server = Server(example)
-    server.start()
-    try:
-        async with opened(tmp_path, task(server.url, replayable=True)) as one:
-            await act(one, "step", 1, message="Hello")
-            server.kill()
+async def test_a_server_that_was_killed(tmp_path: Path, echo: Server) -> None:
+    async with opened(tmp_path, task(echo.url, replayable=True)) as one:
+        await act(one, "step", 1, message="Hello")
+        echo.kill()
+        try:
             lost = await act(one, "step", 2, message="all")
             assert not lost.success and "cannot be reached" in lost.text
             with pytest.raises(NeedsPerson, match="cannot be reached"):
-                async with opened(tmp_path, task(server.url, replayable=True), begun=True):
+                async with opened(tmp_path, task(echo.url, replayable=True), begun=True):
                     pass
-            server.start()
-            assert (await act(one, "step", 3, message="all")).success
-            await act(one, "finish", 4)
-            assert (await act(one, "eval", 4)).fields["overall_score"] == 80.0
-    finally:
-        server.kill()
+        finally:
+            echo.start()
+        assert (await act(one, "step", 3, message="all")).success
+        await act(one, "finish", 4)
+        assert (await act(one, "eval", 4)).fields["overall_score"] == 80.0
 
 
 def test_a_rollout_of_the_example(tmp_path: Path, echo: Server) -> None:
@@ -210,6 +207,7 @@ def test_a_rollout_of_the_example(tmp_path: Path, echo: Server) -> None:
         station.clear()
 
 
+@pytest.mark.slow
 def test_a_rollout_goes_on_after_a_kill(tmp_path: Path, echo: Server) -> None:
     """Daemon and worker are killed between two messages; each counts once."""
     station = Station(tmp_path)

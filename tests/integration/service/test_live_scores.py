@@ -65,6 +65,7 @@ def trouble(station: Station) -> str:
     return str(station.json("daemon", "status")[0]["troubles"].get("process_reward", ""))
 
 
+@pytest.mark.slow
 def test_decisions_are_scored_while_a_rollout_runs_and_after_a_kill(station: Station) -> None:
     station.start()
     words = station.until(lambda: trouble(station), 60, "no model is said")

@@ -69,6 +69,7 @@ def test_a_rollout_that_drifts_sends_one_message_whatever_is_restarted(
     assert troubles(station) == {}
 
 
+@pytest.mark.slow
 def test_a_service_that_refuses_disturbs_nothing_and_is_said_once(
     station: Station, ntfy: NtfyServer
 ) -> None:

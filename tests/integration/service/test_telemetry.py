@@ -108,6 +108,7 @@ def test_a_rollout_is_a_trace_at_a_collector_that_was_away(
     assert len(ids) == len(set(ids)), "what was refused came once"
 
 
+@pytest.mark.slow
 def test_after_a_kill_it_goes_on_where_it_was(station: Station, collector: Collector) -> None:
     follow(station, collector)
     station.start()

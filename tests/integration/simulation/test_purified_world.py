@@ -45,6 +45,7 @@ def turns(rig: Rig, rollout: str) -> list[tuple[str, str]]:
     return [(one["call"], one["action"]) for one in lines]
 
 
+@pytest.mark.slow
 def test_only_what_counts_happened_in_the_world(rig: Rig) -> None:
     rollout = rig.rollout(SCRIPT, task=TASK, environment="textworld", name="world")
     rig.run(rollout)

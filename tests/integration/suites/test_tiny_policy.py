@@ -23,6 +23,7 @@ def station(tmp_path: Path) -> Iterator[Station]:
     made.clear()
 
 
+@pytest.mark.slow
 def test_the_ledger_has_the_ids_of_an_episode(station: Station) -> None:
     folder = station.folder / "tiny"
     words = ("policy", "tiny", "--out", str(folder), "--parameters", "200000")
