@@ -147,7 +147,7 @@ class Ground:
         assert self.process
         code = self.process.wait(seconds)
         began = time.monotonic()
-        while left := [pid for word in ENDS_WITH_IT for pid in self.own(word)]:
+        while left := self.own(*ENDS_WITH_IT):
             if time.monotonic() - began > ORPHAN_SECONDS:
                 self.orphans += [command_line(Path(f"/proc/{pid}"))[:200] for pid in left]
                 break
@@ -155,12 +155,13 @@ class Ground:
         self.gone_seconds.append(time.monotonic() - began)
         return code
 
-    def own(self, word: str) -> list[int]:
-        """Living processes of this home by a word of their command line."""
+    def own(self, *words: str) -> list[int]:
+        """Living processes of this home that have one of these words in their command line."""
         mark = f"HOUSTON_WITNESS={self.witness}".encode()
         found = []
         for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and word in command_line(entry) and alive(int(entry.name)):
+            line = command_line(entry) if entry.name.isdigit() else ""
+            if any(word in line for word in words) and alive(int(entry.name)):
                 try:
                     if mark in (entry / "environ").read_bytes().split(b"\0"):
                         found.append(int(entry.name))

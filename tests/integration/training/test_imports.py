@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -14,9 +15,12 @@ from tests.support.station import Station
 
 @pytest.fixture
 def base(station: Station) -> Path:
-    """The files of a model, as far as anybody looks who does not sample with it."""
     station.start()
-    folder = station.folder / "base"
+    return model(station.folder / "base")
+
+
+def model(folder: Path) -> Path:
+    """The files of a model, as far as anybody looks who does not sample with it."""
     folder.mkdir()
     (folder / "config.json").write_text("{}")
     (folder / "model.safetensors").write_bytes(b"base")
@@ -128,17 +132,24 @@ def test_nothing_is_written_over_unless_that_is_said(station: Station, base: Pat
 AMONG = ("policies/policy@2", "policies/policy@9", "policies", "link", "link/model.gguf")
 
 
-@pytest.mark.parametrize("place", AMONG)
-def test_nothing_is_written_among_the_policies_of_the_home(
-    station: Station, base: Path, place: str
-) -> None:
-    """Their names would stand for other weights than were registered; nor does a link help."""
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
+    """A home with one imported policy, and a link to it."""
+    station = Station(tmp_path_factory.mktemp("imported"))
+    station.start()
     one = adapter(station.folder / "one", b"one")
-    station.run("policy", "import", str(one), "--base", str(base))
+    station.run("policy", "import", str(one), "--base", str(model(station.folder / "base")))
     (station.home / "link").symlink_to(station.home / "policies" / "policy@2")
-    out = str(station.home / place)
+    yield station
+    station.clear()
+
+
+@pytest.mark.parametrize("place", AMONG)
+def test_nothing_is_written_among_the_policies_of_the_home(imported: Station, place: str) -> None:
+    """Their names would stand for other weights than were registered; nor does a link help."""
+    out = str(imported.home / place)
     for command in ("merge", "export"):
-        said = station.run("policy", command, "policy@2", "--out", out, "--force", code=1).stderr
+        said = imported.run("policy", command, "policy@2", "--out", out, "--force", code=1).stderr
         assert "lies among the policies of the home" in said
-    station.run("verify")
-    assert sorted(one.name for one in (station.home / "policies").glob("[!.]*@*")) == ["policy@2"]
+    imported.run("verify")
+    assert sorted(one.name for one in (imported.home / "policies").glob("[!.]*@*")) == ["policy@2"]

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -197,15 +198,24 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_nothing_can_begin_from_is_refused(station: Station, base: Path, case: str) -> None:
-    settings, cause = REFUSED[case]
-    data = tiny.write(station.folder / "data", tiny.rows())
-    places = {"base": base, "adapter": adapter(base, station.folder / "adapter")}
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadedConfiguration]:
+    """A home that has no policy."""
+    station = Station(tmp_path_factory.mktemp("empty"))
     station.start()
-    loaded = load_configuration(str(station.home), None)
+    yield load_configuration(str(station.home), None)
+    station.clear()
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_nothing_can_begin_from_is_refused(
+    empty: LoadedConfiguration, tmp_path: Path, base: Path, case: str
+) -> None:
+    settings, cause = REFUSED[case]
+    data = tiny.write(tmp_path / "data", tiny.rows())
+    places = {"base": base, "adapter": adapter(base, tmp_path / "adapter")}
     with pytest.raises(HoustonError) as refused:
-        create_spec(loaded, data, *(setting.format(**places) for setting in settings))
+        create_spec(empty, data, *(setting.format(**places) for setting in settings))
     assert cause in refused.value.cause
 
 
