@@ -56,8 +56,8 @@ def _start_server() -> str:
         cwd=ROOT,
         start_new_session=True,
     )
+    atexit.register(server.kill)
     assert server.stdout and server.stdout.readline(), "the server of commands did not start"
-    atexit.register(server.communicate)
     return path
 
 
@@ -74,7 +74,7 @@ def serve(path: str) -> int:
     while listener in select.select([listener, sys.stdin], [], [])[0]:
         line, _ = listener.accept()
         if os.fork() == 0:
-            return _answer(line, own)
+            sys.exit(_answer(line, own))
         line.close()
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
@@ -83,7 +83,7 @@ def serve(path: str) -> int:
 
 
 def _answer(line: socket.socket, own: Mapping[bytes, bytes]) -> int:
-    """Run one command and say how it ended; in the process that runs it, its exit code."""
+    """Run one command and say how it ended; returns only in the process that runs it."""
     size, files, *_ = socket.recv_fds(line, 8, 3)
     request = b""
     while len(request) < int.from_bytes(size):
@@ -93,17 +93,19 @@ def _answer(line: socket.socket, own: Mapping[bytes, bytes]) -> int:
     environment = dict(entry.split(b"=", 1) for entry in rest[int(count) :])
     if _start_variables(environment) != _start_variables(own):
         line.sendall(b"own")
-        return 0
+        os._exit(0)
     if (pid := os.fork()) == 0:
         return _run_command(words, folder, environment, files)
     for descriptor in files:
         os.close(descriptor)
     ended = os.pidfd_open(pid)
-    if ended not in select.select([line, ended], [], [])[0]:  # the client has gone
+    if ended in select.select([line, ended], [], [])[0]:
+        _, status = os.waitpid(pid, 0)
+        line.sendall(b"%d" % os.waitstatus_to_exitcode(status))
+    else:  # the client has gone
         os.kill(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
-    line.sendall(b"%d" % os.waitstatus_to_exitcode(status))
-    return 0
+        os.waitpid(pid, 0)
+    os._exit(0)
 
 
 def _start_variables(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
