@@ -51,6 +51,7 @@ def prompts(place: Station) -> list[list[int]]:
     return [json.loads(line)["prompt"] for line in lines]
 
 
+@pytest.mark.slow
 def test_the_shared_context_is_the_same_token_by_token(place: Station) -> None:
     hold = place.folder / "seen.hold"
     hold.touch()

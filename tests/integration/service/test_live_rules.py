@@ -54,6 +54,7 @@ def until_masked(station: Station, rollout: str, *steps: int) -> dict[int, str]:
     return masked(station, rollout)
 
 
+@pytest.mark.slow
 def test_verdicts_come_while_it_runs_and_change_with_what_follows(station: Station) -> None:
     station.start()
     rollout = begin(station, step("python3 a.py"), step(f"cat {KEY}"), step("ls"))
