@@ -351,10 +351,10 @@ def test_the_log_is_shown_and_followed(station: Station) -> None:
     station.start()
     assert "ready" in station.run("daemon", "logs").stdout
     assert len(station.run("daemon", "logs", "-n", "1").stdout.splitlines()) == 1
-    following = popen(station, "daemon", "logs", "-f", "-n", "0")
+    following = popen(station, "daemon", "logs", "-f", "-n", "1")
     try:
         assert following.stdout
-        time.sleep(1)  # so that what follows is not the end of what was there
+        assert "ready" in following.stdout.readline(), "it has begun: what follows is new"
         os.kill(station.pid, signal.SIGHUP)
         assert "opened again" in following.stdout.readline()
     finally:
