@@ -55,10 +55,12 @@ class Served:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     made = Served(tmp_path_factory.mktemp("served"), "python-problems", "--split", "validation")
-    made.wait()
-    yield made
-    made.process.kill()
-    made.process.wait()
+    try:
+        made.wait()
+        yield made
+    finally:
+        made.process.kill()
+        made.process.wait()
 
 
 def solution(index: int) -> list[dict[str, Any]]:
