@@ -83,18 +83,45 @@ class EditedFiles:
         return min((since + SETTLE_SECONDS for _, since in self._unsettled.values()), default=None)
 
 
+class AwaitedPaths:
+    """Where something must happen to be a change of one of the files: to them, or their folders.
+
+    What else lies in these folders does not count: a home has its database there, which changes
+    with every commit. Where a file is a link, all of its folder counts: what it leads to may be
+    another. The name `*.toml` stands for everything in its folder.
+    """
+
+    def __init__(self, files: Iterable[Path]) -> None:
+        self._paths: set[str] = set()
+        self._folders: set[str] = set()
+        """Folders of which all counts."""
+        for file in files:
+            path, real = file.absolute(), file.resolve()
+            self._paths |= {str(path), str(real), str(path.parent), str(real.parent)}
+            if path.name.startswith("*") or real != path.parent.resolve() / path.name:
+                self._folders |= {str(path.parent), str(real.parent)}
+
+    def __contains__(self, path: str) -> bool:
+        """Whether something that happened to a path is worth a look."""
+        happened = Path(path).absolute()
+        return str(happened) in self._paths or str(happened.parent) in self._folders
+
+
 class FolderWatcher:
-    """A thread that calls `wake` when something happens in a folder of the files."""
+    """A thread that calls `wake` when something happens to one of the files."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         """wake: called from the thread; must not block."""
         self._wake = wake
         self._folders: frozenset[Path] = frozenset()
         self._stop = threading.Event()
+        self._awaited = AwaitedPaths(())
 
     def follow(self, paths: Iterable[Path]) -> None:
         """Watch the folders of these files from now on, and of those that links lead to."""
-        places = {place for path in paths for place in (path.parent, path.resolve().parent)}
+        wanted = set(paths)
+        places = {place for path in wanted for place in (path.parent, path.resolve().parent)}
+        self._awaited = AwaitedPaths(wanted)
         folders = frozenset(place for place in places if place.is_dir())
         if folders == self._folders:
             return
@@ -117,7 +144,7 @@ class FolderWatcher:
                 *folders,
                 stop_event=stop,
                 recursive=False,
-                watch_filter=None,
+                watch_filter=lambda _, path: path in self._awaited,
                 step=50,
                 debounce=200,
                 rust_timeout=_WATCH_INTERVAL_MS,

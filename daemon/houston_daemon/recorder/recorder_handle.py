@@ -28,7 +28,8 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class RunnableChanged:
-    """Rollouts may have become runnable (queued, resumed): look at `runnable`."""
+    """Rollouts may have become runnable (queued, resumed), or one that has no worker ended or was
+    paused: look at them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ def change_state(
     point("recorder.state.after")
     if state == "paused" and store.workers.get(row.id) is None:
         mark_unattended(store, row.id)
-    if state in ("queued", "running"):
+    if state in ("queued", "running") or store.workers.get(row.id) is None:
         store.supervisor_events.append(RunnableChanged())
     return seq
 

@@ -203,7 +203,7 @@ class Supervisor:
             for rollout in self._specs.keys() - self._resumable.keys():
                 del self._specs[rollout]
                 self._spawner.forget(rollout)
-        self._workers.end_silent(self._recorder.silences())
+        self._workers.end_silent(self._recorder.silences(), now)
         self._logs.rotate_long_logs(now, self._pids)
         self._recorder.report(self._report(now))
 

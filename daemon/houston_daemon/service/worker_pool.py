@@ -31,6 +31,8 @@ from houston_shared.records import RolloutSpec
 STARTING_WORKERS_LIMIT = 4
 """Workers asked for and not yet born; more would only starve each other and the recorder."""
 WORKER_DEATHS_LIMIT = 5
+SILENCE_LOOK_SECONDS = 0.5
+"""Between two looks at a silence that is too long."""
 FAILED_START_SECONDS = 60.0
 """After a worker that could not even be asked for."""
 
@@ -107,6 +109,8 @@ class WorkerPool:
         self._histories: dict[str, _DeathHistory] = {}
         self.restarts = 0
         """Workers that died and whose rollout was to go on, since the daemon's start."""
+        self._silences_due: float | None = None
+        """When the longest silence reaches the limit, monotonic; None where no worker runs."""
         self._unreported_ends: list[tuple[str, int, str]] = []
         """Ends of workers (rollout, lease, failure) that the recorder has not stored yet."""
 
@@ -160,8 +164,11 @@ class WorkerPool:
         limit = f"ended after {self._silences.limit:g} s"
         return f"silent for {worker.silent:.0f} s; {'killed' if worker.hung else limit}"
 
-    def end_silent(self, silences: Mapping[str, WorkerSilence]) -> None:
+    def end_silent(self, silences: Mapping[str, WorkerSilence], now: float) -> None:
         """Kill workers that have been silent for too long, by what the recorder heard of them."""
+        longest = max((silence.seconds for silence in silences.values()), default=None)
+        left = None if longest is None else self._silences.limit - longest
+        self._silences_due = None if left is None else now + max(SILENCE_LOOK_SECONDS, left)
         for rollout, worker in self._running.items():
             silence = silences.get(rollout)
             if silence is None or silence.lease != worker.lease:
@@ -215,12 +222,13 @@ class WorkerPool:
         return own + (self.shared.unborn if self.shared else 0)
 
     def next_due(self, now: float) -> float | None:
-        """When the next backoff ends, None when nothing waits for one."""
+        """When the next backoff ends or a silence may be too long; None when nothing waits."""
         histories = self._histories.items()
         waiting = (
             history.backoff for rollout, history in histories if rollout not in self._running
         )
-        return next_try(waiting, now)
+        dues = (next_try(waiting, now), self._silences_due)
+        return min((due for due in dues if due is not None), default=None)
 
     def on_started(self, event: WorkerStarted) -> None:
         """A process runs: there is room for the next start."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from houston_daemon.recorder.live_workers import WorkerSilence
 from houston_daemon.recorder.recorder_handle import Assignment
 from houston_daemon.service.daemon_log import LOG_CHECK_SECONDS, DaemonLogs, LogFile, read_last_line
 from houston_daemon.service.fork_server import StartWorker, WorkerEnded, WorkerStarted
@@ -417,3 +418,21 @@ def until(done: Callable[[], bool]) -> None:
     while not done():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.02)
+
+
+SILENCES = {
+    "nobody runs": ({}, None),
+    "all have just spoken": ({"a": 0.5, "b": 1.0}, 159.0),
+    "one is nearly silent for too long": ({"a": 0.5, "b": 57.0}, 103.0),
+    "one has been silent for too long, and is starved": ({"a": 90.0}, 100.5),
+}
+"""How long workers have been silent, seconds → when to look again at 100 s, the limit being 60."""
+
+
+@pytest.mark.parametrize(("silent", "due"), SILENCES.values(), ids=SILENCES)
+def test_a_silence_is_looked_at_when_it_reaches_the_limit(
+    bench: Callable[..., Bench], silent: dict[str, float], due: float | None
+) -> None:
+    workers = bench(DIE, []).workers
+    workers.end_silent({name: WorkerSilence(1, value) for name, value in silent.items()}, 100.0)
+    assert workers.next_due(100.0) == due

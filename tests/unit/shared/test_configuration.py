@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from houston_shared.config import load_configuration
+from houston_shared.config_reload import AwaitedPaths
 from houston_shared.errors import ConfigurationError
 from houston_shared.home import IPC_PATH_LIMIT, Home
 from houston_shared.task import load_task
@@ -163,3 +164,32 @@ def test_a_sandbox_is_a_word_or_a_table(tmp_path: Path) -> None:
     (tmp_path / "task.toml").write_text(base + '[sandbox]\nread = ["/models"]\n')
     mapped = load_task(tmp_path).task.mapped
     assert (mapped.kind, mapped.read) == ("bubblewrap", ("/models",))
+
+
+AWAITED = {
+    "the file itself": ("home/houston.toml", True),
+    "its folder": ("home", True),
+    "a folder of files that is made later": ("home/recipes", True),
+    "whatever lies in that": ("home/recipes/any.toml", True),
+    "a link": ("linked/houston.toml", True),
+    "what its link leads to": ("real/houston.toml", True),
+    "a link beside a link, which may be of its way": ("linked/..data", True),
+    "the database beside it": ("home/houston.db", False),
+    "its log": ("home/houston.db-wal", False),
+    "what an editor writes before it takes its place": ("home/.houston.toml.swp", False),
+    "something below its folder": ("home/logs/daemon.log", False),
+}
+"""What happened → where, and whether one of the files may have changed."""
+
+
+@pytest.mark.parametrize(("where", "counts"), AWAITED.values(), ids=AWAITED)
+def test_only_what_may_be_an_edit_wakes_who_waits_for_one(
+    tmp_path: Path, where: str, counts: bool
+) -> None:
+    for folder in ("home", "linked", "real"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "real" / "houston.toml").touch()
+    (tmp_path / "linked" / "houston.toml").symlink_to(tmp_path / "real" / "houston.toml")
+    files = ("home/houston.toml", "home/recipes/*.toml", "linked/houston.toml")
+    awaited = AwaitedPaths([tmp_path / file for file in files])
+    assert (str(tmp_path / where) in awaited) == counts
