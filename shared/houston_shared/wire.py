@@ -49,7 +49,7 @@ from houston_shared.records import (
     ToolResult,
 )
 
-PROTOCOL = 3
+PROTOCOL = 4
 FRAME_LIMIT = 64 * 1024 * 1024
 """Largest frame in bytes; longer bodies do not exist (terminal output stays on its host)."""
 PUSH_REQUEST_ID = b"\0" * 8
@@ -197,6 +197,12 @@ class Heartbeat(FromWorker, frozen=True, kw_only=True):
     """Engine with several servers → the one that the rollout keeps to."""
 
 
+class Heartbeats(WireMessage, frozen=True, kw_only=True):
+    """Those of all rollouts of a shared worker; answered with `HeartbeatReplies`."""
+
+    beats: tuple[Heartbeat, ...]
+
+
 IngestRequest = (
     Hello
     | ReadSteps
@@ -210,6 +216,7 @@ IngestRequest = (
     | StoreState
     | Heartbeat
 )
+"""What is said of one rollout."""
 
 
 # --- ingest: recorder → worker -----------------------------------------------------------------
@@ -317,7 +324,13 @@ class Refused(WireMessage, frozen=True, kw_only=True):
     reason: str
 
 
-IngestReply = Welcome | Steps | Ack | ControlPush | Refused
+class HeartbeatReplies(WireMessage, frozen=True, kw_only=True):
+    """What each of the heartbeats would have been answered with alone, in their order."""
+
+    replies: tuple[Ack | Refused, ...]
+
+
+IngestReply = Welcome | Steps | Ack | ControlPush | Refused | HeartbeatReplies
 
 
 # --- control: people → recorder ----------------------------------------------------------------
@@ -461,7 +474,7 @@ NOTICE_START = b"\x94"
 """How every notice begins: an array of four. A process of the daemon subscribes to this instead of
 to everything, so that it is not counted as a console."""
 
-ingest_request_decoder = msgspec.msgpack.Decoder(IngestRequest)
+ingest_request_decoder = msgspec.msgpack.Decoder(IngestRequest | Heartbeats)
 ingest_reply_decoder = msgspec.msgpack.Decoder(IngestReply)
 control_request_decoder = msgspec.msgpack.Decoder(ControlRequest)
 control_reply_decoder = msgspec.msgpack.Decoder(ControlReply)

@@ -11,7 +11,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import zmq
 import zmq.asyncio
@@ -60,6 +60,7 @@ class IngestConnection:
         self._waiting_bytes = 0
         self.controls: dict[str, ControlState] = {}
         """Rollout → what a push about it changes; under "" that of a worker with one rollout."""
+        self.heartbeats = HeartbeatRounds(self)
         self._reader = asyncio.create_task(self._read())
         self._tasks = {self._reader}
         """What ends only with the connection, or when nothing more can be said."""
@@ -189,9 +190,7 @@ class IngestSocket:
             while True:
                 reply = await self._connection.exchange(number, body)
                 if isinstance(reply, kind):
-                    self.lease_valid_at = max(self.lease_valid_at, sent_at)
-                    if isinstance(reply, wire.Ack | wire.Welcome):
-                        self._control.update(reply.control)
+                    self._take_answer(reply, sent_at)
                     return reply
                 await self._handle_refusal(
                     number, reply, DISK_FULL_WAITS[min(tries, len(DISK_FULL_WAITS) - 1)]
@@ -200,29 +199,138 @@ class IngestSocket:
         finally:
             self._refusals.pop(number, None)
 
+    async def beat(self, heartbeat: Callable[[], wire.Heartbeat], first_after: float) -> None:
+        """A heartbeat every second until cancelled, with those of the connection's other rollouts
+        where it has any. Raises as `ask` does.
+
+        first_after: seconds until the first one, of a connection that is not shared.
+        """
+        if self._shared:
+            await self._connection.heartbeats.take_part(heartbeat, self.take_heartbeat_answer)
+        await asyncio.sleep(first_after)
+        while True:
+            await self.ask(heartbeat(), wire.Ack)  # the rollout works meanwhile
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+
+    def take_heartbeat_answer(self, reply: wire.Ack | wire.Refused, sent_at: float) -> None:
+        """What a heartbeat of this rollout was answered with that was sent with others."""
+        if isinstance(reply, wire.Refused):
+            _raise_refusal(reply)
+            log.warning("a heartbeat was not taken: %s", reply.reason)
+        else:
+            self._take_answer(reply, sent_at)
+
     async def close(self) -> None:
         """Hear nothing more; a connection of its own is closed."""
         self._connection.controls.pop(self._rollout, None)
         if not self._shared:
             await self._connection.close()
 
+    def _take_answer(self, reply: wire.Welcome | wire.Steps | wire.Ack, sent_at: float) -> None:
+        self.lease_valid_at = max(self.lease_valid_at, sent_at)
+        if isinstance(reply, wire.Ack | wire.Welcome):
+            self._control.update(reply.control)
+
     async def _handle_refusal(self, number: bytes, reply: wire.IngestReply, wait: float) -> None:
         """Wait where trying again may help; raise where it cannot."""
-        if not isinstance(reply, wire.Refused):
-            raise HoustonError(f"The recorder answered with {type(reply).__name__}.")
-        if reply.code == "STALE_LEASE":
-            raise WorkerExit("lease")
-        if reply.code == "ENDED":
-            raise WorkerExit("ended")
-        if reply.code == "REMOVED":
-            raise LineRefused(f"The recorder refuses this host: {reply.reason}")
-        if reply.code == "GUIDED":
-            raise GuidanceWaits(reply.reason)
-        if reply.code != "DISK_FULL":
-            raise HoustonError(f"The recorder refused a message: {reply.code}, {reply.reason}")
+        _raise_refusal(reply)
+        assert isinstance(reply, wire.Refused)
         self._refusals.setdefault(number, reply.reason)
         log.warning("not stored (%s), trying again in %s s", reply.reason, wait)
         await asyncio.sleep(wait)
+
+
+def _raise_refusal(reply: wire.IngestReply) -> None:
+    """Raise what an answer means that is not the one asked for; nothing where the disk is full."""
+    if not isinstance(reply, wire.Refused):
+        raise HoustonError(f"The recorder answered with {type(reply).__name__}.")
+    if reply.code == "STALE_LEASE":
+        raise WorkerExit("lease")
+    if reply.code == "ENDED":
+        raise WorkerExit("ended")
+    if reply.code == "REMOVED":
+        raise LineRefused(f"The recorder refuses this host: {reply.reason}")
+    if reply.code == "GUIDED":
+        raise GuidanceWaits(reply.reason)
+    if reply.code != "DISK_FULL":
+        raise HoustonError(f"The recorder refused a message: {reply.code}, {reply.reason}")
+
+
+class _Participant(NamedTuple):
+    """A rollout that beats with others."""
+
+    heartbeat: Callable[[], wire.Heartbeat]
+    take: Callable[[wire.Ack | wire.Refused, float], None]
+    """Called with each answer and when its heartbeat was sent, monotonic; may raise."""
+    over: "asyncio.Future[None]"
+    """Done when it takes no further part, with what was raised."""
+
+    def fail(self, problem: BaseException) -> None:
+        """It hears of a problem, unless it has left."""
+        if not self.over.done():
+            self.over.set_exception(problem)
+
+
+class HeartbeatRounds:
+    """The heartbeats of all rollouts of a connection, in one message a second.
+
+    Each is answered as it would be alone: what one is refused ends none of the others.
+    """
+
+    def __init__(self, connection: IngestConnection) -> None:
+        self._connection = connection
+        self._participants: list[_Participant] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def take_part(
+        self,
+        heartbeat: Callable[[], wire.Heartbeat],
+        take: Callable[[wire.Ack | wire.Refused, float], None],
+    ) -> None:
+        """Until cancelled; raises what `take` raised, or what ended the connection."""
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        participant = _Participant(heartbeat, take, over)
+        self._participants.append(participant)
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        try:
+            await over
+        finally:
+            self._participants.remove(participant)
+            if not self._participants and self._task:
+                self._task.cancel()
+                self._task = None
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await asyncio.sleep(HEARTBEAT_SECONDS)
+                await self._round()
+        except Exception as problem:  # noqa: BLE001 raised to whoever takes part
+            self._task = None
+            for participant in self._participants:
+                participant.fail(problem)
+
+    async def _round(self) -> None:
+        asked, beats = [], []
+        for participant in self._participants:
+            try:
+                beats.append(participant.heartbeat())
+                asked.append(participant)
+            except Exception as problem:  # noqa: BLE001 raised to that one
+                participant.fail(problem)
+        sent_at = time.monotonic()
+        body = wire.encode_message(wire.Heartbeats(beats=tuple(beats)))
+        reply = await self._connection.exchange(self._connection.next_number(), body)
+        if not isinstance(reply, wire.HeartbeatReplies):
+            _raise_refusal(reply)
+            return  # the disk is full: the next round tells again what this one did
+        for participant, answer in zip(asked, reply.replies, strict=True):
+            if not participant.over.done():
+                try:
+                    participant.take(answer, sent_at)
+                except (WorkerExit, HoustonError) as problem:
+                    participant.fail(problem)
 
 
 HEARTBEAT_SECONDS = 1.0
@@ -284,11 +392,12 @@ class RecorderClient:
 
         first_after: seconds until the first one; many short rollouts are over within one.
         """
-        await asyncio.sleep(first_after)
-        while True:
+
+        def heartbeat() -> wire.Heartbeat:
             point("worker.beat.before")
-            await self._client.ask(self._heartbeat(), wire.Ack)  # the rollout works meanwhile
-            await asyncio.sleep(HEARTBEAT_SECONDS)
+            return self._heartbeat()
+
+        await self._client.beat(heartbeat, first_after)
 
     async def report_job(self, job: JobReport) -> None:
         """Say how a job stands, while the rollout works. Raises as `IngestSocket.ask` does."""

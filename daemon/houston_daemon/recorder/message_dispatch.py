@@ -1,8 +1,8 @@
 """One message on its way: which handler does it, and what is answered after the commit.
 
 `HANDLERS` maps each control message to its handler: add a new one there and in `REQUIRED_ROLES`.
-`WorkerMessage` goes to the ingest handlers, `SupervisorCall` is a function with a future.
-Transactions are `group_commit`'s.
+`WorkerMessage` and `WorkerHeartbeats` go to the ingest handlers, `SupervisorCall` is a function
+with a future. Transactions are `group_commit`'s.
 """
 
 from abc import ABC, abstractmethod
@@ -61,6 +61,8 @@ from houston_shared.wire import (
     EditGuidance,
     FromPerson,
     Guide,
+    HeartbeatReplies,
+    Heartbeats,
     IngestRequest,
     Refused,
     ReportPresence,
@@ -151,28 +153,85 @@ class WorkerMessage(WorkItem):
 
     def refuse(self, problem: Refusal | HoustonError) -> None:
         """A worker hears a code and a reason."""
-        code = problem.code if isinstance(problem, Refusal) else "INVALID"
-        self._reply = Refused(code=code, reason=str(problem))
+        self._reply = make_refused_reply(problem)
 
     def answer(self, store: Store, controls: Callable[[str], WorkerControl]) -> None:
         """An ack carries the control state as it is after the whole batch."""
         reply = self._reply
         if isinstance(reply, ingest_handlers.AckContent):
-            control = controls(self.message.rollout)
-            worker = store.workers.get(self.message.rollout)
-            if worker:
-                worker.told_control = control
-            act = reply.intent is None or rollout_reader.is_call_allowed(reply.intent, control)
-            ack = Ack(
-                seq=reply.seq,
-                control=control,
-                act=act,
-                guidance=reply.guidance,
-                duplicate=reply.duplicate,
-            )
+            ack = make_ack(store, self.message.rollout, reply, controls)
             self._router.send(self._frames.routing, self._frames.request, ack)
         elif reply is not None:  # nobody listens on a line that was left
             self._router.send(self._frames.routing, self._frames.request, reply)
+
+
+class WorkerHeartbeats(WorkItem):
+    """Heartbeats on `ingest`, of several rollouts of one worker."""
+
+    def __init__(self, router: RouterSocket, frames: ReceivedFrames, message: Heartbeats) -> None:
+        self._beats = message.beats
+        self._router = router
+        self._frames = frames
+        self._answers: tuple[ingest_handlers.HeartbeatAnswer, ...] = ()
+        self._refused: Refused | None = None
+        self._is_left = False
+        """Whether they came over a line that their worker has left: nobody listens there."""
+
+    def do(self, store: Store) -> None:
+        """Handle them all."""
+        self._refused = None
+        routing = self._frames.routing
+        route = WorkerRoute(self._router, routing, self._router.connection_of(routing))
+        self._is_left = any(
+            store.workers.has_later_line(beat.rollout, beat.lease, route) for beat in self._beats
+        )
+        if not self._is_left:
+            self._answers = ingest_handlers.handle_heartbeats(store, self._beats, route)
+
+    def refuse(self, problem: Refusal | HoustonError) -> None:
+        """Nothing of it could be stored."""
+        self._refused = make_refused_reply(problem)
+
+    def answer(self, store: Store, controls: Callable[[str], WorkerControl]) -> None:
+        """Each as it would be answered alone."""
+        reply: Refused | HeartbeatReplies | None = self._refused
+        if reply is None and not self._is_left:
+            replies = (
+                answer
+                if isinstance(answer, Refused)
+                else make_ack(store, beat.rollout, answer, controls)
+                for beat, answer in zip(self._beats, self._answers, strict=True)
+            )
+            reply = HeartbeatReplies(replies=tuple(replies))
+        if reply is not None:
+            self._router.send(self._frames.routing, self._frames.request, reply)
+
+
+def make_ack(
+    store: Store,
+    rollout: str,
+    content: ingest_handlers.AckContent,
+    controls: Callable[[str], WorkerControl],
+) -> Ack:
+    """An ack with the control state of now; from then on the worker knows that."""
+    control = controls(rollout)
+    worker = store.workers.get(rollout)
+    if worker:
+        worker.told_control = control
+    act = content.intent is None or rollout_reader.is_call_allowed(content.intent, control)
+    return Ack(
+        seq=content.seq,
+        control=control,
+        act=act,
+        guidance=content.guidance,
+        duplicate=content.duplicate,
+    )
+
+
+def make_refused_reply(problem: Refusal | HoustonError) -> Refused:
+    """A worker hears a code and a reason."""
+    code = problem.code if isinstance(problem, Refusal) else "INVALID"
+    return Refused(code=code, reason=str(problem))
 
 
 class PersonMessage(WorkItem):

@@ -17,6 +17,7 @@ from houston_daemon.recorder.identity_and_roles import NotAllowed, Peer, RoleBoo
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.message_dispatch import (
     PersonMessage,
+    WorkerHeartbeats,
     WorkerMessage,
     WorkItem,
     make_denied_reply,
@@ -30,6 +31,7 @@ from houston_shared.store.event_bodies import RefusedAttempt
 from houston_shared.wire import (
     ControlRequest,
     Denied,
+    Heartbeats,
     Refused,
     ReportPresence,
     WorkerControl,
@@ -177,7 +179,7 @@ class MessageIntake:
 
     def decode_worker_message(
         self, router: RouterSocket, frames: ReceivedFrames
-    ) -> WorkerMessage | None:
+    ) -> WorkerMessage | WorkerHeartbeats | None:
         """Work for a frame on `ingest`; None when it was refused. Workers are the daemon's user,
         or on a host that has its key."""
         fault = _explain_refused_sender(frames, frames.peer is not None and frames.peer.owner)
@@ -186,6 +188,8 @@ class MessageIntake:
             self.attempts.count(frames.peer, "speaking as a worker")
         else:
             message, fault = _decode_message(ingest_request_decoder, frames.body)
+        if isinstance(message, Heartbeats):
+            return WorkerHeartbeats(router, frames, message)
         if message is not None:
             return WorkerMessage(router, frames, message)
         self._log_once("ingest", fault)

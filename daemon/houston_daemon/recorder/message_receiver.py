@@ -16,7 +16,12 @@ import zmq
 from houston_daemon.recorder import journal_writer
 from houston_daemon.recorder.identity_and_roles import PeerIdentities
 from houston_daemon.recorder.journal_writer import INLINE_BODY_LIMIT, EventBody
-from houston_daemon.recorder.message_dispatch import DISK_FULL_REASON, WorkerMessage, WorkItem
+from houston_daemon.recorder.message_dispatch import (
+    DISK_FULL_REASON,
+    WorkerHeartbeats,
+    WorkerMessage,
+    WorkItem,
+)
 from houston_daemon.recorder.message_intake import MessageIntake
 from houston_daemon.recorder.recorder_sockets import (
     LiveSocket,
@@ -212,11 +217,14 @@ class MessageReceiver:
             return []
         ready: list[WorkItem] = []
         self._ingests.rotate()  # where there are two, none waits for the other's crowd
-        received: list[WorkerMessage] = []
+        received: list[WorkerMessage | WorkerHeartbeats] = []
         for router in self._ingests:
             room = most - len(received)
             received += _receive_batch(router, room, self._intake.decode_worker_message)
         for work in received:
+            if isinstance(work, WorkerHeartbeats):
+                ready.append(work)
+                continue
             if work.slot is not None:
                 work.write_refusal = self._storage_refusal()
             now = self._blob_queue.submit(work)

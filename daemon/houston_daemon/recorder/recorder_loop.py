@@ -28,7 +28,12 @@ from houston_daemon.recorder.group_commit import DurationWindow, GroupCommit
 from houston_daemon.recorder.handlers import rollout_handlers
 from houston_daemon.recorder.identity_and_roles import PeerIdentities
 from houston_daemon.recorder.journal_writer import EventKey
-from houston_daemon.recorder.message_dispatch import SupervisorCall, WorkerMessage, WorkItem
+from houston_daemon.recorder.message_dispatch import (
+    SupervisorCall,
+    WorkerHeartbeats,
+    WorkerMessage,
+    WorkItem,
+)
 from houston_daemon.recorder.message_intake import MessageIntake
 from houston_daemon.recorder.message_receiver import WORKER_BATCH_SIZE, MessageReceiver
 from houston_daemon.recorder.recorder_handle import NotifySupervisor, SupervisorReport
@@ -132,6 +137,7 @@ def _read_clock_offset() -> float:
             return wall - start_time
 
 
+_OF_WORKERS = (WorkerMessage, WorkerHeartbeats)
 STOP_WORKER_TURNS = 8
 """Turns that a stop gives to what workers have said already."""
 STOP_QUEUE_TURNS = 100
@@ -274,7 +280,7 @@ class RecorderLoop:
             point("recorder.batch.after")
             self._answer_and_publish(works)
             self.batch_in_hand = []
-            if answered := sum(isinstance(work, WorkerMessage) for work in works):
+            if answered := sum(isinstance(work, _OF_WORKERS) for work in works):
                 self._answered += answered
                 self._answer_seconds.append(time.perf_counter() - began)
         self._live.count_listeners()

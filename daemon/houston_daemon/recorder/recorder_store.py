@@ -8,7 +8,7 @@ every few seconds as rows, without events.
 
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -258,6 +258,7 @@ class RolloutRow(NamedTuple):
 
 
 _SELECT_ROLLOUT = f"SELECT {', '.join(RolloutRow._fields)} FROM rollouts WHERE id = ?"
+_SELECT_ROLLOUTS = _SELECT_ROLLOUT.replace("= ?", "IN (SELECT value FROM json_each(?))")
 
 
 @dataclass(slots=True)
@@ -285,6 +286,12 @@ class Store:
         """The rollout as it stands in the open transaction."""
         row = self.connection.execute(_SELECT_ROLLOUT, (id,)).fetchone()
         return RolloutRow(*row) if row else None
+
+    def read_rollouts(self, ids: Collection[str]) -> dict[str, RolloutRow]:
+        """By id, those of these that there are, as they stand in the open transaction."""
+        given = msgspec.json.encode(list(ids)).decode()
+        rows = self.connection.execute(_SELECT_ROLLOUTS, (given,)).fetchall()
+        return {row[0]: RolloutRow(*row) for row in rows}
 
     def read(self, plan: ReadPlan[T]) -> T:
         """What a read plan returns, on the writer's own connection."""

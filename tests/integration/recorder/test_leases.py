@@ -9,7 +9,7 @@ from houston_daemon.recorder import rollout_assignment
 from houston_daemon.recorder.recorder_store import Store
 from houston_shared import wire
 from houston_shared.errors import HoustonError
-from tests.support.recorder_client import Station, Worker, sample
+from tests.support.recorder_client import Station, Worker, sample, until
 
 
 def test_a_successor_ends_its_predecessor(station: Station) -> None:
@@ -121,3 +121,57 @@ def test_what_cannot_run_is_not_assigned(station: Station) -> None:
     for name in (rollout, "probe-none"):
         with pytest.raises(HoustonError, match="cannot be assigned"):
             station.recorder.assign(name)
+
+
+# --- heartbeats of several rollouts in one message ------------------------------------------------
+
+
+def _beat_together(speaker: Worker, *workers: Worker, **fields: Any) -> list[Any]:
+    """What each of these workers' heartbeats was answered, sent by one of them."""
+    beats = tuple(worker.message(wire.Heartbeat, **fields) for worker in workers)
+    answer = speaker.ask(wire.Heartbeats(beats=beats))
+    assert isinstance(answer, wire.HeartbeatReplies), answer
+    return list(answer.replies)
+
+
+def test_heartbeats_that_come_together_are_answered_each_as_if_alone(station: Station) -> None:
+    first, second, replaced = station.working(), station.working(), station.working()
+    station.worker(replaced.rollout)
+    unknown = Worker(station.home, "probe-none", 1)
+    station.person().ask(wire.Steer(rollout=second.rollout, action="pause"))
+    answers = _beat_together(first, first, replaced, second, unknown)
+    unknown.close()
+    assert not answers[0].control.pause
+    assert answers[1].code == "STALE_LEASE"
+    assert answers[2].control.pause
+    assert answers[3].code == "UNKNOWN"
+
+
+def test_heartbeats_that_come_together_keep_activity_and_active_time(station: Station) -> None:
+    first, second = station.working(), station.working()
+    first.active_us, second.active_us = 7_000_000, 40_000_000
+    _beat_together(first, first, second, activity="sampling")
+    station.recorder.worker_ended(first.rollout, first.lease, "")
+    assert station.query("SELECT activity, active_us FROM rollouts ORDER BY spec_seq") == [
+        ("sampling", 7_000_000),
+        ("sampling", 40_000_000),
+    ]
+
+
+def test_a_heartbeat_with_others_ends_a_silence(station: Station) -> None:
+    first, second = station.working(), station.working()
+
+    def both_are_silent() -> bool:
+        return min(each.seconds for each in station.recorder.silences().values()) > 0.5
+
+    assert until(both_are_silent)
+    _beat_together(first, first, second)
+    assert max(each.seconds for each in station.recorder.silences().values()) < 0.5
+
+
+def test_who_beats_for_others_hears_the_pushes_about_them(station: Station) -> None:
+    first, second = station.working(), station.working()
+    _beat_together(first, first, second)
+    station.person().guide(second.rollout, "Look again.")
+    assert until(lambda: _beat_together(first, first, second)[1].control.waiting.count == 1)
+    assert [push.rollout for push in first.pushes] == [second.rollout]

@@ -7,6 +7,7 @@ returns what the ack will say. What may follow what is checked before anything i
 
 import math
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -43,6 +44,7 @@ from houston_shared.wire import (
     Hello,
     IngestRequest,
     ReadSteps,
+    Refused,
     Steps,
     StoreFork,
     StoreHead,
@@ -293,6 +295,7 @@ class EventSlot(NamedTuple):
 
 
 WorkerAnswer = AckContent | Welcome | Steps
+HeartbeatAnswer = AckContent | Refused
 
 
 def find_event_slot(message: IngestRequest) -> EventSlot | None:
@@ -338,7 +341,7 @@ def handle_worker_message(
         return _store_following(store, message, newest, slot, body, route)
     row = store.read_rollout(message.rollout)
     if row is None:
-        raise Refusal("UNKNOWN", f"There is no rollout {message.rollout[:80]!r}.")
+        raise _unknown_rollout(message)
     if isinstance(message, Hello) and message.protocol != PROTOCOL:
         raise Refusal(
             "PROTOCOL", f"The worker speaks protocol {message.protocol}, the daemon {PROTOCOL}."
@@ -358,6 +361,28 @@ def handle_worker_message(
     if slot is None or body is None:
         raise Refusal("INVALID", f"{type(message).__name__} is not understood.")
     return _store_checked(store, row, message, slot, body)
+
+
+def handle_heartbeats(
+    store: Store, beats: Sequence[Heartbeat], route: WorkerRoute
+) -> tuple[HeartbeatAnswer, ...]:
+    """What `handle_worker_message` does with each of these; a refusal is one's own."""
+    rows = store.read_rollouts([beat.rollout for beat in beats])
+    answers: list[HeartbeatAnswer] = []
+    for beat in beats:
+        try:
+            row = rows.get(beat.rollout)
+            if row is None:
+                raise _unknown_rollout(beat)
+            _check_lease(store, row, beat, route)
+            answers.append(_handle_heartbeat(store, row, beat))
+        except Refusal as refusal:
+            answers.append(Refused(code=refusal.code, reason=refusal.reason))
+    return tuple(answers)
+
+
+def _unknown_rollout(message: FromWorker) -> Refusal:
+    return Refusal("UNKNOWN", f"There is no rollout {message.rollout[:80]!r}.")
 
 
 def _store_following(
