@@ -2,8 +2,9 @@
 
 `IngestConnection` keeps a message's bytes however often it is sent, so that the recorder can tell a
 repetition from a contradiction; the rollouts of a shared worker have one together. `RecorderClient`
-adds lease and active time to every message, beats every second and waits at safe points while
-paused. It does not know what a step is made of.
+adds lease and active time to every message, beats every second (`HeartbeatRounds`: together with
+the others of a shared worker) and waits at safe points while paused. It does not know what a step
+is made of.
 """
 
 import asyncio

@@ -2,9 +2,10 @@
 
 `python -m houston_daemon.agent.shared_worker --endpoint ipc://…|FILE --line FD [--engine-url U]`.
 Started by the supervisor for rollouts whose environment needs no host. Each has its lease, its
-control state, its heartbeats and its log, as with a worker of its own; they share the process, one
-socket to the recorder and their engines, and nothing else. What one raises ends that one: the
-supervisor hears of it, and starts it again by itself. How one rollout runs is `rollout_worker`.
+control state and its log, as with a worker of its own; they share the process, one socket to the
+recorder with one message for all heartbeats, and their engines, and nothing else. What one raises
+ends that one: the supervisor hears of it, and starts it again by itself. How one rollout runs is
+`rollout_worker`.
 """
 
 import argparse
