@@ -200,6 +200,7 @@ def _run_supervisor(
         code = supervisor.run()
     except Exception:  # noqa: BLE001 whatever it was: workers end, the store is closed, exit 70
         LOGGER.exception("the supervisor failed")
+    supervisor.close()
     force_exit.begin_shutdown()
     if exporter:
         exporter.stop()

@@ -41,6 +41,7 @@ from houston_daemon.service.review_processes import (
 )
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_daemon.service.supervisor_queries import (
+    KeptReader,
     ResumableRollout,
     find_failing_engines,
     read_resumable_rollouts,
@@ -138,6 +139,7 @@ class Supervisor:
         self._error = ""
         self._training_problem = ""
         """Why policies and training could not be looked at; said once."""
+        self._reader = KeptReader(loaded.home.database)
         self._resumable: dict[str, ResumableRollout] = {}
         self._full_round_due = 0.0
         """When to look at all that there is, monotonic; before, only at workers."""
@@ -350,7 +352,8 @@ class Supervisor:
     def _read_resumable(self) -> dict[str, ResumableRollout]:
         """How rollouts stand; as last read while the disk is too full to read."""
         try:
-            self._resumable = read_resumable_rollouts(self._loaded.home.database)
+            with self._reader.reading() as reader:
+                self._resumable = read_resumable_rollouts(reader)
         except sqlite3.OperationalError as problem:
             LOGGER.warning("rollouts could not be read: %s", problem)
         return self._resumable
@@ -450,6 +453,10 @@ class Supervisor:
         else:
             shutdown.phase, shutdown.until = "kill", now + KILL_SECONDS
         return True
+
+    def close(self) -> None:
+        """Read nothing more: who closes the database last empties its log."""
+        self._reader.close()
 
     @property
     def keeps_engine(self) -> bool:

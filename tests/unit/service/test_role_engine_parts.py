@@ -174,7 +174,7 @@ def test_who_is_waited_for(tmp_path: Path, activity: str, engine: str) -> None:
         roles = '{"summary": {"engine": "big", "policy": ""}}'
         row = ("r", "e", roles, 3, "running", activity, "")
         connection.execute("INSERT INTO rollouts VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-    found = read_resumable_rollouts(file)
+    found = read_resumable_rollouts(connection)
     assert found["r"].engines == ("e", "big")
     failing = find_failing_engines({"e": "ready", "big": "ready"}, found)
     why = activity.partition(": ")[2]
