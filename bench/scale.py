@@ -1,12 +1,14 @@
 """What gives first as rollouts grow from 10 to 10,000: a simulation from constants measured here.
 
     python bench/scale.py [--sizes 10 100 1000 10000] [--sampling 6] [--tool 3] [--minutes 3]
-                          [--disk-gb 4000] [--hours 30]
+                          [--disk-gb 4000] [--hours 30] [--measured]
 
 Measured in this run: what a commit of the recorder takes for how many messages (`bench/recorder`
 with 1, 8 and 64 clients), the bytes of a step, and what a console reads to rank 100 and 1,000
-rollouts that run. Read from `bench/results/ray_growth.json`, with the machine it was measured on:
-processor time and memory of the daemon and of workers.
+rollouts that run; with `--measured` these are those of the last run. Read from
+`bench/results/waiting_rollouts.json` and `ray_growth.json`, with the machine they were measured on:
+what a rollout costs the daemon's process while it waits and for a step, and processor time and
+memory of workers.
 
 Simulated, event by event: each rollout samples and uses a tool for times drawn from exponential
 distributions with the means given, sends the four messages of a step one after the other, and waits
@@ -17,6 +19,7 @@ the sizes by doubling and halving. Written to bench/results/scale.json.
 """
 
 import argparse
+import functools
 import heapq
 import json
 import random
@@ -24,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,6 +49,8 @@ TOOL_AFTER = 2
 """Messages of a step before its tool runs: the sample and the intent."""
 CLIENTS = (1, 8, 64)
 RANKED = (100, 1_000)
+LONG_PAUSE = 600.0
+"""A rollout whose step takes longer than this many seconds does nothing but wait."""
 MOST = 1_000_000
 """Rollouts that are looked at at most."""
 LIMITS = {
@@ -65,7 +70,12 @@ class Constants(NamedTuple):
     bytes_a_step: float
     ranked_ms: float
     """What a console reads for one rollout that runs."""
+    daemon_idle_ms: float
+    """Of the daemon's process, each second, without any rollout."""
+    daemon_waiting_ms: float
+    """The same for each rollout more, whatever it does."""
     daemon_ms_a_step: float
+    """On top of that."""
     worker_ms_a_step: float
     mb_a_rollout: float
 
@@ -119,7 +129,28 @@ def measured_ranking(folder: Path) -> dict[int, float]:
     return found
 
 
-def simulate(count: int, constants: Constants, load: Load, seed: int = 1) -> dict[str, float]:
+def measured_now(
+    seconds: float,
+) -> tuple[dict[str, Any], dict[int, dict[str, Any]], dict[int, float]]:
+    """About this machine, and what recorder and ranking take here."""
+    with tempfile.TemporaryDirectory(dir=RESULTS) as name:
+        folder = Path(name)
+        commits, ranked = measured_recorder(folder, seconds), measured_ranking(folder)
+        return machine(folder), commits, ranked
+
+
+def measured_before() -> tuple[dict[str, Any], dict[int, dict[str, Any]], dict[int, float]]:
+    """The same, as it stands in the results."""
+    kept = json.loads((RESULTS / "scale.json").read_text())
+    about = {name: kept[name] for name in ("machine", "versions", "load")}
+    about["raw_append_and_fdatasync_ms"] = kept["raw_append_and_fdatasync_ms"]
+    commits = {int(count): run for count, run in kept["measured"]["recorder"].items()}
+    ranked = {int(count): value for count, value in kept["measured"]["ranking_ms"].items()}
+    return about, commits, ranked
+
+
+@functools.cache  # every part's limit is looked for among the same numbers
+def simulate(count: int, constants: Constants, load: Load, seed: int = 1) -> Mapping[str, float]:
     """Some rollouts beside each other; the recorder's share, and how long acks took (ms)."""
     drawn = random.Random(seed)
     waits, work = load.sampling, load.tool
@@ -175,14 +206,42 @@ def judged(
     figures = simulate(count, constants, load)
     steps = figures["steps_a_second"]
     written = steps * constants.bytes_a_step * hours * 3600
-    return figures | {
-        "daemon": round(steps * constants.daemon_ms_a_step / 1e3, 4),
+    return {
+        **figures,
+        "daemon": round(daemon_share(count, steps, constants), 4),
         "console": round(count * constants.ranked_ms, 1),
         "disk": round(written / disk_bytes, 4),
         "database_gb": round(written / 1e9, 1),
         "worker_processors": round(steps * constants.worker_ms_a_step / 1e3, 2),
         "worker_memory_gb": round(count * constants.mb_a_rollout / 1e3, 1),
     }
+
+
+def daemon_share(count: int, steps: float, constants: Constants) -> float:
+    """Processors that the daemon's process uses. steps: a second."""
+    lived = constants.daemon_idle_ms + count * constants.daemon_waiting_ms
+    return (lived + steps * constants.daemon_ms_a_step) / 1e3
+
+
+def measured_daemon() -> tuple[dict[str, float], dict[str, Any]]:
+    """Of the daemon's process, ms a second `idle` and for each `waiting` rollout, ms for a `step`;
+    and what they are from (`bench/waiting_rollouts.py`)."""
+    found = json.loads((RESULTS / "waiting_rollouts.json").read_text())["now"]
+    plain = [run for run in found["runs"] if not run["artifacts"]]
+    waiting = {
+        run["rollouts"]: run["ms_a_second"]["daemon"]
+        for run in plain
+        if run["pause_seconds"] > LONG_PAUSE
+    }
+    idle, each = line_through(sorted(waiting.items()))
+    stepping = max(
+        (run for run in plain if run["pause_seconds"] <= LONG_PAUSE),
+        key=lambda run: run["rollouts"],
+    )
+    steps = stepping["rollouts"] / stepping["pause_seconds"]
+    above = stepping["ms_a_second"]["daemon"] - waiting[stepping["rollouts"]]
+    constants = {"idle": max(0.0, idle), "waiting": each, "step": above / steps}
+    return constants, {"rollouts": sorted(waiting), "machine": found["machine"]}
 
 
 def gives_at(figure: Callable[[int], float], limit: float) -> int | None:
@@ -209,11 +268,10 @@ def main() -> int:
     parser.add_argument("--disk-gb", type=float, default=4_000.0)
     parser.add_argument("--hours", type=float, default=30.0, help="that a rollout takes")
     parser.add_argument("--seconds", type=float, default=3.0, help="that the recorder is measured")
+    parser.add_argument("--measured", action="store_true", help="measure nothing again")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=RESULTS) as name:
-        commits = measured_recorder(Path(name), asked.seconds)
-        ranked = measured_ranking(Path(name))
-        about = machine(Path(name))
+    about, commits, ranked = measured_before() if asked.measured else measured_now(asked.seconds)
+    daemon, daemon_from = measured_daemon()
     grown = json.loads((RESULTS / "ray_growth.json").read_text())
     shared = max(
         (run for run in grown["runs"] if run["rollouts_per_worker"] > 1),
@@ -228,7 +286,9 @@ def main() -> int:
         *(max(0.0, value) for value in line_through(points)),
         bytes_a_step=commits[64]["bytes_per_step"],
         ranked_ms=max(ranked[count] / count for count in RANKED),
-        daemon_ms_a_step=parts["daemon"],
+        daemon_idle_ms=daemon["idle"],
+        daemon_waiting_ms=daemon["waiting"],
+        daemon_ms_a_step=daemon["step"],
         worker_ms_a_step=parts["workers"] + parts["actors"],
         mb_a_rollout=shared["mb_a_rollout"],
     )
@@ -259,6 +319,7 @@ def main() -> int:
         "measured": {
             "recorder": commits,
             "ranking_ms": ranked,
+            "waiting_rollouts": daemon_from,
             "ray_growth": {"rollouts": shared["rollouts"], "machine": grown["machine"]},
         },
         "sizes": {count: figures(count) for count in asked.sizes},
