@@ -31,8 +31,6 @@ from houston_shared.records import RolloutSpec
 STARTING_WORKERS_LIMIT = 4
 """Workers asked for and not yet born; more would only starve each other and the recorder."""
 WORKER_DEATHS_LIMIT = 5
-SILENCE_LOOK_SECONDS = 0.5
-"""Between two looks at a silence that is too long."""
 FAILED_START_SECONDS = 60.0
 """After a worker that could not even be asked for."""
 
@@ -110,7 +108,7 @@ class WorkerPool:
         self.restarts = 0
         """Workers that died and whose rollout was to go on, since the daemon's start."""
         self._silences_due: float | None = None
-        """When the longest silence reaches the limit, monotonic; None where no worker runs."""
+        """When the next silence reaches the limit, monotonic; None where none will."""
         self._unreported_ends: list[tuple[str, int, str]] = []
         """Ends of workers (rollout, lease, failure) that the recorder has not stored yet."""
 
@@ -166,9 +164,9 @@ class WorkerPool:
 
     def end_silent(self, silences: Mapping[str, WorkerSilence], now: float) -> None:
         """Kill workers that have been silent for too long, by what the recorder heard of them."""
-        longest = max((silence.seconds for silence in silences.values()), default=None)
-        left = None if longest is None else self._silences.limit - longest
-        self._silences_due = None if left is None else now + max(SILENCE_LOOK_SECONDS, left)
+        limit = self._silences.limit
+        left = (limit - silence.seconds for silence in silences.values())
+        self._silences_due = min((now + each for each in left if each > 0), default=None)
         for rollout, worker in self._running.items():
             silence = silences.get(rollout)
             if silence is None or silence.lease != worker.lease:
