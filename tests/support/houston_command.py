@@ -74,6 +74,7 @@ def serve(path: str) -> int:
     while listener in select.select([listener, sys.stdin], [], [])[0]:
         line, _ = listener.accept()
         if os.fork() == 0:
+            listener.close()
             sys.exit(_answer(line, own))
         line.close()
         with contextlib.suppress(ChildProcessError):
@@ -95,6 +96,7 @@ def _answer(line: socket.socket, own: Mapping[bytes, bytes]) -> int:
         line.sendall(b"own")
         os._exit(0)
     if (pid := os.fork()) == 0:
+        line.close()  # while its number is its own: the command opens files, too
         return _run_command(words, folder, environment, files)
     for descriptor in files:
         os.close(descriptor)
