@@ -65,7 +65,7 @@ def test_every_area_at_every_size(seeded: Seeded, size: tuple[int, int]) -> None
             session.press(f":{number}\r", "escape")
         session.press("5", PASTE, "\x18", "n", "escape")  # a draft; interrupting asks, and no
         session.press("1", *["down", "enter", "v", "escape", "1"] * 3)
-        session.press("p", "r", "\x0b", "n")
+        session.press("p", "r", "\x0b", "n", "escape")  # a question that came late is closed, too
         session.press("ctrl+q")
         assert session.ended() == 0
         _judge(session, size)

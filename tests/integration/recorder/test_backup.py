@@ -45,7 +45,9 @@ def test_made_under_load_restored_elsewhere_and_gone_on_with(
     (made,) = station.json("backup")
     (shown,) = station.json("backup", "--list")
     assert shown == made
-    station.until(lambda: station.closed(one) > 5, why="it goes on beside the backup")
+    then = {name: station.closed(name) for name in (one, two)}
+    for name, steps in then.items():
+        station.until(lambda n=name, s=steps: station.closed(n) > s, why="it goes on beside it")
     later = {name: station.show(name)["steps"] for name in (one, two)}
     for name in (one, two):
         station.run("rollout", "cancel", name)
