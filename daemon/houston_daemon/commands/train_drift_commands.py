@@ -101,11 +101,11 @@ def _measure(
 ) -> dict[str, Any]:
     require_daemon(loaded.home)
     recipe = folder.spec.recipe
-    own = "" if arguments.engine not in ("", recipe.engine) else recipe.critic_policy
+    own = recipe.first_critic if arguments.engine in ("", recipe.asked_critic_engine) else ""
     order = DriftOrder(
         loaded=loaded,
         folder=folder,
-        engine=arguments.engine or recipe.engine,
+        engine=arguments.engine or recipe.asked_critic_engine,
         critic=arguments.policy or own or BASE_MODEL,
         worlds=arguments.n,
         critiques=arguments.critiques,

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ import pytest
 
 from houston_daemon.suites.tiny_policy import TinyRecipe, make_tiny_policy
 from houston_shared.errors import HoustonError
+from tests.engines.chat_server import ChatServer, delta
 from tests.support.station import Station
 from tests.support.tracked import TENSORBOARD, read_scalars
 from tests.training.rl.test_run import lines, trainer_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 GROUPS, SIZE = 5, 3
+SAID = "You should open another box."
 WORDS = (
     *("train", "echo", "--suite", "word-errands", "--engine", "tiny", "--recipe", "echo_small"),
     *("--set", f"groups={GROUPS}", "--set", f"group_size={SIZE}"),
@@ -42,6 +45,18 @@ def trained(station: Station, model: Path) -> Station:
     )
     station.start()
     return station
+
+
+@pytest.fixture
+def critic_endpoint(trained: Station) -> Iterator[ChatServer]:
+    """An endpoint `wise` that says the same of every attempt."""
+    answer = f"<reason>It stopped.</reason><critic>{SAID}</critic>"
+    server = ChatServer([[delta(content=answer), delta("stop")]] * 100)
+    server.start()
+    with (trained.home / "houston.toml").open("a") as file:
+        file.write(f'[engines.wise]\nkind = "chat"\nurl = "{server.url}"\nmodel = "m"\n')
+    yield server
+    server.stop()
 
 
 def train(station: Station, *more: str) -> dict[str, Any]:
@@ -115,6 +130,21 @@ def test_a_frozen_critic_stays_what_it_was(trained: Station) -> None:
     assert not [row for row in trained.json("policy", "list") if "critic" in row["policy"]]
 
 
+def test_a_frozen_critic_is_asked_on_an_engine_of_its_own(
+    trained: Station, critic_endpoint: ChatServer
+) -> None:
+    own = ("--set", "critic=frozen", "--set", "critic_engine=wise", "--set", "updates=1")
+    told = train(trained, *own)
+    (update,) = told["updates"]
+    critic = update["critic"]
+    assert critic["policy"] == "wise" and critic["malformed"] == 0
+    assert critic["critiques"] == len(critic_endpoint.asked) == SIZE * (GROUPS - critic["full"])
+    assert update["trained_tokens"] > 0 and critic["trained_tokens"] == 0
+    _, refined = groups_of(Path(told["folder"]))
+    shown = trained.show(refined[0]["rollouts"][0])["refines"]
+    assert (shown["critic"], shown["text"]) == ("wise", SAID)
+
+
 def test_a_trainer_that_is_killed_goes_on_with_the_same_critiques_and_losses(
     trained: Station,
 ) -> None:
@@ -147,6 +177,8 @@ def test_a_trainer_that_is_killed_goes_on_with_the_same_critiques_and_losses(
     [
         (("critic_policy=nobody@2",), 66, "There is no policy 'nobody@2'"),
         (("critic=none", "critic_policy=x@1"), 78, "critic_policy needs a critic"),
+        (("critic=trained", "critic_engine=tiny"), 78, "a critic that is not trained"),
+        (("critic=frozen", "critic_engine=none"), 66, "'none'"),
         (("ahead=1",), 78, "nothing to begin ahead"),
         (("gain_smoothing=0",), 78, "gain_smoothing"),
     ],

@@ -50,7 +50,8 @@ class CriticInUse(Protocol):
 
     @property
     def name(self) -> str:
-        """Policy that it samples with; `base` for the engine's own model."""
+        """Policy that it samples with; `base` for the engine's own model, and the engine's name
+        where it is one of its own."""
 
     @property
     def scorer(self) -> PassScorer | None:
@@ -188,7 +189,7 @@ class EchoBatches(UpdateBatches):
         refinements = [rollout for group in groups for rollout in group.rollouts]
         with Reader(self._loaded.home) as reader:
             cached = reader.run(outcome_queries.cached_share(refinements))
-        asked = sum(len(each.prompt) * len(each.critiques) for each in sampled.criticised)
+        asked = sum(each.asked_tokens for each in sampled.criticised)
         return CriticFigures(
             policy=self._critic.name,
             attempts=len(sampled.attempts),

@@ -34,7 +34,6 @@ from houston_daemon.training.rl.rl_run_folder import RlRunFolder
 from houston_daemon.training.rl.rollout_groups import TRAIN_SPLIT, GroupFolder
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ExitCode, HoustonError
-from houston_shared.policy_and_run_files import BASE_MODEL
 
 NEIGHBOURS = 3
 """Versions of the policy that are taken from a phase."""
@@ -188,6 +187,7 @@ def _criticise(
 ) -> list[CriticisedAttempt]:
     recipe = RlRecipe(
         critic="frozen",
+        critic_engine=order.folder.spec.recipe.critic_engine,
         group_size=count,
         critic_template=order.folder.spec.recipe.critic_template,
     )
@@ -200,7 +200,7 @@ def _critic_gains(order: DriftOrder, checkpoint: Checkpoint, run: SuiteRun) -> d
     """What each critic gains on the failed attempts of one version, and what the tasks' score is
     with its help: the mean over its refinements where an attempt failed."""
     recipe = order.folder.spec.recipe
-    critics = {"first": recipe.critic_policy or BASE_MODEL}
+    critics = {"first": recipe.first_critic}
     if recipe.critic == "trained":
         critics["own"] = checkpoint.critic
     failed = _failed(run)
@@ -209,7 +209,9 @@ def _critic_gains(order: DriftOrder, checkpoint: Checkpoint, run: SuiteRun) -> d
     for kind, critic in critics.items():
         name = f"{kind}-of-{checkpoint.policy.replace('@', '-')}"
         order.tell(f"{critic} criticises {len(failed)} attempts of {checkpoint.policy}")
-        criticised = _criticise(order, recipe.engine, critic, name, failed, order.critiques)
+        criticised = _criticise(
+            order, recipe.asked_critic_engine, critic, name, failed, order.critiques
+        )
         request = f"{order.folder.spec.run}/drift-{order.worlds}/{name}"
         scores = try_critiques(order.loaded, request, criticised)
         gains[kind] = mean_gains(criticised, scores)

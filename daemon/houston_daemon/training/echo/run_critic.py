@@ -12,7 +12,6 @@ from houston_daemon.training.echo.adapter_track import AdapterTrack
 from houston_daemon.training.rl.policy_gradient_trainer import Pass, PolicyGradientTrainer
 from houston_daemon.training.rl.policy_versions import PolicyVersions, save_adapter
 from houston_daemon.training.rl.rl_run_folder import RlRunFolder
-from houston_shared.policy_and_run_files import BASE_MODEL
 
 TRACK = "critic"
 """Its adapter in the trainer's model, and its folder in a checkpoint."""
@@ -31,7 +30,7 @@ class RunCritic:
         """versions: of the critic's own family. begun: folder of the adapter that it begins as;
         None: a new one of the policy's shape, which says what the base model says."""
         recipe = folder.spec.recipe
-        self.name = recipe.critic_policy or BASE_MODEL
+        self.name = recipe.first_critic
         self._folder = folder
         self._versions = versions
         self._track: AdapterTrack | None = None

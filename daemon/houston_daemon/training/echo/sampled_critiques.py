@@ -59,14 +59,22 @@ class CriticisedAttempt(msgspec.Struct, frozen=True, kw_only=True):
     score: float
     """Of the attempt, a share of the full one."""
     critic: str
-    """Policy that wrote them; `base` for the engine's own model."""
+    """Policy that wrote them; `base` for the engine's own model, or the name of an engine of the
+    critic's own."""
     prompt: list[int]
-    """That all of them answer."""
+    """That all of them answer; empty from an endpoint that takes no ids."""
     level: int
     """How far the attempt was shortened: place in `critique_prompt.DETAIL_LEVELS`."""
     critiques: tuple[SampledCritique, ...]
     cached_tokens: int
     """Prompt tokens that the engine had in its cache, of all of them together."""
+    prompt_tokens: int = 0
+    """That the engine counted, of all of them together; 0 where it counted none."""
+
+    @property
+    def asked_tokens(self) -> int:
+        """Prompt tokens of all critiques together."""
+        return self.prompt_tokens or len(self.prompt) * len(self.critiques)
 
     @property
     def usable(self) -> list[SampledCritique]:
@@ -106,14 +114,16 @@ class CritiqueSampler:
         """Ended attempts (whole ids) with their critiques, in order.
 
         name: of these attempts in the run; what was sampled under it before is read. critic: a
-        policy, or `base`. Raises StopRequested, and HoustonError where the engine refuses.
+        policy, `base`, or the engine of its own as which it is known. Raises StopRequested, and
+        HoustonError where the engine refuses.
         """
         file = self._folder / f"{name}.json"
         if file.is_file():
             return msgspec.json.decode(file.read_bytes(), type=list[CriticisedAttempt])
         with Reader(self._loaded.home) as reader:
             read = [read_attempt(reader, rollout) for rollout in attempts]
-            policy = read_sampled_policy(reader, critic)
+            own = critic == self._recipe.critic_engine
+            policy = read_sampled_policy(reader, "" if own else critic)
         criticised = self._sampled(read, policy, critic) if read else []
         self._folder.mkdir(exist_ok=True)
         atomic_file.write_atomically(file, msgspec.json.encode(criticised))
@@ -149,6 +159,7 @@ class CritiqueSampler:
                 level=prompt.level,
                 critiques=tuple(_sampled_critique(answer, form) for answer in own),
                 cached_tokens=sum(answer.usage.cached_tokens or 0 for answer in own),
+                prompt_tokens=sum(answer.usage.prompt_tokens or 0 for answer in own),
             )
             for attempt, prompt, request, own in zip(
                 attempts, prompts, asked, _chunks(answers, count), strict=True

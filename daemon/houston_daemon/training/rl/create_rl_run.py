@@ -101,6 +101,8 @@ def _resolved_recipe(loaded: LoadedConfiguration, request: RlRequest) -> tuple[R
     require_trained_engine(engine, settings)
     parent = request.base or recipe.base
     base, adapter = trained_base(loaded, settings, parent)
+    if recipe.critic_engine:
+        fetched_engine(loaded, recipe.critic_engine, command_output.print_note)
     recipe = msgspec.structs.replace(
         recipe,
         base=str(base),
@@ -124,10 +126,12 @@ def _full_reward_name(loaded: LoadedConfiguration, name: str) -> str:
 
 def _critic_name(loaded: LoadedConfiguration, recipe: RlRecipe) -> str:
     """The policy that the critic begins as; empty for the base model. Raises HoustonError for one
-    that is no adapter of the base model."""
+    that is no adapter of the base model, unless it is asked on an engine of its own."""
     if not recipe.critic_policy:
         return ""
     begun = policy_files.named_policy(loaded.home, recipe.critic_policy)
+    if recipe.critic_engine:
+        return begun.policy.name
     if begun.policy.kind == "base" and begun.base == Path(recipe.base):
         return ""
     if begun.policy.kind != "lora" or begun.base != Path(recipe.base):

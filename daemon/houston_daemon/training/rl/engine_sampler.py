@@ -67,7 +67,7 @@ def drawn_logprobs(answer: EngineSample) -> list[float] | None:
 
 
 class EngineSampler:
-    """Asks the engine that is trained. Blocks."""
+    """Asks one engine, as a rule the one that is trained. Blocks."""
 
     def __init__(
         self,

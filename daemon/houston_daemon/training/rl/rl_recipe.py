@@ -29,6 +29,7 @@ from houston_daemon.training.sft.sft_recipe import (
 from houston_shared import toml_file
 from houston_shared.critic_gain import GAIN_SMOOTHING, GainKind
 from houston_shared.errors import ConfigurationError
+from houston_shared.policy_and_run_files import BASE_MODEL
 from houston_shared.sample_roles import ROW_ROLES, parse_row_roles
 from houston_shared.store.outcome_queries import Overlong
 from houston_shared.toml_file import Settings
@@ -95,6 +96,9 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     too, on what its critiques gained; `frozen`: it stays as it began."""
     critic_policy: str = ""
     """Adapter of the same base model that the critic begins as; empty: the base model."""
+    critic_engine: str = ""
+    """Engine that a frozen critic is asked on, also a chat endpoint; empty: the one that is
+    trained."""
     critic_template: str = ""
     """File with the critic's words (`houston critique --print-template`); empty: the packaged."""
     gain: GainKind = "saturation"
@@ -178,6 +182,16 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """Optimizer steps of one update."""
         return self.minibatches * self.iterations
 
+    @property
+    def asked_critic_engine(self) -> str:
+        """The engine that the critic is asked on."""
+        return self.critic_engine or self.engine
+
+    @property
+    def first_critic(self) -> str:
+        """As what the critic begins: a policy, its own engine's model, or `base`."""
+        return self.critic_policy or self.critic_engine or BASE_MODEL
+
 
 def rl_recipe_names() -> list[str]:
     """The recipes that come with Houston."""
@@ -212,6 +226,8 @@ def _check_clashes(recipe: RlRecipe) -> None:
         " to begin ahead": recipe.critic != "none" and (recipe.process_reward or recipe.ahead),
         "critic_policy needs a critic: critic = trained or frozen": recipe.critic_policy
         and recipe.critic == "none",
+        "critic_engine is for a critic that is not trained: critic = frozen": recipe.critic_engine
+        and recipe.critic != "frozen",
     }
     for clash, found in clashes.items():
         if found:

@@ -273,7 +273,7 @@ class RlRun:
             self._tell_waiting,
         )
         begun = None
-        if recipe.critic_policy:
+        if recipe.critic_policy and recipe.critic == "trained":
             begun = policy_files.named_policy(loaded.home, recipe.critic_policy).folder
         return RunCritic(self._trainer, self._folder, versions, begun)
 
@@ -282,7 +282,7 @@ class RlRun:
         decisions at recorded states."""
         recipe, folder = self._recipe, self._folder
         sampler = EngineSampler(
-            loaded, recipe.engine, self._watch.stop_requested, self._tell_waiting
+            loaded, recipe.asked_critic_engine, self._watch.stop_requested, self._tell_waiting
         )
         if self._critic:
             return EchoBatches(
