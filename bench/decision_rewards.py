@@ -19,21 +19,16 @@ on where it was broken off in `--folder`. Written to bench/results/decision_rewa
 import argparse
 import json
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from importlib.metadata import version
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
-from bench.durable.machine import machine
-from bench.learning import BASE, ENGINE, cells, compared, interval, measured
+from bench.learning import BASE, ENGINE, cells, compared, interval, learning_home, measured
 from bench.scripted_judge import RUBRICS, judge_engine, scripted_judge
 
 from houston_daemon.experiments.experiment_home import ExperimentHome
-from houston_daemon.suites.suite_catalog import SUITES
 from houston_daemon.suites.suite_results import SuiteRun
 
 RESULTS = ROOT / "bench" / "results"
@@ -191,26 +186,6 @@ def compare_arms(home: ExperimentHome, asked: argparse.Namespace) -> dict[str, A
     }
 
 
-@contextmanager
-def tiny_home(asked: argparse.Namespace, folder: Path) -> Iterator[ExperimentHome]:
-    """A home below `folder` whose daemon runs while the context lasts, with the engine of
-    `asked.model`, which is made where it is not there, and the scripted judge's at `asked.port`."""
-    asked.model = (asked.model or folder / "model").absolute()
-    dialect = SUITES[asked.suite].dialect
-    engine = {"kind": "embedded", "model": str(asked.model), "dialect": dialect}
-    engines = {ENGINE: engine, JUDGE: judge_engine(asked.port)}
-    home = ExperimentHome(folder, engines, at_once=64 if asked.suite == SUITE else 16)
-    home.write_configuration()
-    if not (asked.model / "config.json").is_file():
-        made = ("tiny",) if asked.suite == SUITE else ("warm", "--suite", asked.suite)
-        home.run("policy", *made, "--out", str(asked.model), seconds=4 * 3600)
-    home.start()
-    try:
-        yield home
-    finally:
-        home.stop()
-
-
 def main() -> int:
     """Learn, print, keep."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
@@ -224,19 +199,12 @@ def main() -> int:
     parser.add_argument("--arms", nargs="+", choices=tuple(ARMS), default=list(ARMS))
     parser.add_argument("--suite", choices=tuple(RUBRICS), default=SUITE)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.set_defaults(engine="embedded")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="houston-decisions-") as temporary:
-        folder = (asked.folder or Path(temporary)).absolute()
-        folder.mkdir(parents=True, exist_ok=True)
-        with tiny_home(asked, folder) as home:
-            result = compare_arms(home, asked)
-        about = machine(folder)
-        about["versions"] |= {name: version(name) for name in ("torch", "transformers", "trl")}
-        settings = ("suite", "updates", "seeds", "labelled", "set")
-        how = {name: getattr(asked, name) for name in settings}
-        (about_policy,) = (*asked.model.glob("tiny_policy.json"), *asked.model.glob("warm_up.json"))
-        policy = json.loads(about_policy.read_text())
-        result = {**about, **how, "policy": policy, **result}
+    judge = {JUDGE: judge_engine(asked.port)}
+    settings = ("suite", "updates", "seeds", "labelled", "set")
+    with learning_home(asked, engines=judge, settings=settings) as (home, about):
+        result = {**about, **compare_arms(home, asked)}
     name = "decision_rewards" if asked.suite == SUITE else f"decision_rewards_{asked.suite}"
     (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps({name: result[name] for name in ("held out", "minus outcome")}, indent=1))

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
@@ -197,26 +198,33 @@ def learning_arguments(
 
 @contextlib.contextmanager
 def learning_home(
-    asked: argparse.Namespace, make: Sequence[str] = ("tiny",)
+    asked: argparse.Namespace,
+    make: Sequence[str] = (),
+    engines: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    settings: Sequence[str] = ("suite", "engine", "updates", "set"),
 ) -> Iterator[tuple[ExperimentHome, dict[str, Any]]]:
     """A home whose daemon runs, and what its results begin with: machine, settings, policy.
 
-    make: words after `houston policy` for a policy that is not there yet.
+    make: words after `houston policy` for a policy that is not there yet; by default as the suite
+    needs it. engines: besides that of the policy. settings: of `asked` that are kept.
     """
     with tempfile.TemporaryDirectory(prefix="houston-learning-") as temporary:
         folder = (asked.folder or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         model: Path = (asked.model or folder / "model").absolute()
+        asked.model = model
         dialect = SUITES[asked.suite].dialect
         engine = {"kind": asked.engine, "model": str(model), "dialect": dialect}
-        home = ExperimentHome(folder, {ENGINE: engine}, at_once=64 if dialect == WORDS else 16)
+        at_once = 64 if dialect == WORDS else 16
+        home = ExperimentHome(folder, {ENGINE: engine, **engines}, at_once)
         home.write_configuration()
         if not (model / "config.json").is_file():
+            make = make or (("tiny",) if dialect == WORDS else ("warm", "--suite", asked.suite))
             home.run("policy", *make, "--out", str(model), seconds=4 * 3600)
         about = machine(folder)
         about["versions"] |= {name: version(name) for name in ("torch", "transformers", "trl")}
         (made,) = (*model.glob("tiny_policy.json"), *model.glob("warm_up.json"))
-        how = {name: getattr(asked, name) for name in ("suite", "engine", "updates", "set")}
+        how = {name: getattr(asked, name) for name in settings}
         policy = json.loads(made.read_text()) | {"model": model.name}
         home.start()
         try:
@@ -229,9 +237,7 @@ def main() -> int:
     """Learn, print, keep; exit code 1 where an arm is not better than before."""
     parser = learning_arguments(__doc__ or "", "word-worlds", 30, list(ARMS), ["dapo", "saar"])
     asked = parser.parse_args()
-    is_words = SUITES[asked.suite].dialect == WORDS
-    make = ("tiny",) if is_words else ("warm", "--suite", asked.suite)
-    with learning_home(asked, make) as (home, about):
+    with learning_home(asked) as (home, about):
         result = {**about, **learn(home, asked)}
     name = "learning" if asked.suite == "word-worlds" else f"learning_{asked.suite}"
     name = asked.name or name

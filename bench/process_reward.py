@@ -17,9 +17,7 @@ import json
 import random
 import statistics
 import sys
-import tempfile
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +25,9 @@ import msgspec
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
-from bench.decision_rewards import COLLECTED, JUDGE, SUITE, tiny_home
-from bench.durable.machine import machine
-from bench.learning import ENGINE
-from bench.scripted_judge import scripted_judge
+from bench.decision_rewards import COLLECTED, JUDGE, SUITE
+from bench.learning import ENGINE, learning_home
+from bench.scripted_judge import judge_engine, scripted_judge
 
 from houston_daemon.experiments.experiment_home import ExperimentHome
 from houston_daemon.training.prm.decision_labels import DecisionLabel, read_labels, write_labels
@@ -166,17 +163,11 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=18_765, help="of the scripted judge")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--model", type=Path, help="of `houston policy tiny`")
+    parser.set_defaults(engine="embedded", suite=SUITE)
     asked = parser.parse_args()
-    asked.suite = SUITE
-    with tempfile.TemporaryDirectory(prefix="houston-prm-") as temporary:
-        folder = (asked.folder or Path(temporary)).absolute()
-        folder.mkdir(parents=True, exist_ok=True)
-        with tiny_home(asked, folder) as home:
-            result = measured(home, asked)
-        about = machine(folder)
-        about["versions"] |= {name: version(name) for name in ("torch", "transformers")}
-        policy = json.loads((asked.model / "tiny_policy.json").read_text())
-        result = {**about, "seeds": asked.seeds, "policy": policy, **result}
+    judge = {JUDGE: judge_engine(asked.port)}
+    with learning_home(asked, engines=judge, settings=("seeds",)) as (home, about):
+        result = {**about, **measured(home, asked)}
     RESULTS.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps({name: result[name] for name in ("judge", "people")}, indent=1))
     return 0

@@ -25,22 +25,16 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 from bench.durable.machine import machine
+from bench.waiting_rollouts import start_rollouts
 
-from houston_daemon.service import rollout_start_checks
-from houston_shared import wire
-from houston_shared.config import load_configuration
-from houston_shared.control_client import ControlClient
-from houston_shared.task import load_task
 from tests.support.ray_nodes import RayNodes, descendants
 from tests.support.station import Station, command_line
 
 RESULTS = ROOT / "bench" / "results" / "ray_growth.json"
 FLAT = 1.2
 """What a step may cost with the most rollouts, over what it costs with the fewest."""
-STEPS = 10_000
-"""More than anybody waits for: the daemon is stopped in the middle."""
 TICK = os.sysconf("SC_CLK_TCK")
-STARTED_SECONDS = 900.0
+CLOSED = "SELECT count(*) FROM rollouts WHERE steps > 0"
 PARTS = {
     "service.daemon_process": "daemon",
     "service.ray_cluster": "driver",
@@ -69,8 +63,6 @@ class Fleet:
             f"[ray]\naddress = '{self.nodes.address}'\ncpus = 0.01\n"
         )
         self.station.start()
-        variables = {k: v for k, v in self.station.environment.items() if "HOUSTON" in k}
-        self.loaded = load_configuration(str(self.station.home), environment=variables)
 
     def close(self) -> None:
         """End both."""
@@ -79,26 +71,7 @@ class Fleet:
 
     def start(self, size: int, pause: float) -> float:
         """Start rollouts; seconds until each has closed a step."""
-        task = self.station.folder / "task"
-        task.mkdir()
-        (task / "task.toml").write_text(
-            'name = "grow"\ninstructions = "Go on."\nenvironment = "null"\nsandbox = "none"\n'
-            f"[budget]\nsteps = {STEPS}\n"
-        )
-        noop = {"name": "noop", "arguments": {"text": "looked at the box and found a code"}}
-        line = {"thought": "a step", "calls": [noop], "delay": pause}
-        engine = self.station.script([line] * STEPS)
-        specs = rollout_start_checks.build_rollout_specs(
-            self.loaded, load_task(task), engine, size, 0
-        )
-        began = time.monotonic()
-        with ControlClient(self.loaded.home, 60.0) as client:
-            client.ask(wire.StartRollouts(request=os.urandom(8).hex(), specs=specs))
-        waiting = "SELECT count(*) FROM rollouts WHERE steps = 0"
-        while self.station.query(waiting)[0][0]:
-            assert time.monotonic() - began < STARTED_SECONDS, self.station.log()
-            time.sleep(0.5)
-        return time.monotonic() - began
+        return start_rollouts(self.station, size, pause, CLOSED)
 
     def steps(self) -> int:
         """Closed steps of all rollouts."""

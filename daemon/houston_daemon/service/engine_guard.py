@@ -171,7 +171,6 @@ def main(arguments: list[str]) -> int:
         guard.end()
     guard.clean(temporary)
     guard_lock.unlink(missing_ok=True)
-    used_lock(Path(state_file)).unlink(missing_ok=True)
     return 0
 
 
