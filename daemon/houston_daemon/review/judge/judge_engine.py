@@ -55,7 +55,8 @@ class JudgeEnginePlace:
         self._engine = fetched_engine(loaded, name, note)
         self._note = note
         self._ours: EngineProcess | None = None
-        self._held = -1
+        self._held: list[int] = []
+        """Locks that say that this command asks the child, or its replicas."""
         self.abandoned = threading.Event()
         """Set when nobody waits for the child any more."""
         self.name = name
@@ -106,16 +107,18 @@ class JudgeEnginePlace:
         """End what was started here and the daemon does not use."""
         if self._ours is not None and not self.daemon_state():
             self._ours.stop()
-        if self._held >= 0:
-            os.close(self._held)
+        while self._held:
+            os.close(self._held.pop())
 
     def _hold(self) -> None:
-        """Keep the guard of the child from ending it while this command asks it."""
-        if self._held < 0:
-            file = used_lock(state_file(self._loaded.home, self.name))
+        """Keep the guards of the child and its replicas from ending them while they are asked."""
+        if self._held:
+            return
+        for name in replica_names(self.name, self._engine):
+            file = used_lock(state_file(self._loaded.home, name))
             file.parent.mkdir(parents=True, exist_ok=True)
-            self._held = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._held, fcntl.LOCK_SH)
+            self._held.append(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            fcntl.flock(self._held[-1], fcntl.LOCK_SH)
 
     def _start(self) -> EngineProcess:
         if self._engine.gpus:

@@ -53,7 +53,7 @@ from houston_daemon.training.rl.update_figures import (
 )
 from houston_daemon.training.runs import run_checkpoints
 from houston_daemon.training.runs.run_progress import ProgressWriter
-from houston_daemon.training.runs.run_trackers import RunTrackers
+from houston_daemon.training.runs.run_trackers import OWN_REPORTS, RunTrackers
 from houston_daemon.training.sft import sft_model, training_run
 from houston_daemon.training.sft.sft_recipe import model_recipe
 from houston_shared.config import LoadedConfiguration, load_configuration
@@ -403,11 +403,7 @@ def _trainer_arguments(
         bf16=bf16,
         gradient_checkpointing=recipe.gradient_checkpointing,
         save_strategy="no",  # the watch says when
-        logging_steps=1,
-        logging_nan_inf_filter=False,
-        report_to="none",  # the run's own callback tells them
-        disable_tqdm=True,
-        log_level="error",
+        **OWN_REPORTS,
         remove_unused_columns=False,
         dataloader_pin_memory=device.type == "cuda",
         **more,

@@ -11,6 +11,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 from houston_daemon.training.runs import run_checkpoints
 from houston_daemon.training.runs.run_folder import TrainingRunFolder
 from houston_daemon.training.runs.run_progress import ProgressWriter
+from houston_daemon.training.runs.run_trackers import OWN_REPORTS
 from houston_shared.errors import HoustonError
 from houston_shared.training_figures import StepMetrics
 
@@ -31,11 +32,7 @@ def epoch_arguments(
         seed=recipe.seed,
         use_cpu=device.type == "cpu",
         save_strategy="no",  # the watch says when
-        logging_steps=1,
-        logging_nan_inf_filter=False,
-        report_to="none",  # the run's own callback tells them
-        disable_tqdm=True,
-        log_level="error",
+        **OWN_REPORTS,
         dataloader_pin_memory=device.type == "cuda",
         **more,
     )

@@ -11,6 +11,7 @@ from functools import partial
 from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -25,6 +26,17 @@ from houston_shared.home import Home
 from houston_shared.store import policy_queries
 from houston_shared.store.store_reader import Reader
 
+OWN_REPORTS: Mapping[str, Any] = MappingProxyType(
+    {
+        "logging_steps": 1,
+        "logging_nan_inf_filter": False,
+        "report_to": "none",
+        "disable_tqdm": True,
+        "log_level": "error",
+    }
+)
+"""Arguments of transformers' trainers: each step is told to the run's own callbacks, as it was, and
+nothing to anybody else."""
 PROJECT = "houston"
 """In trackio and wandb."""
 TENSORBOARD_FOLDER = "tensorboard"

@@ -27,7 +27,7 @@ from houston_daemon.training.policies.policy_files import tokenizer_files
 from houston_daemon.training.runs import run_checkpoints
 from houston_daemon.training.runs.run_folder import TrainingRunFolder
 from houston_daemon.training.runs.run_progress import ProgressWriter
-from houston_daemon.training.runs.run_trackers import RunTrackers
+from houston_daemon.training.runs.run_trackers import OWN_REPORTS, RunTrackers
 from houston_daemon.training.sft import (
     batch_plan,
     sft_dataset,
@@ -286,11 +286,7 @@ def _trainer_arguments(run: _PlannedRun) -> SFTConfig:
         bf16=run.loaded.bf16,
         gradient_checkpointing=recipe.gradient_checkpointing,
         save_steps=recipe.save_steps,
-        logging_steps=1,
-        logging_nan_inf_filter=False,
-        report_to="none",  # the run's own callback tells them
-        disable_tqdm=True,
-        log_level="error",
+        **OWN_REPORTS,
         remove_unused_columns=False,
         max_length=None,
         dataset_kwargs={"skip_prepare_dataset": True},
