@@ -68,6 +68,9 @@ class TinyRecipe:
     """Highest learning rate; it falls to nothing over all passes (AdamW, cosine)."""
     enough: float = 0.10
     """Share of validation worlds at which training ends before its last pass."""
+    settled: int = 8
+    """Passes before it may end so: one that has just begun to solve worlds learns little from
+    rewards (docs/decisions.md)."""
     worlds: int = 128
     """Validation worlds after each pass."""
 
@@ -92,7 +95,7 @@ def make_tiny_policy(
         success = solved_share(net, speaker, level, "validation", recipe.worlds, recipe.seed)
         seconds = time.monotonic() - begun
         tell(f"pass {number}: {success:.0%} of {recipe.worlds} worlds, {seconds:.0f} s")
-        if success >= recipe.enough:
+        if number >= recipe.settled and success >= recipe.enough:
             break
     net.save_pretrained(folder)
     made = {

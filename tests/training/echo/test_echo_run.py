@@ -31,7 +31,9 @@ WORDS = (
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny")
-    recipe = TinyRecipe(parameters=300_000, level="errands", wrong=0.1, worlds=64, enough=0.2)
+    recipe = TinyRecipe(
+        parameters=300_000, level="errands", wrong=0.1, worlds=64, enough=0.2, settled=1
+    )
     with contextlib.suppress(HoustonError):  # how much it solves is nothing to these tests
         make_tiny_policy(folder, recipe, lambda line: None)
     return folder

@@ -30,7 +30,7 @@ FAST = (
 def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A policy of few words that solves a quarter of the worlds, so that groups of four differ."""
     folder = tmp_path_factory.mktemp("tiny")
-    recipe = TinyRecipe(parameters=300_000, worlds=64, wrong=0.5, enough=0.25)
+    recipe = TinyRecipe(parameters=300_000, worlds=64, wrong=0.5, enough=0.25, settled=1)
     with contextlib.suppress(HoustonError):  # it solves fewer or more than one would begin with
         make_tiny_policy(folder, recipe, lambda line: None)
     return folder
