@@ -25,13 +25,22 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
-from bench.learning import BASE, ENGINE, cells, compared, interval, learning_home, measured
+from bench.learning import (
+    BASE,
+    ENGINE,
+    cells,
+    compared,
+    interval,
+    keep_result,
+    learning_arguments,
+    learning_home,
+    measured,
+)
 from bench.scripted_judge import RUBRICS, judge_engine, scripted_judge
 
 from houston_daemon.experiments.experiment_home import ExperimentHome
 from houston_daemon.suites.suite_results import SuiteRun
 
-RESULTS = ROOT / "bench" / "results"
 SUITE, COLLECTED, JUDGE = "word-worlds", "collected", "judge"
 BASE_POLICY = "base"
 FIGURES = ("trained_labels", "by_source", "held_out")
@@ -188,25 +197,15 @@ def compare_arms(home: ExperimentHome, asked: argparse.Namespace) -> dict[str, A
 
 def main() -> int:
     """Learn, print, keep."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--updates", type=int, default=24)
-    parser.add_argument("--worlds", type=int, default=256)
+    parser = learning_arguments(__doc__ or "", SUITE, 24, list(ARMS), list(ARMS), list(RUBRICS))
     parser.add_argument("--labelled", type=int, default=600, help="rollouts that are labelled")
     parser.add_argument("--port", type=int, default=18_765, help="of the scripted judge")
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--model", type=Path, help="of `houston policy tiny`")
-    parser.add_argument("--arms", nargs="+", choices=tuple(ARMS), default=list(ARMS))
-    parser.add_argument("--suite", choices=tuple(RUBRICS), default=SUITE)
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
-    parser.set_defaults(engine="embedded")
     asked = parser.parse_args()
     judge = {JUDGE: judge_engine(asked.port)}
     settings = ("suite", "updates", "seeds", "labelled", "set")
     with learning_home(asked, engines=judge, settings=settings) as (home, about):
         result = {**about, **compare_arms(home, asked)}
-    name = "decision_rewards" if asked.suite == SUITE else f"decision_rewards_{asked.suite}"
-    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    keep_result("decision_rewards", asked, SUITE, result)
     print(json.dumps({name: result[name] for name in ("held out", "minus outcome")}, indent=1))
     return 0
 

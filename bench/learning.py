@@ -178,22 +178,42 @@ def learn(home: ExperimentHome, asked: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def learning_arguments(
-    about: str, suite: str, updates: int, arms: Sequence[str], default_arms: Sequence[str]
-) -> argparse.ArgumentParser:
-    """What to train and measure. about: the module's docstring; the rest are defaults."""
+def suite_arguments(about: str, suite: str, suites: Sequence[str]) -> argparse.ArgumentParser:
+    """What to learn on, and where. about: the module's docstring. suite: the default one."""
     parser = argparse.ArgumentParser(description=about.split("\n", 1)[0])
-    parser.add_argument("--suite", choices=list(SUITES), default=suite)
+    parser.add_argument("--suite", choices=suites, default=suite)
     parser.add_argument("--engine", choices=["embedded", "vllm"], default="embedded")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--updates", type=int, default=updates)
     parser.add_argument("--worlds", type=int, default=256)
-    parser.add_argument("--arms", nargs="+", choices=list(arms), default=list(default_arms))
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--model", type=Path, help="of `houston policy tiny` or `warm`")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--name", help="of the file of results")
     return parser
+
+
+def learning_arguments(
+    about: str,
+    suite: str,
+    updates: int,
+    arms: Sequence[str],
+    default_arms: Sequence[str],
+    suites: Sequence[str] = tuple(SUITES),
+) -> argparse.ArgumentParser:
+    """What to train and measure. about: the module's docstring; the rest are defaults."""
+    parser = suite_arguments(about, suite, suites)
+    parser.add_argument("--updates", type=int, default=updates)
+    parser.add_argument("--arms", nargs="+", choices=list(arms), default=list(default_arms))
+    return parser
+
+
+def keep_result(
+    name: str, asked: argparse.Namespace, suite: str, result: Mapping[str, Any]
+) -> None:
+    """Write what came out, under `--name`, or `name` and the suite where that is another than
+    `suite`."""
+    name = asked.name or (name if asked.suite == suite else f"{name}_{asked.suite}")
+    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
 
 
 @contextlib.contextmanager
@@ -239,10 +259,7 @@ def main() -> int:
     asked = parser.parse_args()
     with learning_home(asked) as (home, about):
         result = {**about, **learn(home, asked)}
-    name = "learning" if asked.suite == "word-worlds" else f"learning_{asked.suite}"
-    name = asked.name or name
-    text = json.dumps(result, indent=1) + "\n"
-    (RESULTS / f"{name}.json").write_text(text)
+    keep_result("learning", asked, "word-worlds", result)
     figures = {name: cells for name, cells in result.items() if name.startswith(("held", "minus"))}
     print(json.dumps(figures, indent=1))
     return int(any(arm["solved"]["low"] <= 0 for arm in result["minus before"].values()))

@@ -19,7 +19,7 @@ from houston_daemon.experiments.scripted_endpoint import (
     ScriptedSpecs,
     ScriptedTurn,
 )
-from houston_daemon.suites.file_tasks import file_task
+from houston_daemon.suites.file_tasks import FileTask, file_task
 from houston_daemon.suites.python_problems import python_problem
 from houston_daemon.suites.science_games import ScienceWays, science_game
 from houston_shared.records import RolloutSpec
@@ -75,17 +75,25 @@ FINISH = call("finish")
 def file_choices(split: str, index: int, spec: RolloutSpec | None = None) -> PlayChoices:
     """Of `small-workstation`: another number, the whole line, another file, nothing at all."""
     task = file_task(split, index)
+    before = task.solution[:-2]
+    faults = [[*before, write, FINISH] for write in wrong_writes(task)]
+    faults.append([*before, FINISH])
+    return PlayChoices(task.solution, faults, failing_calls(task))
+
+
+def wrong_writes(task: FileTask) -> Calls:
+    """What might be written instead, each as one call: another text, or into another file."""
     ((path, text),) = task.wanted.items()
     others = {line.split()[1] for line in task.files.values()} - set(text.split())
     words = [*sorted(others), *(["done"] if task.kind == "write" else task.files.values())]
-    before = task.solution[:-2]
-    faults = [
-        [*before, call("write", path=path, text=word), FINISH] for word in words if word != text
-    ]
-    faults.append([*before, call("write", path=f"my_{path}", text=text), FINISH])
-    faults.append([*before, FINISH])
-    mistakes = [call("read", path="notes.txt"), call("open", path=path), call("search", text=text)]
-    return PlayChoices(task.solution, faults, mistakes)
+    writes = [call("write", path=path, text=word) for word in words if word != text]
+    return [*writes, call("write", path=f"my_{path}", text=text)]
+
+
+def failing_calls(task: FileTask) -> Calls:
+    """Calls that bring nothing."""
+    ((path, text),) = task.wanted.items()
+    return [call("read", path="notes.txt"), call("open", path=path), call("search", text=text)]
 
 
 def python_choices(split: str, index: int, spec: RolloutSpec | None = None) -> PlayChoices:
