@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 from rich.cells import cell_len
+from rich.style import Style
 from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual._context import visible_screen_stack
 from textual.strip import Strip
 
 from houston_console.panes.files_pane import DiffView
+from houston_console.widgets.dialogs import ConfirmDialog
 from houston_console.widgets.styled_text import line_text
 from houston_shared.records import FileChange
 from tests.console.conftest import SMALL, WIDE, Seat, Sit
@@ -107,9 +109,14 @@ class Picture:
     """What stands on a terminal once it has drawn the updates that it was sent."""
 
     def __init__(self) -> None:
-        self.cells: dict[tuple[int, int], object] = {}
-        self.partial = 0
-        """Updates of a part of the screen."""
+        self.cells: dict[tuple[int, int], tuple[str, Style | None]] = {}
+        self.partial = self.whole = 0
+        """Updates of a part of the screen, and of all of it."""
+
+    @property
+    def text(self) -> str:
+        """All characters, row by row."""
+        return "".join(str(self.cells[x, y][0]) for y, x in sorted((y, x) for x, y in self.cells))
 
     def take(self, update: LayoutUpdate | ChopsUpdate | None) -> None:
         if isinstance(update, ChopsUpdate):
@@ -121,6 +128,7 @@ class Picture:
                         assert strip is not None, f"nothing for row {y} from column {x}"
                         self.put(x, y, strip)
         elif update is not None:
+            self.whole += 1
             for y, strips in enumerate(update.strips):
                 self.put(0, y, Strip.join(list(strips)))
 
@@ -131,7 +139,7 @@ class Picture:
                 x += cell_len(character)
 
 
-def _whole(seat: Seat) -> dict[tuple[int, int], object]:
+def _whole(seat: Seat) -> dict[tuple[int, int], tuple[str, Style | None]]:
     """What a frame of the whole screen would show."""
     picture = Picture()
     visible_screen_stack.set(seat.app._background_screens)
@@ -175,3 +183,27 @@ async def test_frames_of_a_part_add_up_to_the_whole(
             await seat.press(key)
             await seat.until(is_whole, f"the picture after {key}")
         assert picture.partial > len(EVERYWHERE) // 2
+
+
+async def test_behind_a_question_only_what_changes_is_drawn(
+    builder: HomeBuilder, sit: Sit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with builder.bulk():
+        builder.start("r")
+        for number in range(1, 21):
+            builder.whole("r", number, f"thought {number}")
+    async with sit(builder.home, rollout="r") as seat:
+        picture = Picture()
+        monkeypatch.setattr(seat.app, "_display", lambda screen, update: picture.take(update))
+        seat.app.screen.refresh()
+        await seat.app.push_screen(ConfirmDialog("Go on?"))
+        await seat.until(lambda: picture.cells == _whole(seat), "the question")
+        for number in range(21, 26):
+            builder.whole("r", number, f"thought {number}")
+            await seat.until(lambda number=number: f"step {number} of" in picture.text)
+            await seat.until(lambda: picture.cells == _whole(seat), f"step {number}")
+            if number == 21:  # opening the question had left something to draw
+                whole = picture.whole
+        assert picture.whole == whole
+        await seat.press("n")
+        await seat.until(lambda: picture.cells == _whole(seat), "no question any more")

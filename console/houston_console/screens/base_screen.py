@@ -370,15 +370,21 @@ class HoustonScreen(FrameAfterKey, Screen[None]):
     """As Textual's own, which draws the whole screen for it: frames and cursors change, no more."""
 
     def _compositor_refresh(self) -> None:
-        """Nothing while another full screen hides it: Textual would draw that one again, whole."""
+        """Nothing while another full screen hides it: Textual would draw that one again, whole.
+        Below a dialog what changed is drawn: Textual would draw all of it, from the second time on.
+        """
         stack = self.app.screen_stack
         above = stack[stack.index(self) + 1 :] if self in stack else ()
-        if any(isinstance(screen, HoustonScreen) for screen in above):
-            self._dirty_widgets.clear()
-            self._compositor._dirty_regions.clear()
-            self._repaint_required = True  # once it is seen again
+        if not above:
+            super()._compositor_refresh()
             return
-        super()._compositor_refresh()
+        changed = self._compositor._dirty_regions
+        if any(isinstance(screen, HoustonScreen) for screen in above):
+            self._repaint_required = True  # once it is seen again
+        elif changed:
+            above[-1].refresh(*changed)
+        self._dirty_widgets.clear()
+        changed.clear()
 
     def _update_focus_styles(
         self, focused: Widget | None = None, blurred: Widget | None = None
