@@ -535,6 +535,7 @@ PROJECTIONS: dict[str, Projection] = {
     "stop": project_nothing,
     "jumped": project_nothing,
     "refused": project_nothing,
+    "hosts": project_nothing,
     "erased": project_nothing,  # rows that change are derived again from the remainders
     "repaired": project_nothing,
     "cleaned": project_nothing,

@@ -118,20 +118,21 @@ class RoleBook:
 
     def operators(self) -> str:
         """Who is operator, for people to ask."""
-        own = _login_name(os.geteuid())
+        own = login_name(os.geteuid())
         return ", ".join(dict.fromkeys((own, *self._named[0][1])))
 
 
 def look_up_groups(uid: int, gid: int) -> tuple[str, frozenset[int]]:
     """Login name (or number) of a user, and all groups: that of the process and those by name."""
-    name = _login_name(uid)
+    name = login_name(uid)
     try:
         return name, frozenset(os.getgrouplist(name, gid)) if name != str(uid) else frozenset({gid})
     except OSError:
         return name, frozenset({gid})
 
 
-def _login_name(uid: int) -> str:
+def login_name(uid: int) -> str:
+    """Of a user; the number where there is no name."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -262,4 +263,4 @@ def resolve_author(peer: Peer, claimed: str) -> Author:
 def identify_offline_author() -> Author:
     """The user of this process; who may write the home's files is its operator."""
     uid = os.geteuid()
-    return Author(_login_name(uid), uid, True, os.getpid(), "operator")
+    return Author(login_name(uid), uid, True, os.getpid(), "operator")

@@ -26,6 +26,7 @@ from houston_daemon.recorder import rollout_assignment
 from houston_daemon.recorder.disk.disk_housekeeping import DiskHousekeeping, DiskSpaceWatch
 from houston_daemon.recorder.group_commit import DurationWindow, GroupCommit
 from houston_daemon.recorder.handlers import rollout_handlers
+from houston_daemon.recorder.host_changes import HostChanges, store_host_changes
 from houston_daemon.recorder.identity_and_roles import PeerIdentities
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.message_dispatch import (
@@ -196,6 +197,7 @@ class RecorderLoop:
         self.wakes = WakeupPipe()
         """Ends the loop's sleep; to be closed by whoever could still wake it."""
         self._remote = _open_remote(store.home, remote)
+        self._host_changes = HostChanges(store.home)
         self._receiving = MessageReceiver(
             store.home,
             self._context,
@@ -307,6 +309,8 @@ class RecorderLoop:
         works += self._collect_cleanup_results()
         if jumped := self._clock.check_jump():
             works.append(SupervisorCall(partial(store_clock_jump, seconds=jumped)))
+        if self._remote and self._host_changes.check():
+            works.append(SupervisorCall(store_host_changes))
         if self._store.presence.due(last=self.stopping):
             works.append(SupervisorCall(self._store.presence.write))
         works += self._receiving.receive_from_workers(WORKER_BATCH_SIZE - len(waiting))

@@ -60,6 +60,20 @@ class DaemonStopRequested(Record, frozen=True):
     keep_engine: bool = False
 
 
+class HostsChanged(Record, frozen=True):
+    """Machines whose workers may speak to the daemon were let in or removed, or given new keys."""
+
+    by: str
+    """Login name of the home's owner, who alone can do so."""
+    uid: int
+    hosts: dict[str, str]
+    """All of them afterwards: name → public key."""
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    """Those whose key is another one."""
+
+
 class RefusedAttempt(Record, frozen=True):
     """Somebody was refused for who they are."""
 
@@ -425,6 +439,7 @@ BODY_TYPES: dict[str, type[Record]] = {
     "note-read": NoteRead,
     "stop": DaemonStopRequested,
     "refused": RefusedAttempt,
+    "hosts": HostsChanged,
     "erased": BodiesErased,
     "repaired": JournalRepaired,
     "cleaned": RolloutCleaned,

@@ -97,6 +97,12 @@ def _describe_bookmark(fields: EventFields) -> str:
     return "mark removed" if fields.get("remove") else f"marked: {fields.get('note', '')}"
 
 
+def _describe_hosts(fields: EventFields) -> str:
+    deeds = {"added": "added", "removed": "removed", "replaced": "given new keys"}
+    parts = [(", ".join(fields.get(name, ())), words) for name, words in deeds.items()]
+    return "; ".join(f"host {hosts} {words}" for hosts, words in parts if hosts)
+
+
 def _describe_refusal(fields: EventFields) -> str:
     needs = _after(" needs the role ", fields.get("needs"))
     times = int(fields.get("times", 1))
@@ -198,6 +204,7 @@ _DESCRIBERS: dict[str, Callable[[EventFields], str]] = {
         + (", snapshots too" if fields.get("snapshots") else "")
         + _after("; left: ", fields.get("left"))
     ),
+    "hosts": _describe_hosts,
     "policy": _describe_policy,
     "training": _describe_training,
     "training-moved": _describe_training_state,

@@ -254,3 +254,28 @@ def test_without_an_address_no_key_is_made(node: Path, capsys: pytest.CaptureFix
     code, _, errors = houston(capsys, "host", "add", "gpu2")
     assert code == 78 and "[recorder] listen" in errors
     assert not (node / "gpu2.endpoint.json").exists()
+
+
+def audited_hosts(rig: RemoteRig, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What `houston log --audit` says of hosts."""
+    assert command.main(["--home", str(rig.home.path), "log", "--audit", "--json"]) == 0
+    lines = map(json.loads, capsys.readouterr().out.splitlines())
+    return [line["text"] for line in lines if line["did"] == "hosts"]
+
+
+def test_who_was_let_in_and_removed_is_in_the_audit(
+    remote: RemoteRig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = [
+        ("host gpu2 added", lambda: remote.add_host("gpu2")),
+        ("host gpu2 given new keys", lambda: remote.add_host("gpu2", replace=True)),
+        ("host gpu2 removed", lambda: host_keys.remove_host(remote.home, "gpu2")),
+    ]
+    for number, (words, act) in enumerate(wanted, 1):
+        act()
+        remote.until(lambda n=number: len(audited_hosts(remote, capsys)) == n, 10, words)
+        assert audited_hosts(remote, capsys)[-1] == words
+    remote.restart()
+    remote.add_host("gpu3")
+    remote.until(lambda: len(audited_hosts(remote, capsys)) == 4, 10, "once more")
+    assert audited_hosts(remote, capsys)[-1] == "host gpu3 added"
