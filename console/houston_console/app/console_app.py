@@ -43,6 +43,7 @@ from houston_console.screens.base_screen import ActionFailed, HoustonScreen, Use
 from houston_console.screens.compare_screen import CompareScreen
 from houston_console.screens.home_screen import HomeScreen
 from houston_console.screens.policies_screen import PoliciesScreen
+from houston_console.screens.resources_screen import ResourcesScreen
 from houston_console.screens.watch_screen import WatchScreen
 from houston_console.transcript.transcript_view import Transcript
 from houston_console.widgets import dialogs
@@ -305,6 +306,14 @@ class HoustonConsole(ErrorBoundary, App[None]):
             return
         engine, home = self.loaded.config.default_engine, str(self.loaded.home.path)
         screen = PoliciesScreen(self.state, self.background_reader, self.link, home, engine)
+        await self.push_screen(screen)
+
+    async def action_resources(self) -> None:
+        """Engines and machines, what runs where, and what waits."""
+        if isinstance(self.screen, ResourcesScreen):
+            return
+        home = str(self.loaded.home.path)
+        screen = ResourcesScreen(self.state, self.background_reader, self.link, home)
         await self.push_screen(screen)
 
     def _note_announced(self, notice: Notice) -> None:

@@ -8,7 +8,6 @@ since scripts call them often.
 """
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -26,14 +25,15 @@ from houston_shared import command_output
 from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import ControlClient, describe_blocked_process
-from houston_shared.control_messages import NodeStatus, ReplicaStatus, Status
+from houston_shared.control_messages import Status
+from houston_shared.daemon_status_text import status_lines, title_words
 from houston_shared.errors import DaemonFrozen, DaemonNotRunning, ExitCode, HoustonError, NoAnswer
 from houston_shared.home import Home
 from houston_shared.home_lock import HomeOwner, find_dead_daemon, find_running_daemon
 from houston_shared.store import rollout_queries
 from houston_shared.store.rollout_queries import EngineWaitedFor
 from houston_shared.store.store_reader import Reader
-from houston_shared.times_and_counts import format_duration, iso_time, local_time
+from houston_shared.times_and_counts import iso_time, local_time, pluralize
 from houston_shared.wire import AskStatus
 
 LSB_DEAD, LSB_STOPPED, LSB_UNKNOWN = 1, 3, 4
@@ -154,108 +154,14 @@ def _copied_words(copied: dict[str, object], newest: int) -> str:
     if not copied:
         return "nothing is copied yet"
     behind = newest - int(str(copied["seq"]))
-    wait = f", {_counted(behind, 'events')} wait" if behind > 0 else ""
+    wait = f", {pluralize(behind, 'event')} wait" if behind > 0 else ""
     return f"event {copied['seq']}, as of {copied['at']}{wait}"
 
 
 def _show_status(status: Status, waiting: list[EngineWaitedFor]) -> None:
-    up = format_duration(status.uptime)
-    counts = ", ".join(f"{count} {state}" for state, count in sorted(status.rollouts.items()))
-    command_output.print_line(
-        f"{status.state} on {status.home} (pid {status.pid}, for {up}, epoch {status.epoch}, "
-        f"{status.version})"
-    )
-    command_output.print_line(
-        f"  rollouts  {counts or 'none'}; {_counted(status.workers, 'workers')}"
-    )
-    for line in _part_lines(status, waiting):
-        command_output.print_line(line)
-    command_output.print_line(
-        f"  store     {status.queue} messages wait, commit p99 {status.commit_p99_ms:.1f} ms, "
-        f"ack p99 {status.ack_p99_ms:.1f} ms, WAL {status.wal_mb:.1f} MB, "
-        f"disk {status.disk_free_mb:,.0f} MB free"
-    )
-    command_output.print_line(f"  limits    of processes and memory: by {status.limits}")
-    command_output.print_line(
-        f"  consoles  {status.consoles}; search lags {status.search_lag} events"
-    )
-    restarts = ", ".join(_counted(n, part) for part, n in status.restarts.items() if n)
-    command_output.print_line(f"  backup    {_backup_words(status)}")
-    if restarts:
-        command_output.print_line(f"  restarts  {restarts}, since the daemon's start")
-    for name, words in sorted(status.troubles.items()):
-        command_output.print_line(f"  trouble   {name}: {words}")
-    if status.last_error:
-        command_output.print_line(f"  last error: {status.last_error}")
-
-
-def _part_lines(status: Status, waiting: Sequence[EngineWaitedFor]) -> Iterator[str]:
-    """Engines, policies, trainings, GPUs and nodes, and what waits for them."""
-    for name, state in sorted(status.engines.items()):
-        yield f"  engine    {name}: {state}"
-        for replica in status.replicas.get(name, ()):
-            yield f"  replica     {replica_words(replica)}"
-    for name, policy in sorted(status.policies.items()):
-        yield f"  policy    {name}: new rollouts sample with {policy}"
-    for name, words in sorted(status.training.items()):
-        yield f"  training  {name}: {words}"
-    for name, words in status.gpus.items():
-        yield f"  gpus      {name}: {words}"
-    for node in status.nodes:
-        yield f"  node      {node_words(node)}"
-    for reason, names in _by_reason(status.unplaced).items():
-        yield f"  waits     {_named(names)}: {reason}"
-    for engine in waiting:
-        yield f"  engine    {engine.engine}: {engine.sentence}"
-
-
-SHOWN_NAMES = 4
-"""Rollouts that a line names; --json has all of them."""
-
-
-def node_words(node: NodeStatus) -> str:
-    """One node of the cluster: what it offers, and what runs there."""
-    gpus = f", {node.gpus:g} GPUs" if node.gpus else ""
-    labels = "".join(f", {name}={value}" for name, value in sorted(node.labels.items()))
-    lost = "" if node.alive else "lost; "
-    offer = f"{node.cpus:g} CPUs, {node.memory_mb:,} MB{gpus}{labels}"
-    runs = f": {_named(node.rollouts)}" if node.rollouts else ""
-    workers = _counted(node.workers, "workers")
-    return f"{node.name} on {node.host}: {lost}{offer}; {workers}{runs}"
-
-
-def _by_reason(unplaced: Mapping[str, str]) -> dict[str, list[str]]:
-    """Why rollouts wait for a node → those that do."""
-    names: dict[str, list[str]] = {}
-    for name, reason in sorted(unplaced.items()):
-        names.setdefault(reason, []).append(name)
-    return names
-
-
-def _named(names: Sequence[str]) -> str:
-    more = len(names) - SHOWN_NAMES
-    return ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
-def replica_words(replica: ReplicaStatus) -> str:
-    """How one server stands, and what it is used for."""
-    at = f" at {replica.address}" if replica.address not in ("", replica.name) else ""
-    parts = [f"{replica.name}{at}: {replica.state}", _counted(replica.rollouts, "rollouts")]
-    parts += [f"{_counted(replica.requests, 'samples')} under way"] if replica.requests else []
-    parts += [f"has {', '.join(replica.policies)}"] if replica.policies else []
-    parts += [f"brought up again {_counted(replica.restarts, 'times')}"] if replica.restarts else []
-    return "; ".join(parts)
-
-
-def _counted(number: int, parts: str) -> str:
-    """`1 worker`, `2 workers`, `1 nursery`."""
-    return f"{number} {parts.removesuffix('s') if number == 1 else parts}"
-
-
-def _backup_words(status: Status) -> str:
-    if status.backup_age is None:
-        return "none; next: houston backup"
-    return f"{format_duration(status.backup_age)} ago, event {status.backup_event}"
+    command_output.print_line(title_words(status))
+    for label, words, _ in status_lines(status, waiting):
+        command_output.print_line(f"  {label:<9} {words}")
 
 
 def add_daemon_logs_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from houston_daemon.commands.daemon_status_commands import replica_words
 from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import EngineSettings, server_name
 from houston_shared.control_client import ControlClient
 from houston_shared.control_messages import ReplicaStatus, Status
+from houston_shared.daemon_status_text import replica_words
 from houston_shared.errors import DaemonNotRunning
 from houston_shared.wire import AskStatus
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from houston_daemon.commands.daemon_status_commands import node_words
 from houston_daemon.service.prometheus_metrics import render_metrics
 from houston_shared.command import main
 from houston_shared.control_messages import NodeStatus
+from houston_shared.daemon_status_text import node_words
 from houston_shared.node_places import NodePlace, NodePlaces, node_places_file
 from tests.support.written_home import WrittenHome
 from tests.unit.service.test_metrics import read, status, totals
