@@ -127,7 +127,7 @@ def _warn_remaining_copies(home: Home, overwritten: bool, text: str = "") -> boo
         command_output.print_note(
             f"Old pages of {names} still have it. next: houston daemon stop, then this again"
         )
-    for path in event_erasure.list_possible_copies(home):
+    for path in event_erasure.list_possible_copies(home, text):
         command_output.print_note(
             f"{path} was made before and may still have it; remove it when it must not."
         )

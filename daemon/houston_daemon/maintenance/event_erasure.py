@@ -241,9 +241,10 @@ def _has_bytes(path: Path, needle: bytes) -> bool:
     return False
 
 
-def list_possible_copies(home: Home) -> list[Path]:
+def list_possible_copies(home: Home, text: str = "") -> list[Path]:
     """Places that may hold what was erased as it was: backups, what repairs kept, archives that
-    were cut short, rows that runs of training were given.
+    were cut short, rows that runs of training were given; messages to people that wait, where they
+    hold `text`.
     """
     places = (
         (home.backups, "*"),
@@ -251,4 +252,8 @@ def list_possible_copies(home: Home) -> list[Path]:
         (home.archives, "*.new"),
         (training_folder(home), "*"),
     )
-    return [path for folder, names in places for path in sorted(folder.glob(names))]
+    copies = [path for folder, names in places for path in sorted(folder.glob(names))]
+    waiting = home.sent_notifications
+    if text and waiting.is_file() and _has_bytes(waiting, msgspec.json.encode(text)[1:-1]):
+        copies.append(waiting)
+    return copies

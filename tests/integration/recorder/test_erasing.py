@@ -14,6 +14,8 @@ import pytest
 from houston_daemon.maintenance import archive_file, event_erasure
 from houston_daemon.maintenance.home_verification import verify_home
 from houston_daemon.recorder.handlers import erase_handlers
+from houston_daemon.review.notify.need_notifications import Notification
+from houston_daemon.review.notify.sent_notifications import SentNotifications
 from houston_shared import wire
 from houston_shared.home import Home
 from houston_shared.policy_and_run_files import training_folder
@@ -175,6 +177,15 @@ def test_rows_that_were_trained_on_are_named(tmp_path: Path) -> None:
     run = training_folder(home) / "sft-20260101-000000-0000"
     (run / "data").mkdir(parents=True)
     assert event_erasure.list_possible_copies(home) == [run]
+
+
+def test_messages_that_wait_with_a_text_are_named(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.path.mkdir()
+    waiting = Notification("r", "asks", 'send "s3cret\n" to me', "task", "running", 1, 7)
+    SentNotifications(home.sent_notifications, {"x"}).take([waiting])
+    assert event_erasure.list_possible_copies(home, '"s3cret\n"') == [home.sent_notifications]
+    assert event_erasure.list_possible_copies(home, "nowhere") == []
 
 
 def test_what_is_left_of_an_erased_body_is_verified_too(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from houston_daemon.review.notify import sent_notifications
@@ -98,3 +99,12 @@ def test_a_file_that_cannot_be_read_sends_nothing(file: Path, content: bytes) ->
 def test_only_its_owner_reads_it(file: Path) -> None:
     opened(file).take([A])
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_waits_says_what_is_said_of_it_now(file: Path) -> None:
+    sent = opened(file, "x", "y")
+    sent.take([A, B])
+    erased = msgspec.structs.replace(A, text="(erased)")
+    sent.renew_texts([erased])
+    for service in ("x", "y"):
+        assert opened(file, "x", "y").delivery(service).waiting == [erased, B]

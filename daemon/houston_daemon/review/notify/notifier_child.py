@@ -129,6 +129,7 @@ class Notifier:
         self._seen = {n.standing.rollout.id: n.standing.seen_seq for n in needs}
         notifications = find_notifications(needs, self._settings.at_need)
         self._holding = frozenset(notification.key for notification in notifications)
+        self._sent.renew_texts(notifications)
         self._forget_gone(now)
         new = [
             notification for notification in notifications if not self._sent.is_told(notification)

@@ -84,6 +84,19 @@ class SentNotifications:
         self.save()
         return left_out
 
+    def renew_texts(self, notifications: Iterable[Notification]) -> None:
+        """Have what waits say what is said of it now: a text may have been erased since."""
+        texts = {notification.key: notification.text for notification in notifications}
+        changed = False
+        for delivery in self._deliveries.values():
+            for place, old in enumerate(delivery.waiting):
+                text = texts.get(old.key, old.text)
+                if text != old.text:
+                    delivery.waiting[place] = msgspec.structs.replace(old, text=text)
+                    changed = True
+        if changed:
+            self.save()
+
     def forget(self, keys: Collection[str]) -> None:
         """Tell these again when they come up again."""
         if keys:
