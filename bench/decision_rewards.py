@@ -28,6 +28,7 @@ sys.path.insert(0, str(ROOT))
 from bench.learning import (
     BASE,
     ENGINE,
+    PATIENCE,
     cells,
     compared,
     interval,
@@ -90,13 +91,13 @@ def make_reward_model(
             home.run("policy", "activate", policy, "--engine", ENGINE)
         words = ("suite", "run", asked.suite, "--engine", ENGINE, "--policy", policy)
         words += ("--split", "train", "-n", str(asked.labelled), "--name", run)
-        home.run(*words, seconds=3600)
+        home.run(*words, seconds=PATIENCE)
     labels = ""
     with scripted_judge(asked.port, asked.suite):
         for run in runs:
             file = home.folder / f"{run}.jsonl"
             words = ("label", "--suite-run", run, "--judge", JUDGE, "--out", str(file))
-            home.run(*words, seconds=3600)
+            home.run(*words, seconds=PATIENCE)
             labels += file.read_text()
     labels_file.write_text(labels)
     epochs = "epochs=20" if asked.suite == SUITE else "epochs=3"  # a model that can read needs few
@@ -104,7 +105,7 @@ def make_reward_model(
     told = home.run(
         *("train", "prm", "--labels", str(labels_file), "--base", str(asked.model)),
         *("--name", name, "--json", *settings),
-        seconds=3600,
+        seconds=PATIENCE,
     )
     run = json.loads(told.splitlines()[-1])
     kept.write_text(json.dumps(run))
@@ -138,7 +139,7 @@ def trained(home: ExperimentHome, arm: Arm, seed: int, asked: argparse.Namespace
             told = home.run(
                 *("train", "dapo", "--suite", asked.suite, "--engine", ENGINE, "--recipe", "small"),
                 *("--name", name, "--json", *words),
-                seconds=2 * 3600,
+                seconds=PATIENCE,
             )
             kept.write_text(told.splitlines()[-1])
         run = json.loads(kept.read_text())

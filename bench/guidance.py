@@ -32,6 +32,7 @@ sys.path.insert(0, str(ROOT))
 from bench.learning import (
     BASE,
     ENGINE,
+    PATIENCE,
     WORDS,
     cells,
     compared,
@@ -64,7 +65,6 @@ HABITS = AgentHabits(wrong=0.6, errors=0.25)
 SUITES_GUIDED = {suite.name: suite for suite in (GUIDED_WORDS, GUIDED_FILES)}
 ROLLOUTS = {"word-worlds": 500, "small-workstation": 240}
 """With and without a person, by seed."""
-PATIENCE = 4 * 3600.0
 TRAINING: Mapping[str, tuple[str, ...]] = {
     "word-worlds": (
         *("epochs=12", "batch=32", "learning_rate=1e-3", "final_learning_rate=1e-4"),

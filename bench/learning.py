@@ -35,6 +35,8 @@ from houston_daemon.suites.suite_results import SuiteAttempt, SuiteRun, read_run
 
 RESULTS = ROOT / "bench" / "results"
 WORDS, ENGINE = "words", "learner"
+PATIENCE = 6 * 3600.0
+"""Seconds that a stage may take: a language model on a machine with other work."""
 ARMS = {
     "dapo": (),
     "saar": ("purify=0.7",),
@@ -98,7 +100,7 @@ def measured(home: ExperimentHome, policy: str, name: str, asked: argparse.Names
         home.run("policy", "activate", policy, "--engine", ENGINE)
         words = ("suite", "run", asked.suite, "--engine", ENGINE, "--policy", policy)
         words += ("--split", "test", "-n", str(asked.worlds), "--name", name)
-        home.run(*words, seconds=2 * 3600)
+        home.run(*words, seconds=PATIENCE)
     return read_run(file)
 
 
@@ -120,7 +122,7 @@ def trained(
         told = home.run(
             *("train", *command, "--suite", asked.suite, "--engine", ENGINE),
             *("--name", family, "--json", *words),
-            seconds=4 * 3600,
+            seconds=PATIENCE,
         )
         run = json.loads(told.splitlines()[-1])
         kept.write_text(json.dumps({**run, "seconds": round(time.monotonic() - began, 1)}))
@@ -240,7 +242,7 @@ def learning_home(
         home.write_configuration()
         if not (model / "config.json").is_file():
             make = make or (("tiny",) if dialect == WORDS else ("warm", "--suite", asked.suite))
-            home.run("policy", *make, "--out", str(model), seconds=4 * 3600)
+            home.run("policy", *make, "--out", str(model), seconds=PATIENCE)
         about = machine(folder)
         about["versions"] |= {name: version(name) for name in ("torch", "transformers", "trl")}
         (made,) = (*model.glob("tiny_policy.json"), *model.glob("warm_up.json"))

@@ -26,7 +26,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 from bench.durable.machine import machine
-from bench.learning import interval
+from bench.learning import PATIENCE, interval
 
 from houston_daemon.experiments.experiment_home import ExperimentHome
 from houston_daemon.experiments.experiment_statistics import score_differences
@@ -107,7 +107,7 @@ def suite_run(home: ExperimentHome, name: str, engine: str, split: str, count: i
     file = home.home.path / "suites" / SUITE / f"{name}.json"
     if not file.is_file():
         words = ("suite", "run", SUITE, "--engine", engine, "--name", name)
-        home.run(*words, "--split", split, "-n", str(count), seconds=3600)
+        home.run(*words, "--split", split, "-n", str(count), seconds=PATIENCE)
     return read_run(file)
 
 
@@ -120,7 +120,7 @@ def taught(home: ExperimentHome, seed: int, rollouts: Sequence[str]) -> dict[str
             *("train", "echo", "--engine", ENGINE, "--name", f"taught-{seed}", "--json"),
             *(word for setting in settings for word in ("--set", setting)),
             *("--human", *rollouts),
-            seconds=3600,
+            seconds=PATIENCE,
         )
         kept.write_text(told.splitlines()[-1])
     return dict(json.loads(kept.read_text()))

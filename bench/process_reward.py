@@ -26,7 +26,7 @@ import msgspec
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 from bench.decision_rewards import COLLECTED, JUDGE, SUITE
-from bench.learning import ENGINE, learning_home
+from bench.learning import ENGINE, PATIENCE, learning_home
 from bench.scripted_judge import judge_engine, scripted_judge
 
 from houston_daemon.experiments.experiment_home import ExperimentHome
@@ -50,11 +50,11 @@ def collect(home: ExperimentHome, asked: argparse.Namespace) -> list[list[Decisi
     if not file.is_file():
         words = ("suite", "run", SUITE, "--engine", ENGINE, "--policy", "base")
         words += ("--split", "train", "-n", str(asked.worlds), "--name", COLLECTED)
-        home.run(*words, seconds=3600)
+        home.run(*words, seconds=PATIENCE)
     labels = home.folder / "labels.jsonl"
     with scripted_judge(asked.port):
         words = ("label", "--suite-run", COLLECTED, "--judge", JUDGE, "--out", str(labels))
-        home.run(*words, seconds=3600)
+        home.run(*words, seconds=PATIENCE)
     by_world: dict[str, list[DecisionLabel]] = {}
     for label in read_labels(labels):
         by_world.setdefault(label.task, []).append(label)
@@ -74,7 +74,7 @@ def trained(
         told = home.run(
             *("train", "prm", "--labels", str(file), "--base", str(asked.model)),
             *("--name", name, "--json", *words),
-            seconds=3600,
+            seconds=PATIENCE,
         )
         kept.write_text(told.splitlines()[-1])
     return dict(json.loads(kept.read_text()))
