@@ -2,11 +2,13 @@
 
 `python -m houston_daemon.artifacts.artifact_copier_child PARENT HOME CONFIG`, started and watched
 by the supervisor where `[artifacts] url` names a store. What the store refuses stops nothing else:
-it is said once, tried again ever more rarely, and taken up where it was. On its stdout it says what
-is wrong. What is copied, and in which order, is `artifact_copier`'s.
+it is said once, tried again ever more rarely, and taken up where it was. After SIGTERM it copies
+what is left, and ends. On its stdout it says what is wrong. What is copied, and in which order, is
+`artifact_copier`'s.
 """
 
 import signal
+import threading
 import time
 
 from houston_daemon.artifacts.artifact_copier import ArtifactCopier
@@ -22,6 +24,8 @@ LONGEST_DELAY_SECONDS = 300.0
 
 def main() -> None:
     """The process: ends with its parent."""
+    ending = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ending.set())
     loaded = begin_watched_child()
     if loaded is None:
         return
@@ -29,17 +33,18 @@ def main() -> None:
         store = ArtifactStore(loaded.config.artifacts.url)
     except ConfigurationError as problem:
         report_failures({"": str(problem)})
-        signal.pause()  # until it is installed or edited, and this process is started again
+        ending.wait()  # until it is installed or edited, and this process is started again
         return
     copier = ArtifactCopier(store, loaded.home, loaded.host_root)
-    _copy_for_ever(copier, loaded.config.artifacts.every_seconds)
+    _copy_until(ending, copier, loaded.config.artifacts.every_seconds)
 
 
-def _copy_for_ever(copier: ArtifactCopier, every_seconds: float) -> None:
+def _copy_until(ending: threading.Event, copier: ArtifactCopier, every_seconds: float) -> None:
+    """Round after round; one more after `ending` was set, unless the store refused the last."""
     backoff = Backoff(RETRY_SECONDS, LONGEST_DELAY_SECONDS)
     told: dict[str, str] = {}
     while True:
-        seconds = every_seconds
+        is_last, seconds = ending.is_set(), every_seconds
         try:
             copier.round()
             backoff.failures = 0
@@ -50,7 +55,9 @@ def _copy_for_ever(copier: ArtifactCopier, every_seconds: float) -> None:
         if failed != told:
             report_failures(failed)
             told = failed
-        time.sleep(seconds)
+        if is_last or (backoff.failures and ending.is_set()):
+            return
+        ending.wait(seconds)
 
 
 if __name__ == "__main__":

@@ -208,6 +208,7 @@ def _run_supervisor(
     spawner.close()  # and with it every worker that is left
     keep = supervisor.keeps_engine or code in (EXIT_RECORDER_FAILED, ExitCode.DAMAGED)
     _stop_recorder_and_engines(recorder, engines, keep, supervisor.seconds_left)
+    supervisor.finish_copies()
     failure_note = supervisor.failure and f" (writer failed: {supervisor.failure})"
     LOGGER.info("ended with exit code %s%s", code, failure_note)
     return code

@@ -3,11 +3,13 @@ stored (rules, scores of a process reward model, drafts of a critic), one sends 
 to people, and one copies what is committed into a store.
 
 Started, heard, started again with backoff when one ends by itself, and with other settings when
-they were edited; killed at the end: what they keep is whole at any moment. What they do is in the
+they were edited; killed at the end, since what they keep is whole at any moment, but for the
+copies, which are brought up to the last event first. What they do is in the
 rooms `review`, `training.prm`, `telemetry` and `artifacts`. All calls belong to the supervisor's
 thread.
 """
 
+import contextlib
 import logging
 import os
 import subprocess
@@ -97,6 +99,20 @@ class ReviewProcess:
         self._backoff.not_before = float("inf")
         self._end()
 
+    def finish(self, seconds: float) -> None:
+        """Have it do what is left to do, by SIGTERM, and end it for good."""
+        self._backoff.not_before = float("inf")
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                words = "the process that %s had not ended after %.1f s: the next start goes on"
+                REVIEW_LOGGER.warning(words, self._task, seconds)
+            with contextlib.suppress(BlockingIOError):
+                self._take_reports(_read_output(self._process))
+        self._end()
+
     def _end(self) -> None:
         process, self._process = self._process, None
         if process is not None:
@@ -125,9 +141,8 @@ class ReviewProcess:
         self._rest, self._ended, self._failed = b"", "", {}
 
     def _read_reports(self, process: "subprocess.Popen[bytes]", now: float) -> None:
-        assert process.stdout
         try:
-            data = os.read(process.stdout.fileno(), 65_536)
+            data = _read_output(process)
         except BlockingIOError:
             return
         if not data:
@@ -137,6 +152,9 @@ class ReviewProcess:
             _close_output(process)
             self._retry_later(now, f"the process that {self._task} ended by itself ({code})")
             return
+        self._take_reports(data)
+
+    def _take_reports(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._failed = msgspec.json.decode(line, type=dict[str, dict[str, str]])["failed"]
@@ -148,6 +166,12 @@ class ReviewProcess:
         steady = now - self._began > LONGEST_DELAY_SECONDS
         REVIEW_LOGGER.warning("%s; again in %g s", problem, self._backoff.fail(now, first=steady))
         self._ended = problem
+
+
+def _read_output(process: "subprocess.Popen[bytes]") -> bytes:
+    """What it has said; empty once it has ended. Raises BlockingIOError where it said nothing."""
+    assert process.stdout
+    return os.read(process.stdout.fileno(), 65_536)
 
 
 def _close_output(process: "subprocess.Popen[bytes]") -> None:

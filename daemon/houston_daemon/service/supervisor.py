@@ -120,13 +120,14 @@ class Supervisor:
         self._orphans = orphans
         self._logs = logs
         self._backup = PeriodicBackup(loaded)
+        self._copier = artifact_copier_process(loaded)
         self._reviews = (
             live_rules_process(loaded),
             live_scores_process(loaded),
             live_drafts_process(loaded),
             span_export_process(loaded),
             notifier_process(loaded),
-            artifact_copier_process(loaded),
+            self._copier,
         )
         self._force_exit = force_exit
         self._rollout_gpus = rollout_gpus
@@ -408,7 +409,8 @@ class Supervisor:
             self._trainers.begin_shutdown()
             self._backup.stop()
             for review in self._reviews:
-                review.stop()
+                if review is not self._copier:  # `finish_copies` ends it
+                    review.stop()
             self._edits.close()
         elif reason.startswith("SIG"):
             LOGGER.warning("a second signal: leaving at once; the next start goes on from here")
@@ -457,6 +459,10 @@ class Supervisor:
     def close(self) -> None:
         """Read nothing more: who closes the database last empties its log."""
         self._reader.close()
+
+    def finish_copies(self) -> None:
+        """Once the database is closed: have the store get the rest, in what is left of the time."""
+        self._copier.finish(max(0.0, self.seconds_left))
 
     @property
     def keeps_engine(self) -> bool:
