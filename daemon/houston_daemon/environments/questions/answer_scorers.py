@@ -7,8 +7,8 @@ the gold answers and never speak to the agent.
 import importlib.util
 import json
 import logging
-import math
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -22,11 +22,15 @@ from houston_daemon.environments.questions.answer_scoring import (
 from houston_shared.errors import ConfigurationError
 from houston_shared.task_tables import QuestionScorer
 
-MATH_SECONDS = 10.0
-"""How long one comparison may take; then the answer counts as wrong."""
+MATH_SECONDS = 10
+"""Processor time of one comparison; beyond it the answer counts as wrong. Not by the clock: a busy
+machine makes no right answer wrong."""
+MATH_PATIENCE_SECONDS = 300.0
+"""How long it may take by the clock: beyond that it hangs."""
 MATH_PACKAGE = "math_verify"
 INSTALL_MATH = "pip install 'houston-agents[evaluate]'"
 
+_OUT_OF_TIME = (-signal.SIGXCPU, -signal.SIGKILL)
 _MATH_CHILD = "houston_daemon.environments.questions.math_child"
 
 log = logging.getLogger(__name__)
@@ -49,17 +53,25 @@ def math_score(answer: str, gold: Sequence[str]) -> AnswerScore:
     """The same number or expression, by math-verify in a process of its own."""
     if same_answer(answer, gold):
         return AnswerScore(1.0)
-    limit = str(math.ceil(MATH_SECONDS))
-    command = [sys.executable, "-P", "-m", _MATH_CHILD, limit]
+    command = [sys.executable, "-P", "-m", _MATH_CHILD, str(MATH_SECONDS)]
     asked = json.dumps({"answer": answer, "gold": list(gold)})
     try:
         ended = subprocess.run(
-            command, input=asked, capture_output=True, text=True, timeout=MATH_SECONDS, check=True
+            command,
+            input=asked,
+            capture_output=True,
+            text=True,
+            timeout=MATH_PATIENCE_SECONDS,
+            check=True,
         )
         return AnswerScore(float(json.loads(ended.stdout)["same"]))
     except subprocess.TimeoutExpired:
-        log.warning("comparing an answer took more than %g s: it counts as wrong", MATH_SECONDS)
+        log.warning("comparing an answer did not end: it counts as wrong")
     except (subprocess.CalledProcessError, ValueError) as problem:
+        if getattr(problem, "returncode", 0) in _OUT_OF_TIME:
+            words = "comparing an answer took more than %d s of processor time: it counts as wrong"
+            log.warning(words, MATH_SECONDS)
+            return AnswerScore(0.0)
         said = getattr(problem, "stderr", "") or str(problem)
         log.warning("an answer could not be compared, and counts as wrong: %s", said[-500:])
     return AnswerScore(0.0)
