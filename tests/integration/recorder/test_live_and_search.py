@@ -28,9 +28,10 @@ def indexed(station: Station) -> int:
     address = f"file:{station.home.search_database}?mode=ro"
     try:
         with contextlib.closing(sqlite3.connect(address, uri=True)) as connection:
-            return int(connection.execute("SELECT seq FROM indexed").fetchone()[0])
+            row = connection.execute("SELECT seq FROM indexed").fetchone()
     except sqlite3.DatabaseError:  # it is not there yet, or being made anew
         return 0
+    return int(row[0]) if row else 0
 
 
 def caught_up(station: Station) -> bool:
