@@ -38,8 +38,7 @@ TAIL_KINDS = (
 AUDIT_KINDS = (
     "daemon", "stop", "spec", "guidance", "edit", "withdraw", "reorder", "bookmark", "verdict",
     "claim", "note-read", "state", "cancel", "erased", "repaired", "cleaned", "refused",
-    "hosts",
-    "policy", "training", "training-cancel", "activation",
+    "hosts", "policy", "training", "training-cancel", "activation",
 )  # fmt: skip
 """Kinds that somebody did: `log --audit`."""
 

@@ -9,7 +9,7 @@ it without knowing what is right. What is done follows from a conversation, its 
 
 import json
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -25,7 +25,6 @@ from houston_daemon.experiments.scripted_endpoint import (
 from houston_daemon.suites.imperfect_agents import AgentHabits
 from houston_daemon.suites.suite_catalog import find_suite
 from houston_daemon.suites.suite_results import SuiteRun
-from houston_shared.records import StepRecord
 from houston_shared.times_and_counts import number_ranges
 
 TaskT = TypeVar("TaskT")
@@ -123,21 +122,17 @@ def sampling_agent(
     return play
 
 
-def condemned_steps(suite: GuidedSuite[Any], index: int, steps: Iterable[StepRecord]) -> list[int]:
-    """The steps that the person spoke about, and masks."""
-    task = suite.task(index)
-    return [
-        step.step for step in steps if any(suite.condemns(task, call) for call in step.sample.calls)
-    ]
-
-
 def mask_condemned(home: ExperimentHome, suite: GuidedSuite[Any], run: SuiteRun) -> int:
     """Mask what the person condemned in the rollouts of a run, as `houston verdict` does; how many
     steps."""
     masked = 0
     for world in run.worlds:
-        rollout = world.attempts[0].rollout
-        steps = condemned_steps(suite, world.index, home.steps(rollout))
+        task, rollout = suite.task(world.index), world.attempts[0].rollout
+        steps = [
+            step.step
+            for step in home.steps(rollout)
+            if any(suite.condemns(task, call) for call in step.sample.calls)
+        ]
         home.mask_steps(rollout, number_ranges(steps), suite.reason, ANNOTATOR_AUTHOR)
         masked += len(steps)
     return masked

@@ -1,13 +1,12 @@
 """A daemon that is stopped has its store brought up to the last event, in bounded time."""
 
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support import s3_server
+from tests.integration.artifacts.test_node_loss import copied, newest, node
 from tests.support.s3_server import Line
 from tests.support.station import Station
 
@@ -18,26 +17,10 @@ STOP_SECONDS = 20.0
 @pytest.fixture
 def station(tmp_path: Path, url: str, line: Line) -> Iterator[Station]:
     """Its copier sleeps for an hour after each round."""
-    made = Station(tmp_path)
-    made.environment |= {
-        **s3_server.environment(line),
-        "HOUSTON__ARTIFACTS__URL": url,
-        "HOUSTON__ARTIFACTS__EVERY_SECONDS": "3600",
-    }
+    made = node(tmp_path / "node", url, line)
+    made.environment["HOUSTON__ARTIFACTS__EVERY_SECONDS"] = "3600"
     yield made
     made.clear()
-
-
-def copied(station: Station) -> int:
-    """The last event that the store has."""
-    try:
-        return int(json.loads((station.home / "artifacts.json").read_text())["seq"])
-    except OSError:
-        return 0
-
-
-def newest(station: Station) -> int:
-    return int(station.query("SELECT max(seq) FROM events")[0][0])
 
 
 def played(station: Station) -> None:

@@ -3,7 +3,6 @@ person, verdicts, rules, and the labels of the rows."""
 
 import ast
 import json
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +32,7 @@ from houston_daemon.suites.suite_results import SuiteRun, read_run
 from houston_daemon.suites.word_tokenizer import write_word_tokenizer
 from houston_daemon.suites.word_worlds import VOCABULARY
 from houston_shared.guidance_tag import OPENING_TAG
+from tests.faults.tap import free_port
 from tests.support.small_tokenizer import small_tokenizer
 
 WORLDS = 8
@@ -91,10 +91,7 @@ def reading(request: pytest.FixtureRequest) -> Reading:
 @pytest.fixture
 def home(tmp_path: Path, reading: Reading) -> Iterator[ExperimentHome]:
     """A daemon with the sampler twice: beside a person, and alone."""
-    with socket.socket() as one, socket.socket() as other:
-        for free in (one, other):
-            free.bind(("127.0.0.1", 0))
-        ports = {"guided": one.getsockname()[1], "alone": other.getsockname()[1]}
+    ports = {"guided": free_port(), "alone": free_port()}
     made = ExperimentHome(tmp_path, {name: endpoint_engine(port) for name, port in ports.items()})
     agents = {name: sampling_agent(made, reading.suite, name == "guided", HABITS) for name in ports}
     with (
