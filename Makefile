@@ -113,7 +113,8 @@ layers: $(BIN)/.dev
 PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --maxfail 60
 FAST   := tests/unit tests/console
 
-# Tests beside each other get in each other's way: what fails then must pass alone.
+# Tests beside each other get in each other's way: what fails then must pass alone, also what a part
+# of one file would leave out.
 fast: $(BIN)/.dev
 	$(call and_alone,-m "not slow" $(FAST))
 
@@ -125,7 +126,7 @@ slow: $(BIN)/.dev engine
 
 define and_alone
 $(PYTEST) $(1) $(ARGS) || \
-  { test $$? = 1 && $(BIN)/pytest --last-failed --last-failed-no-failures none $(1) $(ARGS); }
+  { test $$? = 1 && $(BIN)/pytest --last-failed --last-failed-no-failures none $(1) $(ARGS) --part 1/1; }
 endef
 
 # Consumers of exports, each with its own code in an environment of its own: their packages fight

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual import events
 
+from houston_console.app.terminal_driver import TypedKeyParser
 from houston_console.panes import guidance_pane
 from houston_console.panes.guidance_composer import (
     Composer,
@@ -222,15 +222,15 @@ async def test_a_snippet_is_kept_and_said_again(
 async def test_escape_and_letters_that_came_as_one_leave_and_are_keys(
     live: LiveStation, sit: Sit
 ) -> None:
-    """tmux waits half a second behind an escape: what was typed until then is alt and a letter."""
+    """tmux waits half a second behind an escape: what was typed until then comes with it."""
     worker = _work(live)
     async with sit(live.home, worker.rollout) as seat:
         await _live(seat)
         await seat.press("e", "i")
         assert "No error" not in seat.bar("#hints"), "what was told is read with the next key"
         await seat.write("draft")
-        for key, character in (("alt+g", "g"), ("z", "z"), ("enter", "\r")):
-            seat.app.post_message(events.Key(key, character))
+        for key in TypedKeyParser().feed("\x1bgz\r"):
+            seat.app.post_message(key)
         await seat.until(lambda: seat.app.focused is seat.transcript, "back at the steps")
         await seat.until(lambda: seat.transcript.cursor == 0, "the letter was a key there")
         assert seat.app.query_one(Composer).text == "draft"

@@ -15,14 +15,16 @@ import select
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TextIO
 
 from rich.cells import split_graphemes
 from rich.console import Console
+from textual import events
 from textual._xterm_parser import XTermParser
+from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
 
 _EMOJI_CHARACTERS = (
@@ -247,6 +249,32 @@ def notification_sequence(text: str, environment: Mapping[str, str]) -> str:
     return pass_through_tmux(sequence) if passed else sequence
 
 
+_AFTER_ESCAPE = frozenset("[O]P\\\x7fbf")
+"""What begins or ends a sequence; the deletion and the moves by words of a composer."""
+
+
+class TypedKeyParser(XTermParser):
+    """Textual's parser, but escape and a key that came in one read are two keys.
+
+    tmux holds an escape back for half a second and a slow line for longer: what was typed until
+    then comes as alt and a letter, which nothing here is bound to. Textual would drop the escape
+    before ctrl+q and a letter, and make a sign of a digit. Of alt+enter it would make enter, which
+    sends a draft instead of breaking its line.
+    """
+
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+        if sequence == "\x1b\r":
+            yield events.Key("alt+enter", None)
+            return
+        if len(sequence) == 2 and sequence[0] == "\x1b" and sequence[1] not in _AFTER_ESCAPE:
+            yield events.Key("escape", "\x1b")
+            sequence = sequence[1]
+        yield from super()._sequence_to_key_events(sequence, alt)
+
+
+linux_driver.XTermParser = TypedKeyParser  # type: ignore[attr-defined]
+
+
 class SafeDriver(LinuxDriver):
     """Textual's driver behind the filter, on stdout: stderr is free for `2>file`, where a fault is
     told. It leaves with its terminal.
@@ -272,7 +300,7 @@ class SafeDriver(LinuxDriver):
     def run_input_thread(self) -> None:
         """As Textual's, behind what was typed ahead."""
         typed, SafeDriver.typed_ahead = SafeDriver.typed_ahead, ""
-        for message in XTermParser().feed(typed) if typed else ():
+        for message in TypedKeyParser().feed(typed) if typed else ():
             self.process_message(message)
         super().run_input_thread()
 

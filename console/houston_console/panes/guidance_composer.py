@@ -157,19 +157,10 @@ class Composer(PaneBoundary, TextArea):
 
     async def _on_key(self, event: events.Key) -> None:
         """Keys are taken here, not as bindings: those may overtake letters typed before them."""
-        letter = event.character or ""
-        # Escape and a letter within half a second reach a program in tmux as one: alt and a letter.
-        joined = (
-            letter.isalnum()
-            and event.key.startswith("alt+")
-            and event.key not in self._actions_by_key
-        )
-        if self._was_left or joined:
+        if self._was_left:
             event.stop()
             event.prevent_default()
-            if joined and not self._was_left:
-                self.action_leave()
-            self.app.post_message(events.Key(letter if joined else event.key, event.character))
+            self.app.post_message(events.Key(event.key, event.character))
             return
         action = self._actions_by_key.get(event.key) or self._history_action(event.key)
         if action != "complete":

@@ -137,7 +137,8 @@ def test_a_summary_fork_keeps_half_and_has_its_lineage(station: Station) -> None
     first = 1
     for number, step, k, first_kept, mechanical, sample_seq in forks:
         t = step - first + (number > 1)  # the pair that a fork left counts as one
-        assert k == max(t // 2, 1 + (number > 1))
+        least = max(t // 2, 1 + (number > 1))
+        assert least <= k <= t, "more than half only where half does not fit"
         assert first_kept == first + k - (number > 1)
         assert (sample_seq is None) == bool(mechanical)
         if sample_seq is not None:
