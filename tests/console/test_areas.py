@@ -292,3 +292,12 @@ def test_a_letter_means_the_same_everywhere() -> None:
     told_apart = {name for name, said in meanings.items() if len(said) > 1} - known
     assert told_apart - FAMILIES.keys() == set(), "two meanings"
     assert FAMILIES.keys() <= meanings.keys()
+
+
+async def test_back_from_the_lowest_screen_does_nothing(builder: HomeBuilder, sit: Sit) -> None:
+    """A menu's `back` may come after escape has left the screen that it was opened on."""
+    builder.start("r")
+    async with sit(builder.home, rollout="r") as seat:
+        await seat.app.watch_screen.action_back()
+        await seat.press("j")
+        assert seat.app.screen is seat.app.watch_screen

@@ -1,5 +1,6 @@
 """What a frame shows fits into it, and what its edges say is so at any width and at any moment."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from textual.strip import Strip
 
 from houston_console.panes.files_pane import DiffView
 from houston_console.widgets.dialogs import ConfirmDialog
-from houston_console.widgets.styled_text import line_text
+from houston_console.widgets.styled_text import TextLine, line_text
 from houston_shared.records import FileChange
 from tests.console.conftest import SMALL, WIDE, Seat, Sit
 from tests.console.homes import HomeBuilder
@@ -207,3 +208,66 @@ async def test_behind_a_question_only_what_changes_is_drawn(
         assert picture.whole == whole
         await seat.press("n")
         await seat.until(lambda: picture.cells == _whole(seat), "no question any more")
+
+
+WHILE_READING: dict[str, tuple[int, int, Callable[[HomeBuilder], None]]] = {
+    "a step below the screen": (20, 0, lambda home: home.whole("r", 61, "new")),
+    "a step right below the screen": (58, 0, lambda home: home.whole("r", 61, "new")),
+    "a verdict on steps in view": (20, 2, lambda home: home.judged("r", 22, 23, "mask", "bad")),
+    "a note beside a step in view": (20, 1, lambda home: home.marked("r", 21, "bob", "look")),
+    "a step in view, scored by a model": (20, 1, lambda home: home.rewarded("r", 22, 0.1)),
+    "the step at the end closes": (58, 1, lambda home: home.close_step("r", 60)),
+    "the third of equal failures, which takes a line": (
+        58,
+        60,
+        lambda home: home.whole("r", 61, "thought 61", texts=("no",), success=False),
+    ),
+}
+"""The step at the cursor, how many rows change at most, and what happens."""
+
+
+def _transcript_cells(
+    seat: Seat, cells: dict[tuple[int, int], tuple[str, Style | None]]
+) -> dict[tuple[int, int], tuple[str, Style | None]]:
+    region = seat.transcript.region
+    return {place: cell for place, cell in cells.items() if region.contains(*place)}
+
+
+@pytest.mark.parametrize("name", WHILE_READING)
+async def test_what_happens_while_somebody_reads_is_drawn_where_it_changed(
+    name: str, builder: HomeBuilder, sit: Sit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at, most, happen = WHILE_READING[name]
+    with builder.bulk():
+        builder.start("r")
+        for number in range(1, 60):
+            fails = "equal failures" in name and number > 57
+            builder.whole("r", number, f"thought {number}", texts=("no",), success=not fails)
+        (call,) = builder.begin("r", 60, "thought 60")
+        builder.answer("r", 60, call, "no", success="equal failures" not in name)
+        if "closes" not in name:
+            builder.close_step("r", 60)
+    async with sit(builder.home, rollout="r") as seat:
+        picture, drawn = Picture(), set[int]()
+        row_line = seat.transcript.row_line
+
+        def counted(row: int, offset: int) -> TextLine:
+            drawn.add(row)
+            return row_line(row, offset)
+
+        monkeypatch.setattr(seat.app, "_display", lambda screen, update: picture.take(update))
+        await seat.press("colon", *str(at), "enter")
+        seat.app.screen.refresh()
+        await seat.until(lambda: picture.cells == _whole(seat), "the steps")
+        monkeypatch.setattr(seat.transcript, "row_line", counted)
+        happen(builder)
+        (events,) = builder.connection.execute("SELECT max(seq) FROM events").fetchone()
+        await seat.until(lambda: f"event {events}" in picture.text, "it is known")
+        await seat.transcript.settle()
+        await seat.until(lambda: picture.cells == _whole(seat), "it is shown")
+        assert len(drawn) <= most, f"rows {drawn} were drawn"
+        shown = _transcript_cells(seat, picture.cells)
+        seat.transcript.show()  # all of it anew
+        await seat.transcript.settle()
+        await seat.press()
+        assert shown == _transcript_cells(seat, _whole(seat))

@@ -425,7 +425,7 @@ class HoustonScreen(FrameAfterKey, Screen[None]):
 
     async def action_back(self) -> None:
         """Back to the screen below; nothing when a key before it has done so."""
-        if self.is_active:
+        if self.is_active and len(self.app.screen_stack) > 1:
             self.app.pop_screen()
 
     def compose_body(self) -> ComposeResult:

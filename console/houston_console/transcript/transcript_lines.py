@@ -43,6 +43,8 @@ MAX_CACHED_STRIPS = 4_000
 INDEX_PAUSE_SECONDS = 0.1
 """Before each further part of the index: what is on the screen and keys come first."""
 EndingText = tuple[str, Tone]
+StripKey = tuple[int, int, int, bool, bool, bool]
+"""Row, line in it, width; whether the cursor is there, the focus, and a verdict to be."""
 
 
 class TranscriptView(LineView):
@@ -72,7 +74,7 @@ class TranscriptView(LineView):
         self._last_seen_step = 0
         self._width = 0
         self._scrolls_itself = False
-        self._strips: LRUCache[object, Strip] = LRUCache(MAX_CACHED_STRIPS)
+        self._strips: LRUCache[StripKey, Strip] = LRUCache(MAX_CACHED_STRIPS)
         self._filling: asyncio.Task[None] | None = None
         self._unfolding = -1
         self._follows_after_unfold = False
@@ -124,6 +126,7 @@ class TranscriptView(LineView):
     async def refresh_steps(self, touched: list[int], steps: int) -> None:
         """Steps were added or have new events; what will be visible of them is read first."""
         source, near = self.source, set(self._near(self._height))
+        end_was_visible = round(self.scroll_y) + self._height > self.folds.total
         self.cache.mark_stale(touched)
         self._drop_fold_marks(touched)
         if self.following:
@@ -140,7 +143,13 @@ class TranscriptView(LineView):
         if self.following:
             self.cursor = self.folds.nearest_shown(steps, -1)
             self._last_seen_step = steps
-        self._redraw()
+        self._drop_strips(touched)
+        self._measure()
+        if self.following or end_was_visible:
+            self.refresh()
+        else:
+            for row in near.intersection(touched):
+                self.refresh_lines(self.folds.top(row), self.folds.height(row))
         if self.following:
             self._to_end()
         post_from(self, self.Moved())
@@ -280,12 +289,23 @@ class TranscriptView(LineView):
 
     def _redraw(self) -> None:
         self._strips.clear()
+        self._measure()
+        self.refresh()
+
+    def _measure(self) -> None:
+        """There are more lines, or others; what of them is visible is drawn by who calls this."""
         self._scrolls_itself = True
         self.virtual_size = Size(self.line_cells, self.line_count())
         self._scrolls_itself = False
-        self.refresh()
         self._show_in_gutter()
         self._fill_soon()
+
+    def _drop_strips(self, rows: Iterable[int]) -> None:
+        """What was drawn of these rows, or of equal failures with one of them, is drawn anew."""
+        dropped = {self.folds.extent(row)[0] for row in rows}.union(rows)
+        drawn = self._strips.keys()
+        for key in [key for key in drawn if key[0] in dropped]:
+            self._strips.discard(key)
 
     def show(self) -> None:
         """Measure and draw again; a new width wraps unfolded steps again."""
@@ -336,7 +356,6 @@ class TranscriptView(LineView):
             if source is self.source:
                 self._keep(first, rows)
         if missing:
-            self._strips.clear()
             self.refresh()
             # A step of which the database has no row (yet) must not be asked for for ever.
             return not self._missing(near)
@@ -349,6 +368,7 @@ class TranscriptView(LineView):
         return self.cache.missing_blocks(near)
 
     def _keep(self, first: int, rows: list[FoldedStepRow]) -> None:
+        self._drop_strips([row.step for row in rows if row != self.cache.row(row.step)])
         if self.folds.filtered:
             self.cache.put_single_rows(rows)
         else:
@@ -397,7 +417,7 @@ class TranscriptView(LineView):
                     self._read_marks.add(run)
                     if self._fold_marks.get(row) != marks:
                         self._fold_marks[row] = marks
-                        self._strips.clear()
+                        self._drop_strips([row])
                         self.refresh()
                 return True
         return False
