@@ -58,11 +58,11 @@ SELECT count(*) FROM steps s WHERE s.current AND s.observation_seq IS NOT NULL A
 class Scoring:
     """A daemon with an engine, and a process reward model that is turned on and off."""
 
-    def __init__(self, folder: Path, engine: dict[str, str], model: Path) -> None:
-        """engine: keys of `[engines.sampler]`. model: what the scorer is made of."""
+    def __init__(self, folder: Path, engine: str, model: Path) -> None:
+        """engine: lines of `[engines.sampler]`. model: what the scorer is made of."""
         self.station = Station(folder)
         self.station.home.mkdir(mode=0o700, parents=True)
-        self._engine = "".join(f"{key} = {json.dumps(value)}\n" for key, value in engine.items())
+        self._engine = engine
         self.turn("")
         self.station.start()
         self._register(model)
@@ -198,7 +198,7 @@ def tiny(folder: Path, pairs: int) -> dict[str, Any]:
         make_tiny_policy(model, TinyRecipe(traces=600, epochs=6), lambda line: None)
     except HoustonError as problem:  # how often it solves a world does not matter here
         print(problem.cause)
-    engine = {"kind": "embedded", "model": str(model), "dialect": "words"}
+    engine = f'kind = "embedded"\nmodel = "{model}"\ndialect = "words"\n'
     scoring = Scoring(folder / "words", engine, model)
     try:
         return compare(scoring, run_words, pairs)
@@ -207,10 +207,11 @@ def tiny(folder: Path, pairs: int) -> dict[str, Any]:
 
 
 def smollm2(folder: Path, pairs: int) -> dict[str, Any]:
-    """The demo task: SmolLM2-135M samples, a model of its size scores."""
+    """The demo task: SmolLM2-135M samples, each time the same; a model of its size scores."""
     model = model_path()
     assert model is not None, "houston doctor --fetch-model"
-    scoring = Scoring(folder / "smollm2", {"kind": "embedded", "model": str(model)}, model)
+    engine = f'kind = "embedded"\nmodel = "{model}"\nparameters = {{ temperature = 0.0 }}\n'
+    scoring = Scoring(folder / "smollm2", engine, model)
     try:
         return compare(scoring, run_demo, pairs)
     finally:

@@ -27,6 +27,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from houston_daemon.artifacts import store_owner
 from houston_daemon.maintenance.home_backup import measure_backup_age
 from houston_daemon.recorder.recorder_handle import RecorderHandle
 from houston_daemon.service.daemon_log import LOGGER
@@ -199,24 +200,34 @@ class DatabaseTotals:
 SINCE_START = "since the daemon's start"
 
 
-def render_metrics(status: Status | None, totals: DatabaseTotals, home: Home) -> bytes:
-    """The whole page; status: None when the recorder did not answer."""
-    return generate_latest(_Page(status, totals, home))
+def render_metrics(
+    status: Status | None, totals: DatabaseTotals, home: Home, store_url: str = ""
+) -> bytes:
+    """The whole page. status: None when the recorder did not answer; store_url: `artifacts.url`."""
+    return generate_latest(_Page(status, totals, home, store_url))
 
 
 class _Page(Collector):
     """The figures of one moment, as prometheus_client asks for them."""
 
-    def __init__(self, status: Status | None, totals: DatabaseTotals, home: Home) -> None:
+    def __init__(
+        self, status: Status | None, totals: DatabaseTotals, home: Home, store_url: str
+    ) -> None:
         self._status = status
         self._totals = totals
         self._home = home
+        self._store_url = store_url
 
     def collect(self) -> Iterator[Metric]:
         """All of them, in the order of the page."""
         yield from _store_metrics(self._totals)
         yield from _guidance_metrics(self._totals)
         yield from _disk_metrics(self._home)
+        if self._store_url:
+            note = store_owner.read_note(self._home)
+            copied = note.seq if note and note.url == self._store_url else 0
+            words = "Events that the store of `[artifacts]` has not."
+            yield _metric("artifacts_lag_events", words, max(0, self._totals.events - copied))
         if self._status:
             yield from _daemon_metrics(self._status)
             yield from _training_metrics(self._home, self._status.training)
@@ -392,6 +403,7 @@ class MetricsExporter:
         self.page = b""
         self._home = loaded.home
         self._seconds = settings.seconds
+        self._store_url = loaded.config.artifacts.url
         self._file = _metrics_file(loaded.home, settings.file) if settings.file else None
         self._totals = DatabaseTotals(loaded.home.database)
         self._problem = ""
@@ -429,7 +441,7 @@ class MetricsExporter:
     def _gather(self) -> None:
         try:
             self._totals.read()
-            self.page = render_metrics(self._status(), self._totals, self._home)
+            self.page = render_metrics(self._status(), self._totals, self._home, self._store_url)
             if self._file is not None:
                 write_atomically(self._file, self.page, durable=False)
         except (OSError, sqlite3.Error, HoustonError) as problem:

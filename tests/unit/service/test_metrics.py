@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from houston_daemon.artifacts import store_owner
+from houston_daemon.artifacts.store_owner import StoreNote
 from houston_daemon.service.prometheus_metrics import (
     DatabaseTotals,
     MetricsExporter,
@@ -133,6 +135,27 @@ def test_the_page_is_what_prometheus_reads(written: WrittenHome) -> None:
     assert len(found["houston_rollouts"]) == 6, "a state without rollouts is there, as 0"
     assert "houston_disk_free_bytes" in found
     assert "houston_backup_age_seconds" not in found, "there is none"
+
+
+STORES = {
+    "half is copied": ("s3://b/p", "s3://b/p", 1, 1),
+    "all is copied": ("s3://b/p", "s3://b/p", 2, 0),
+    "nothing is": ("s3://b/p", "", 0, 2),
+    "into another store": ("s3://b/p", "s3://b/old", 2, 2),
+    "no store is named any more": ("", "s3://b/old", 1, None),
+}
+"""The store of the configuration; what the home's note says; what the store lacks."""
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_what_a_store_lacks_is_counted(name: str, written: WrittenHome) -> None:
+    url, of, seq, lacks = STORES[name]
+    counted = totals(written)
+    counted.events = 2
+    if of:
+        store_owner.write_note(written.home, StoreNote("id", of, seq, "now"))
+    found = read(render_metrics(None, counted, written.home, url))
+    assert found.get("houston_artifacts_lag_events", {}).get(()) == lacks
 
 
 def test_who_needs_a_person_is_counted_by_reason(written: WrittenHome) -> None:
