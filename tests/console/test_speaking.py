@@ -1,10 +1,12 @@
 """Saying it well and not typing it twice: history, completion, snippets, order, what followed."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from houston_console.app import daemon_link
 from houston_console.app.terminal_driver import TypedKeyParser
 from houston_console.panes import guidance_pane
 from houston_console.panes.guidance_composer import (
@@ -126,7 +128,17 @@ async def _live(seat: Seat) -> None:
     await seat.until(lambda: seat.app.state.link == "live", "live")
 
 
-async def test_the_queue_is_put_in_order_and_heard_so(live: LiveStation, sit: Sit) -> None:
+@pytest.mark.parametrize("seconds", [0.0, 0.5], ids=["a daemon at once", "a slow line"])
+async def test_the_queue_is_put_in_order_and_heard_so(
+    seconds: float, live: LiveStation, sit: Sit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reorder = daemon_link.reorder_guidance
+
+    async def reorder_later(*about: Any) -> str:
+        await asyncio.sleep(seconds)
+        return await reorder(*about)
+
+    monkeypatch.setattr(daemon_link, "reorder_guidance", reorder_later)
     worker = _work(live)
     async with sit(live.home, worker.rollout) as seat:
         await _live(seat)

@@ -4,6 +4,7 @@ Queued messages can be withdrawn, edited and reordered. Snippets are a file of t
 uses again. The composer is in `panes.guidance_composer`, storage in `panes.guidance_messages`.
 """
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -215,6 +216,7 @@ class GuidancePane(Pane):
         self._outbox = outbox
         self._link = link
         self._reaction: AgentReaction | None = None
+        self._moving = asyncio.Lock()
 
     def compose(self) -> ComposeResult:
         """What a critic drafted, composer, what the agent will read, queue."""
@@ -523,8 +525,10 @@ class GuidancePane(Pane):
             self._open_in_composer(entry)
 
     async def _move(self, entry: GuidanceEntry, by: int) -> None:
-        old, order = move_in_order(self.queue.all_items, entry.id, by)
-        if self.source is not None and order != old:
+        async with self._moving:  # a key pressed again moves on from where the first has led
+            old, order = move_in_order(self.queue.all_items, entry.id, by)
+            if self.source is None or order == old:
+                return
             words = await daemon_link.reorder_guidance(self._link, self.source.rollout, old, order)
             self.show_notice(words, good=True)
             await self.refresh_queue()
