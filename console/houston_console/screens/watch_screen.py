@@ -361,8 +361,12 @@ class WatchScreen(HoustonScreen):
         if area != self.area:
             self.remove_class("-whole")
         self.area = area
-        for name in WATCH_AREAS:
-            self.set_class(name == area, f"-on-{name}")
+        before = self.classes
+        self.update_classes({f"-on-{name}": name == area for name in WATCH_AREAS}, update=False)
+        if self.classes != before:
+            # They show and hide areas. Textual would style all that is in them, twice.
+            areas = self.query("#areas > *, #centre > *, #right > *")
+            self.app.stylesheet.update_nodes(areas)
         self.tabs.show_area(area)
         self.hints.show_area(area)
 
