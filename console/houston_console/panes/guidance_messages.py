@@ -330,9 +330,9 @@ def delivery_lines(
     if not entry.queued_at:
         return []
     drafted = f", drafted by {entry.critic}," if entry.critic else ""
-    text = f"{entry.author}{drafted} said it {format_local_time(entry.queued_at)}"
+    text = f"{entry.author}{drafted} said it {format_recent_time(entry.queued_at)}"
     if entry.state == "delivered":
-        text += f"; heard at step {entry.step}, {format_local_time(entry.delivered_at)}"
+        text += f"; heard at step {entry.step}, {format_recent_time(entry.delivered_at)}"
     parts = [line(span("             "), span(fit_text(text, width - 13), "dim"))]
     if followed is None or followed.guidance_id != entry.id:
         return parts
@@ -356,7 +356,7 @@ def _gain_spans(followed: AgentReaction) -> TextLine:
     return line(span(f"{begin} → {format_score(after)}   ", "text"), told)
 
 
-def format_local_time(at: str) -> str:
+def format_recent_time(at: str) -> str:
     """A time of JSON as the person's clock shows it, with the day where it is another."""
     when = datetime.fromisoformat(at).astimezone()
     today = when.date() == datetime.now(UTC).astimezone().date()
