@@ -277,7 +277,7 @@ class ReviewSettings(Settings, frozen=True):
 
     process_reward: str = ""
     """Process reward model that scores every decision some seconds after its step has closed
-    (docs/process-rewards.md): `prm@1`, or `prm` for the newest of that name; empty scores none. A
+    (docs/process-rewards.md): `prm@2`, or `prm` for the newest of that name; empty scores none. A
     process of its own does it, at a low priority; it needs the extra `local`."""
     device: str = "cpu"
     """Where that model runs: `cpu`, or a GPU such as `cuda:0`, which is not leased for it."""

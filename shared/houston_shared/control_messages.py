@@ -371,7 +371,7 @@ class StoreProcessRewards(FromPerson, frozen=True, kw_only=True):
     """
 
     policy: str
-    """A registered one, e.g. `prm@1`."""
+    """A registered one, e.g. `prm@2`."""
     scores: tuple[StepScore, ...]
 
 

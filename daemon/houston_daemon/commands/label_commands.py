@@ -51,7 +51,7 @@ def add_label_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--suite-run",
         default="",
-        metavar="SUITE/NAME",
+        metavar="[SUITE/]NAME",
         help="all rollouts of a run of houston suite run or houston evaluate",
     )
     who = parser.add_mutually_exclusive_group()

@@ -311,7 +311,7 @@ class ProcessRewardGiven(Record, frozen=True):
     """A process reward model scored the decision of one attempt at a step (of the event's key)."""
 
     policy: str
-    """The model, e.g. `prm@1`."""
+    """The model, e.g. `prm@2`."""
     score: float
     """0 to 1."""
     weak: bool = False

@@ -25,7 +25,7 @@ class ProcessRewardRow(RowRecord, frozen=True):
     step: int
     attempt: int
     policy: str
-    """The process reward model, e.g. `prm@1`."""
+    """The process reward model, e.g. `prm@2`."""
     score: float
     """0 to 1."""
     weak: int

@@ -26,7 +26,7 @@ class RewardPolicy(NamedTuple):
     """A process reward model with its files."""
 
     name: str
-    """`prm@1`."""
+    """`prm@2`."""
     folder: Path
 
 

@@ -77,7 +77,7 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     solved: PositiveFloat = 100.0
     """Least final score that is solved."""
     process_reward: str = ""
-    """Process reward model (`prm@1`, of `houston train prm`) that scores every decision; empty: a
+    """Process reward model (`prm@2`, of `houston train prm`) that scores every decision; empty: a
     rollout's outcome alone is rewarded."""
     process_weight: UnitShare = 0.5
     """Share of the process reward in a decision's advantage, where there is one; the outcome has
