@@ -51,8 +51,8 @@ def add_label_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--suite-run",
         default="",
-        metavar="[SUITE/]NAME",
-        help="all rollouts of a run of houston suite run or houston evaluate",
+        metavar="SUITE/NAME",
+        help="all rollouts of a run of houston suite run or evaluate; NAME alone will do",
     )
     who = parser.add_mutually_exclusive_group()
     who.add_argument(
