@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.commands.doctor_commands import check_search_provider
+from houston_daemon.service.configuration_checks import check_search_provider
 from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.config_sections import ToolSettings, WebSearchSettings
 from houston_shared.home import Home
