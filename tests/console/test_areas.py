@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import events
 
 from houston_console.app.key_bindings import KEYS
 from houston_console.panes.terminals_pane import TerminalView
@@ -16,7 +17,7 @@ from houston_daemon.recorder.journal_writer import EventKey
 from houston_shared.command import main
 from houston_shared.records import TerminalSpan
 from houston_shared.store.event_bodies import BodiesErased
-from tests.console.conftest import SMALL, Sit
+from tests.console.conftest import SMALL, WIDE, Sit
 from tests.console.homes import HomeBuilder
 
 
@@ -301,3 +302,19 @@ async def test_back_from_the_lowest_screen_does_nothing(builder: HomeBuilder, si
         await seat.app.watch_screen.action_back()
         await seat.press("j")
         assert seat.app.screen is seat.app.watch_screen
+
+
+@pytest.mark.parametrize("size", [SMALL, WIDE], ids=["small", "wide"])
+async def test_a_focus_that_went_on_leaves_no_mark(
+    size: tuple[int, int], builder: HomeBuilder, sit: Sit
+) -> None:
+    """On a busy machine the event of a focus is handled when the next key has moved it already."""
+    builder.start("r")
+    builder.whole("r", 1)
+    async with sit(builder.home, "r", size) as seat:
+        watching = seat.app.watch_screen
+        watching.post_message(events.DescendantFocus(watching.selector.rollouts))
+        await seat.pilot.pause()
+        assert watching.area == "trajectory"
+        assert watching.focused is seat.transcript
+        assert seat.transcript.region.width > 40, "the steps are on the screen"

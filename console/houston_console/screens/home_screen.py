@@ -234,11 +234,11 @@ class HomeScreen(HoustonScreen):
         """Type words; only rollouts that hold them all stay."""
         self.filter.open("words of a name, a task, a reason, an action, a person")
 
-    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+    def on_descendant_focus(self) -> None:
         """While a filter is written, letters are no keys."""
         self.show_undo_offers()
-        composing = event.widget is self.preview.guidance.composer
-        area: Area = "words" if event.widget is self.filter else "home"
+        composing = self.focused is self.preview.guidance.composer
+        area: Area = "words" if self.focused is self.filter else "home"
         self.hints.show_area("composer" if composing else area)
 
     async def action_back(self) -> None:

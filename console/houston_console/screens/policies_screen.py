@@ -131,10 +131,10 @@ class PoliciesScreen(HoustonScreen):
                 policy_rows(self._snapshot, progress, width, self._solved, self._unfolded)
             )
 
-    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+    def on_descendant_focus(self) -> None:
         """While a filter is written, letters are no keys."""
         self.show_undo_offers()
-        typing = isinstance(event.widget, FilterPrompt)
+        typing = isinstance(self.focused, FilterPrompt)
         self.hints.show_area("words" if typing else "policies")
 
     async def action_filter(self) -> None:

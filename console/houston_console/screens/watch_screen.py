@@ -80,6 +80,7 @@ LOW_LINES = 30
 class WatchScreen(HoustonScreen):
     """The screen of one rollout."""
 
+    AUTO_FOCUS = "#transcript"
     BINDINGS = [*bindings_for("watch"), *bindings_for("whole")]
 
     def __init__(
@@ -344,7 +345,9 @@ class WatchScreen(HoustonScreen):
             self._focus_area(self.area)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """The line of keys follows the focus."""
+        """The line of keys follows the focus; an event that comes after it has gone on is late."""
+        if event.widget is not self.focused:
+            return
         self.show_undo_offers()
         if isinstance(event.widget, FilterPrompt):
             self.hints.show_area("words")

@@ -260,7 +260,7 @@ class TrajectoryPane(Pane):
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """The line of keys is the prompt's while somebody writes in it."""
-        if event.widget is self.prompt and isinstance(self.screen, HoustonScreen):
+        if self.prompt.has_focus and isinstance(self.screen, HoustonScreen):
             event.stop()
             self.screen.hints.show_area("words")
 

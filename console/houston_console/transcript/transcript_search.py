@@ -128,7 +128,7 @@ class SearchPrompt(Pane):
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """The line of keys is the prompt's while somebody writes in it."""
         event.stop()
-        if isinstance(self.screen, HoustonScreen):
+        if isinstance(self.screen, HoustonScreen) and self.screen.focused is event.widget:
             self.screen.hints.show_area("search")
 
     def on_input_changed(self, event: Input.Changed) -> None:
