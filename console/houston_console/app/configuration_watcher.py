@@ -7,9 +7,11 @@ changes nothing.
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from houston_console.app.key_bindings import keymap_path, load_keymap
+from houston_console.widgets.styled_text import Tone
+from houston_shared.config import LoadedConfiguration
 from houston_shared.config_reload import (
     SETTLE_SECONDS,
     ConfigurationFile,
@@ -17,9 +19,6 @@ from houston_shared.config_reload import (
     FolderWatcher,
 )
 from houston_shared.errors import HoustonError
-
-if TYPE_CHECKING:
-    from houston_console.app.console_app import HoustonConsole
 
 EDIT_POLL_SECONDS = 5.0
 """How often it looks where nothing wakes it."""
@@ -32,10 +31,15 @@ RESTART_KEYS = ("home", "console.name")
 class ConfigurationWatcher:
     """Applies edits of the configuration and the keymap while the console is open."""
 
-    def __init__(self, app: "HoustonConsole") -> None:
-        """app: what is told, and dressed."""
-        self._app = app
-        self._configuration = ConfigurationFile(app.loaded)
+    def __init__(
+        self,
+        loaded: LoadedConfiguration,
+        tell: Callable[[str, Tone], None],
+        apply_theme: Callable[[str], None],
+    ) -> None:
+        """tell: says a line to the person, in a tone. apply_theme: takes a theme's name."""
+        self._loaded, self._tell, self._apply_theme = loaded, tell, apply_theme
+        self._configuration = ConfigurationFile(loaded)
         self._keymap_path = keymap_path()
         self._edited_files = EditedFiles()
         # It may have changed since it was read.
@@ -78,28 +82,22 @@ class ConfigurationWatcher:
         try:
             load_keymap(self._keymap_path)
         except HoustonError as problem:
-            self._app.top_screen.show_message(
-                f"{problem.cause} The keys stay as they were.", "error"
-            )
+            self._tell(f"{problem.cause} The keys stay as they were.", "error")
         else:
-            self._app.top_screen.show_message(
-                "Your keys were edited: open the console again for them.", "dim"
-            )
+            self._tell("Your keys were edited: open the console again for them.", "dim")
 
     def _apply_configuration(self) -> None:
         edit = self._configuration.take(restart=RESTART_KEYS)
         if edit.refused:
-            self._app.top_screen.show_message(edit.refused, "error")
+            self._tell(edit.refused, "error")
             return
         if not edit.changed and not edit.later:
             return
         if "console.theme" in edit.changed:
-            self._app.apply_theme(self._app.loaded.config.console.theme)
+            self._apply_theme(self._loaded.config.console.theme)
         ours = [key for key in edit.changed if key.startswith(CONSOLE_KEYS)]
         parts = [f"{', '.join(ours)} in force"] if ours else []
         if edit.later:
             parts.append(f"{', '.join(edit.later)}: open the console again")
         words = "; ".join(parts) or "nothing of it is for the console"
-        self._app.top_screen.show_message(
-            f"{self._configuration.path.name} was edited: {words}.", "success"
-        )
+        self._tell(f"{self._configuration.path.name} was edited: {words}.", "success")

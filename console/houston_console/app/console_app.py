@@ -164,7 +164,11 @@ class HoustonConsole(ErrorBoundary, App[None]):
             self.register_theme(theme)
         theme_name = self.loaded.config.console.theme
         self.apply_theme(theme_name)
-        self._configuration_watcher = edits = ConfigurationWatcher(self)
+        self._configuration_watcher = edits = ConfigurationWatcher(
+            self.loaded,
+            lambda text, tone: self.top_screen.show_message(text, tone),
+            self.apply_theme,
+        )
         going_on = (
             self.change_watcher.listen,
             self.change_watcher.run,
