@@ -272,9 +272,6 @@ class TypedKeyParser(XTermParser):
         yield from super()._sequence_to_key_events(sequence, alt)
 
 
-linux_driver.XTermParser = TypedKeyParser  # type: ignore[attr-defined]
-
-
 class SafeDriver(LinuxDriver):
     """Textual's driver behind the filter, on stdout: stderr is free for `2>file`, where a fault is
     told. It leaves with its terminal.
@@ -302,6 +299,8 @@ class SafeDriver(LinuxDriver):
         typed, SafeDriver.typed_ahead = SafeDriver.typed_ahead, ""
         for message in TypedKeyParser().feed(typed) if typed else ():
             self.process_message(message)
+        # Textual's loop makes its parser by this name and lets nobody hand it another.
+        linux_driver.XTermParser = TypedKeyParser  # type: ignore[attr-defined]
         super().run_input_thread()
 
     def _watch(self) -> None:

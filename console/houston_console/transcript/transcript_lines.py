@@ -143,7 +143,6 @@ class TranscriptView(LineView):
         if self.following:
             self.cursor = self.folds.nearest_shown(steps, -1)
             self._last_seen_step = steps
-        self._drop_strips(touched)
         self._measure()
         if self.following or end_was_visible:
             self.refresh()

@@ -70,6 +70,12 @@ def read_note(home: Home) -> StoreNote | None:
         return None
 
 
+def read_copied(home: Home, url: str) -> StoreNote | None:
+    """How far the home's journal is in the store at `url`; None where nothing was copied there."""
+    note = read_note(home)
+    return note if note and note.url == url and note.seq else None
+
+
 def write_note(home: Home, note: StoreNote) -> None:
     """Replace the home's note. Raises HoustonError."""
     try:

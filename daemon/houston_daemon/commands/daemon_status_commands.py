@@ -144,10 +144,10 @@ def _status_fields(status: Status) -> dict[str, object]:
 
 def _read_copied(home: Home, url: str) -> dict[str, object]:
     """How far the store is: `seq` and `at`; empty where nothing was copied to it."""
-    from houston_daemon.artifacts.store_owner import read_note
+    from houston_daemon.artifacts.store_owner import read_copied
 
-    note = read_note(home)
-    return {"seq": note.seq, "at": note.at} if note and note.url == url and note.seq else {}
+    copied = read_copied(home, url)
+    return {"seq": copied.seq, "at": copied.at} if copied else {}
 
 
 def _copied_words(copied: dict[str, object], newest: int) -> str:

@@ -209,11 +209,11 @@ def check_artifact_store(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
     except HoustonError as problem:
         yield CheckFinding(_STORE, "fail", problem.cause, problem.next)
         return
-    note = store_owner.read_note(loaded.home)
+    copied = store_owner.read_copied(loaded.home, url)
     if owners and not store_owner.is_owner(owners[-1], loaded.home, store_owner.this_host()):
         taken = store_owner.StoreTaken(url, owners[-1])
         yield CheckFinding(_STORE, "fail", taken.cause, taken.next)
-    elif note is None or note.url != url or not note.seq:
+    elif copied is None:
         yield CheckFinding(_STORE, "warn", f"{url} answers; nothing is copied yet", _START_STEP)
     else:
-        yield ok_finding(_STORE, f"{url} has event {note.seq}, as of {note.at}")
+        yield ok_finding(_STORE, f"{url} has event {copied.seq}, as of {copied.at}")

@@ -224,10 +224,10 @@ class _Page(Collector):
         yield from _guidance_metrics(self._totals)
         yield from _disk_metrics(self._home)
         if self._store_url:
-            note = store_owner.read_note(self._home)
-            copied = note.seq if note and note.url == self._store_url else 0
+            copied = store_owner.read_copied(self._home, self._store_url)
+            lag = self._totals.events - (copied.seq if copied else 0)
             words = "Events that the store of `[artifacts]` has not."
-            yield _metric("artifacts_lag_events", words, max(0, self._totals.events - copied))
+            yield _metric("artifacts_lag_events", words, max(0, lag))
         if self._status:
             yield from _daemon_metrics(self._status)
             yield from _training_metrics(self._home, self._status.training)
