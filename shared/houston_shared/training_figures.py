@@ -6,7 +6,7 @@ rows. What is not there is None or empty: a run that has just begun, or is of an
 lacks some of it. Nothing is computed from rollouts here.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -69,6 +69,18 @@ class HeldOutLoss(NamedTuple):
     rows: int
 
 
+class ValidatedVersion(NamedTuple):
+    """A version of a policy, measured on validation tasks."""
+
+    update: int
+    """Updates that it had been trained for."""
+    policy: str
+    """`policy@N`, or `base`."""
+    solved: float
+    """Share of the tasks."""
+    tasks: int
+
+
 class RunFigures(NamedTuple):
     """All that is known of a run's figures."""
 
@@ -77,6 +89,13 @@ class RunFigures(NamedTuple):
     held_out: HeldOutLoss | None = None
     critic_gains: tuple[float, ...] = ()
     """Of a critic's critiques, mean over each update in which something was criticised."""
+    validated: tuple[ValidatedVersion, ...] = ()
+    """In the order of training; the last is what the run became, once it has."""
+
+    @property
+    def best_validated(self) -> ValidatedVersion | None:
+        """The version that solved most validation tasks, of equal ones the first; None for none."""
+        return max(self.validated, key=lambda version: version.solved, default=None)
 
 
 class _Sampling(msgspec.Struct, frozen=True):
@@ -92,6 +111,7 @@ class _Sampling(msgspec.Struct, frozen=True):
 
 class _Validation(msgspec.Struct, frozen=True):
     solved: float = 0.0
+    tasks: int = 0
 
 
 class _Critic(msgspec.Struct, frozen=True):
@@ -103,6 +123,7 @@ class _Critic(msgspec.Struct, frozen=True):
 
 class _Update(msgspec.Struct, frozen=True):
     update: int
+    policy: str = ""
     sampling: _Sampling = _Sampling()
     trained_tokens: int = 0
     validation: _Validation | None = None
@@ -118,9 +139,6 @@ class _UpdateFigure(NamedTuple):
 _UPDATE_FIGURES = (
     _UpdateFigure("reward", lambda update: update.sampling.reward),
     _UpdateFigure("solved", lambda update: update.sampling.solved),
-    _UpdateFigure(
-        VALIDATION_CURVE, lambda update: update.validation.solved if update.validation else None
-    ),
     _UpdateFigure("tokens a rollout", lambda update: update.sampling.tokens, None),
     _UpdateFigure("failed calls a rollout", lambda update: update.sampling.tool_failures, True),
     _UpdateFigure("process reward", lambda update: update.sampling.process_reward or None),
@@ -157,6 +175,9 @@ class _Result(msgspec.Struct, frozen=True):
     held_out_rows: int = 0
     trained_labels: int = 0
     by_source: dict[str, int] = {}
+    updates: int = 0
+    policy: str = ""
+    validation: _Validation | None = None
 
 
 class _HeldOutBefore(msgspec.Struct, frozen=True):
@@ -194,8 +215,9 @@ def _read_unchanged(folder: Path, signature: tuple[tuple[int, int], ...]) -> Run
     result = _read_json(folder / "result.json", _Result)
     held_out = _read_held_out(folder, result)
     last_step = max((line.step for line in steps), default=0)
+    validated = tuple(_validated(updates, result))
     return RunFigures(
-        tuple(_curves(steps, updates, held_out, last_step)),
+        tuple(_curves(steps, updates, held_out, last_step, validated)),
         _read_data(folder, updates, result),
         held_out,
         tuple(
@@ -203,6 +225,7 @@ def _read_unchanged(folder: Path, signature: tuple[tuple[int, int], ...]) -> Run
             for update in updates
             if update.critic and update.critic.attempts > update.critic.full
         ),
+        validated,
     )
 
 
@@ -233,6 +256,7 @@ def _curves(
     updates: list[_Update],
     held_out: HeldOutLoss | None,
     last_step: int,
+    validated: Sequence[ValidatedVersion],
 ) -> Iterator[Curve]:
     if steps:
         # A run that went on from a checkpoint has made some steps twice: the last word counts.
@@ -241,11 +265,23 @@ def _curves(
     if held_out is not None and held_out.after is not None and last_step:
         ends = ((0, held_out.before), (last_step, held_out.after))
         yield Curve("held-out loss", ends, falls=True)
+    if validated:
+        points = tuple((version.update, version.solved) for version in validated)
+        yield Curve(VALIDATION_CURVE, points, "update", False)
     for figure in _UPDATE_FIGURES if updates else ():
         values = ((update.update, figure.read(update)) for update in updates)
         points = tuple((number, value) for number, value in values if value is not None)
         if points:
             yield Curve(figure.name, points, "update", figure.falls)
+
+
+def _validated(updates: list[_Update], result: _Result | None) -> Iterator[ValidatedVersion]:
+    """Of every validated update the version that it began with, and what the run became."""
+    for update in updates:
+        if found := update.validation:
+            yield ValidatedVersion(update.update, update.policy, found.solved, found.tasks)
+    if result and (found := result.validation):
+        yield ValidatedVersion(result.updates, result.policy, found.solved, found.tasks)
 
 
 def _read_data(folder: Path, updates: list[_Update], result: _Result | None) -> TrainingData | None:

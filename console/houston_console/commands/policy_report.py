@@ -300,6 +300,13 @@ def stale_critic_lines(figures: RunFigures) -> Iterator[ReportLine]:
         yield ReportLine("critic", stale, "bad")
 
 
+def validation_lines(figures: RunFigures) -> Iterator[ReportLine]:
+    """The version of a run that solved most validation tasks."""
+    if best := figures.best_validated:
+        text = f"{best.policy} solved most, {best.solved:.0%} of {best.tasks} tasks"
+        yield ReportLine("validation", text)
+
+
 def held_out_lines(held_out: HeldOutLoss | None, curves: Sequence[Curve]) -> Iterator[ReportLine]:
     """Loss on rows that were never trained, before and after."""
     if held_out is None:
@@ -426,5 +433,6 @@ def figures_json(figures: RunFigures) -> dict[str, Any]:
         ],
         "held_out": figures.held_out._asdict() if figures.held_out else None,
         "data": figures.data._asdict() if figures.data else None,
+        "best_validated": best._asdict() if (best := figures.best_validated) else None,
         "stale_critic": staleness(figures.critic_gains) or None,
     }

@@ -131,6 +131,7 @@ def run_report(run: TrainingRunRow, figures: RunFigures) -> list[ReportLine]:
     lines = [*policy_report.data_lines(figures.data)] if figures.data else []
     if run.kind == "sft":
         lines += policy_report.held_out_lines(figures.held_out, figures.curves)
+    lines += policy_report.validation_lines(figures)
     lines += policy_report.stale_critic_lines(figures)
     missing = policy_report.no_curve_line(run, figures)
     return [*lines, missing] if missing else lines

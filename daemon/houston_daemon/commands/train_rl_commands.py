@@ -29,6 +29,7 @@ from houston_shared.policy_and_run_files import is_run_name, missing_run_error, 
 from houston_shared.store import policy_queries
 from houston_shared.store.store_reader import Reader
 from houston_shared.store.training_event_bodies import RunKind
+from houston_shared.training_figures import read_run_figures
 
 SMALL_RECIPE = "small"
 
@@ -249,12 +250,18 @@ def follow_and_report(
     with Reader(loaded.home) as reader:
         row = reader.run(policy_queries.find_training_run(run))
     policy = row.policy if row else ""
+    best = read_run_figures(folder.path).best_validated
     if arguments.json:
         told = {"run": run, "state": state, "folder": str(folder.path), "policy": policy}
-        command_output.print_json_line({**told, **details(state)})
+        chosen = best._asdict() if best else None
+        command_output.print_json_line({**told, "best_validated": chosen, **details(state)})
     elif state == "finished":
         command_output.print_line(f"{run} became {policy}.")
-        command_output.print_note(f"next: {advice(policy)}")
+        if best:
+            command_output.print_line(
+                f"{best.policy} solved most validation tasks, {best.solved:.0%} of {best.tasks}."
+            )
+        command_output.print_note(f"next: {advice(best.policy if best else policy)}")
     else:
         command_output.print_line(run)
     return int(ExitCode.DONE)

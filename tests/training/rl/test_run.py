@@ -66,7 +66,14 @@ def test_each_update_trains_on_the_groups_of_the_version_before(trained: Station
     first, second = told["updates"]
     tracked = read_scalars(Path(told["folder"]))
     solved = [update["validation"]["solved"] for update in (first, second)]
-    assert list(tracked["validation/solved"].values()) == pytest.approx(solved)
+    *begun_with, became = tracked["validation/solved"].values()
+    assert begun_with == pytest.approx(solved)
+    best = max([("base", solved[0]), ("policy@2", solved[1]), (told["policy"], became)],
+               key=lambda version: version[1])  # fmt: skip
+    known = told["best_validated"]
+    assert (known["policy"], known["solved"]) == (best[0], pytest.approx(best[1]))
+    shown = trained.run("train", "show", Path(told["folder"]).name).stdout
+    assert f"{best[0]} solved most" in shown
     assert {"train/loss", "rollouts/reward", "engine/gap_mean"} <= tracked.keys()
     assert told["state"] == "finished"
     assert (first["policy"], second["policy"]) == ("base", "policy@2")

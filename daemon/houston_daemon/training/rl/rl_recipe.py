@@ -173,7 +173,8 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     keep_checkpoints: PositiveInt = 2
     """Older ones are removed."""
     evaluate_updates: NonNegativeInt = 0
-    """Measure the policy on validation tasks before every so many updates; 0: never."""
+    """Measure the policy on validation tasks before every so many updates, and at the end; 0:
+    never. The run says which version solved most."""
     evaluate_tasks: PositiveInt = 64
     """Validation tasks, one rollout each, the same every time."""
 

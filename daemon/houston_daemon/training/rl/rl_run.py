@@ -123,12 +123,24 @@ class RlRun:
         try:
             with closing(self._trackers):
                 self._trainer.train(resume_from_checkpoint=str(newest) if newest else None)
+                if self._watch.ended:
+                    return False
+                self._finish()
         except StopRequested:
             return False
-        if self._watch.ended:
-            return False
+        return True
+
+    def _finish(self) -> None:
+        """Keep what was trained, measure it, and give the engine what it had before. Raises
+        StopRequested."""
         self._writer.set_state("running", "saving")
         training_run.save_output(self._trainer, self._folder, None)
+        policy = register_result(self._folder)
+        validation = None
+        if self._recipe.evaluate_updates:
+            self._versions.activate(policy, f"{self._spec.run}/validation")
+            validation = self._validate(self._recipe.updates, policy)
+            self._trackers.report(_tracked_validation(validation))
         self._versions.activate(self._spec.active_before, f"{self._spec.run}/end")
         if self._critic:
             self._critic.begin(self._recipe.updates)
@@ -139,9 +151,10 @@ class RlRun:
                 "first": updates[0] if updates else None,
                 "last": updates[-1] if updates else None,
                 "critic": self._critic.name if self._critic else "",
+                "policy": policy,
+                "validation": validation,
             }
         )
-        return True
 
     def _passes(self, step: int) -> list[Pass]:
         """The passes of an optimizer step: with the first of an update its batch is made."""
@@ -201,7 +214,9 @@ class RlRun:
         self._policy = self._publish(update)
         if self._critic:
             self._critic.begin(update)
-        self._validation = self._validate(update)
+        every = self._recipe.evaluate_updates
+        due = every and update % every == 0
+        self._validation = self._validate(update, self._policy) if due else None
         self._writer.set_state("running", f"sampling for update {update + 1}")
         self._batches.begin(update, self._policy)
         self._batch = self._batches.make(update, self._policy)
@@ -235,12 +250,10 @@ class RlRun:
         )
         return self._weight_sync.policy
 
-    def _validate(self, update: int) -> ValidationFigures | None:
-        every = self._recipe.evaluate_updates
-        if not every or update % every:
-            return None
-        self._writer.set_state("running", f"measuring the policy of update {update}")
-        groups = self._coordinator.begin_validation(update, self._policy)
+    def _validate(self, update: int, policy: str) -> ValidationFigures:
+        """Of the policy as it is after so many updates; the engine samples with it already."""
+        self._writer.set_state("running", f"measuring {policy} on validation tasks")
+        groups = self._coordinator.begin_validation(update, policy)
         outcomes = self._coordinator.wait(groups)
         return _validation_figures(outcomes, self._recipe.solved)
 
