@@ -130,6 +130,22 @@ def its_lineage_says_what_it_was_trained_on(station: Station, groups: list[dict[
     assert told == worlds and not known.unknown
 
 
+def test_all_weights_are_trained_and_sampled_with(trained: Station) -> None:
+    """Each version is a model of its own, with an engine of its own."""
+    told = train(trained, "--set", "updates=2", "--set", "full=true",
+                 "--set", "learning_rate=1e-4", "--set", "kl=0.01")  # fmt: skip
+    first, second = told["updates"]
+    assert (first["policy"], second["policy"], told["policy"]) == ("base", "policy@2", "policy@3")
+    assert second["gap_tokens"] == second["trained_tokens"] > 0
+    assert second["gap_largest"] < 0.1, "the engine samples with what was trained"
+    assert second["loss"]["kl"] > 0, "and that is another policy than it was"
+    assert second["seconds"]["loading"] > 0
+    kinds = dict(trained.query("SELECT name, kind FROM policies"))
+    assert kinds["policy@2"] == kinds["policy@3"] == "full"
+    engines = trained.query("SELECT DISTINCT policy FROM rollouts ORDER BY policy")
+    assert engines == [("",), ("policy@2",)]
+
+
 def test_a_trainer_that_is_killed_goes_on_with_the_same_groups_and_losses(
     trained: Station,
 ) -> None:

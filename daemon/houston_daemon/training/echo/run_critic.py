@@ -10,7 +10,7 @@ from pathlib import Path
 
 from houston_daemon.training.echo.adapter_track import AdapterTrack
 from houston_daemon.training.rl.policy_gradient_trainer import Pass, PolicyGradientTrainer
-from houston_daemon.training.rl.policy_versions import PolicyVersions, save_adapter
+from houston_daemon.training.rl.policy_versions import PolicyVersions, save_weights
 from houston_daemon.training.rl.rl_run_folder import RlRunFolder
 
 TRACK = "critic"
@@ -67,5 +67,5 @@ class RunCritic:
         return self._figures
 
     def _register(self, track: AdapterTrack, update: int) -> str:
-        place = save_adapter(track.write_adapter, self._folder.path / "critic_version")
+        place = save_weights(track.write_adapter, self._folder.path / "critic_version")
         return self._versions.register(place, update)

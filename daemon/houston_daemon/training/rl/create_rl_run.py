@@ -98,7 +98,7 @@ def _resolved_recipe(loaded: LoadedConfiguration, request: RlRequest) -> tuple[R
     engine = request.engine or recipe.engine or loaded.config.default_engine
     suite = find_suite(request.suite or recipe.suite)
     settings = fetched_engine(loaded, engine, command_output.print_note)
-    require_trained_engine(engine, settings)
+    require_trained_engine(engine, settings, recipe.full)
     parent = request.base or recipe.base
     base, adapter = trained_base(loaded, settings, parent)
     if recipe.critic_engine:
@@ -145,8 +145,18 @@ def _critic_name(loaded: LoadedConfiguration, recipe: RlRecipe) -> str:
     return begun.policy.name
 
 
-def require_trained_engine(name: str, settings: EngineSettings) -> None:
-    """Raise HoustonError for an engine whose samples cannot be trained on."""
+def require_trained_engine(name: str, settings: EngineSettings, full: bool = False) -> None:
+    """Raise HoustonError for an engine whose samples cannot be trained on. full: whether all
+    weights are trained, which an engine that somebody else keeps cannot be given."""
+    if full and settings.kind in TRAINED_ENGINES:
+        if not settings.addressed:
+            return
+        raise HoustonError(
+            f"Engine {name} is reached by its URL: the daemon cannot start it with other weights.",
+            NOTHING_TRAINED_MESSAGE,
+            "Train an adapter (full = false), or name an engine that the daemon starts: --engine",
+            ExitCode.USAGE,
+        )
     if settings.kind not in TRAINED_ENGINES or not settings.lora:
         raise HoustonError(
             f"Engine {name} ({settings.kind}) gives no token ids, or loads no adapters: a policy"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from houston_daemon.training.policies.policy_registration import register_policy
+from houston_daemon.training.sft.training_run import cast_to_base
 from houston_shared.backoff import RetryPolicy
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import engine_state, send_with_retry
@@ -36,7 +37,7 @@ class WeightSync(NamedTuple):
 
     policy: str
     saving: float = 0.0
-    """Writing the adapter."""
+    """Writing adapter or model."""
     registering: float = 0.0
     """Making it a policy of the home: hashing and copying."""
     loading: float = 0.0
@@ -62,9 +63,11 @@ class PolicyVersions:
         base: Path,
         base_hash: str,
         tell: Callable[[str], None],
+        full: bool = False,
     ) -> None:
         """family: of the policies; parent: what the run began from, empty for the base model.
-        tell: called with a line for people while the engine refuses."""
+        tell: called with a line for people while the engine refuses. full: versions are whole
+        models, not adapters."""
         self._loaded = loaded
         self._engine = engine
         self._run = run
@@ -73,26 +76,27 @@ class PolicyVersions:
         self._base = base
         self._base_hash = base_hash
         self._tell = tell
+        self._full = full
 
     def publish(self, save: Callable[[str], None], place: Path, update: int) -> "WeightSync":
-        """Save an adapter at `place`, register it and have the engine sample with it.
+        """Save the weights at `place`, register them and have the engine sample with them.
 
-        save: writes it into the folder it is given. Raises HoustonError.
+        save: writes them into the folder it is given. Raises HoustonError.
         """
         began = time.monotonic()
-        adapter = save_adapter(save, place)
+        weights = save_weights(save, place, self._base if self._full else None)
         saved = time.monotonic()
-        name = self.register(adapter, update)
+        name = self.register(weights, update)
         registered = time.monotonic()
         self.activate(name, f"{self._run}/{update}")
         loaded = time.monotonic()
         return WeightSync(name, saved - began, registered - saved, loaded - registered)
 
-    def register(self, adapter: Path, update: int) -> str:
+    def register(self, weights: Path, update: int) -> str:
         """Register the version that an update begins with; its name. Raises HoustonError."""
         return register_policy(
             self._loaded,
-            adapter,
+            weights,
             self._base,
             name=self._family,
             base_hash=self._base_hash,
@@ -146,13 +150,20 @@ class PolicyVersions:
         )
 
 
-def save_adapter(save: Callable[[str], None], place: Path) -> Path:
-    """An adapter at `place`, whole or not there. save: writes it into the folder it is given."""
+def save_weights(save: Callable[[str], None], place: Path, base: Path | None = None) -> Path:
+    """An adapter or model at `place`, whole or not there.
+
+    save: writes it into the folder it is given. base: of a whole model, whose kind of numbers and
+    tokenizer it gets; None for an adapter.
+    """
     unfinished = place.with_name(f".{place.name}")
     shutil.rmtree(unfinished, ignore_errors=True)
     save(str(unfinished))
     (unfinished / "training_args.bin").unlink(missing_ok=True)  # a pickle, for nobody
-    _sort_config(unfinished / "adapter_config.json")
+    if base is None:
+        _sort_config(unfinished / "adapter_config.json")
+    else:
+        cast_to_base(unfinished, base)
     if place.exists():
         shutil.rmtree(place)
     unfinished.replace(place)

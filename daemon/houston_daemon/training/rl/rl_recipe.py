@@ -138,6 +138,10 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     the failure, geometric mean over its tokens, from which the purified step is trained; below,
     what was sampled is. 0: no gate. CLEANER's authors: 0.5."""
 
+    full: bool = False
+    """Train all weights; otherwise a LoRA adapter, which the engine loads while it runs. Each
+    version is a whole model, for which the daemon starts an engine: seconds for a small one, and
+    the size of the model on the disk."""
     lora_rank: PositiveInt = 16
     """Rank of the adapter; vLLM takes up to 16 unless it is told otherwise."""
     lora_alpha: PositiveInt = 32
@@ -225,6 +229,8 @@ def _check_clashes(recipe: RlRecipe) -> None:
         " that counts": recipe.process_reward and recipe.purify_gate,
         "critic rewards rollouts by their scores: there is no process_reward with it, and nothing"
         " to begin ahead": recipe.critic != "none" and (recipe.process_reward or recipe.ahead),
+        "full gives each version an engine of its own, and a critic or states are asked on the"
+        " run's": recipe.full and (recipe.critic != "none" or recipe.states),
         "critic_policy needs a critic: critic = trained or frozen": recipe.critic_policy
         and recipe.critic == "none",
         "critic_engine is for a critic that is not trained: critic = frozen": recipe.critic_engine

@@ -87,6 +87,7 @@ class RlRun:
             Path(spec.recipe.base),
             spec.base_hash,
             lambda line: writer.set_state("running", line),
+            spec.recipe.full,
         )
         self._watch = UpdateWatch(spec.recipe, self._update_done, lambda: folder.what_is_kept)
         recipe = spec.recipe
@@ -134,7 +135,8 @@ class RlRun:
         """Keep what was trained, measure it, and give the engine what it had before. Raises
         StopRequested."""
         self._writer.set_state("running", "saving")
-        training_run.save_output(self._trainer, self._folder, None)
+        base = Path(self._recipe.base) if self._recipe.full else None
+        training_run.save_output(self._trainer, self._folder, base)
         policy = register_result(self._folder)
         validation = None
         if self._recipe.evaluate_updates:

@@ -118,7 +118,8 @@ _MODEL_SETTINGS = [
 
 def model_recipe(recipe: Any) -> SftRecipe:
     """What loading a model and its adapter takes of another kind's recipe, by the same names."""
-    return SftRecipe(packing=False, **{name: getattr(recipe, name) for name in _MODEL_SETTINGS})
+    known = {name: getattr(recipe, name) for name in _MODEL_SETTINGS}
+    return SftRecipe(packing=False, full=getattr(recipe, "full", False), **known)
 
 
 def recipe_names() -> list[str]:
