@@ -2,7 +2,7 @@
 #   make demo      a daemon, a recording, a script and a real model, the console
 #   make check     linters, types, layers, unit and console tests: for every edit
 #   make test      check, then one scenario of each promise with real processes, model and vLLM
-#   make test-all  every test: each point of a kill, each seed, each row of every table
+#   make test-all  every test: the other scenarios, each point of a kill, each seed, each row of every table
 #   make test-consumers   rows as verl and LLaMA-Factory read them, each installed by itself
 #   make test-foreign     environments of the package verifiers, by its own examples
 #   make test-harbor      trajectories and tasks as Harbor reads them; it needs Python 3.12
@@ -14,7 +14,7 @@
 .DEFAULT_GOAL := help
 # Thousands of short processes import the same modules: compiled ones are kept wherever make runs.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo check test test-all test-consumers test-foreign test-harbor test-ray fast scenarios slow soak bench size lint types layers system test-system engine pictures release image clean
+.PHONY: help demo check test test-all test-consumers test-foreign test-harbor test-ray fast promises scenarios slow soak bench size lint types layers system test-system engine pictures release image clean
 
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -86,10 +86,10 @@ check:
 	$(call timed,check,lint types layers fast)
 
 test:
-	$(call timed,test,check scenarios)
+	$(call timed,test,check promises)
 
 test-all:
-	$(call timed,test-all,test slow)
+	$(call timed,test-all,test scenarios slow)
 
 # Runs targets and notes their seconds for `make size`.
 define timed
@@ -118,8 +118,13 @@ FAST   := tests/unit tests/console
 fast: $(BIN)/.dev
 	$(call and_alone,-m "not slow" $(FAST))
 
+SCENARIOS := -m "not slow" tests $(FAST:%=--ignore=%)
+
+promises: $(BIN)/.dev engine
+	$(call and_alone,--promised only $(SCENARIOS))
+
 scenarios: $(BIN)/.dev engine
-	$(call and_alone,-m "not slow" tests $(FAST:%=--ignore=%))
+	$(call and_alone,--promised not $(SCENARIOS))
 
 slow: $(BIN)/.dev engine
 	$(call and_alone,-m "slow or every_tier" $(if $(PART),--part $(PART)) tests)

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.station import Station
+from tests.support.tiers import PROMISES, promise_tests
 
 # Tests share the cores: a matrix on several threads mostly waits for its own threads, and spins.
 # In children too; engines set their own number.
@@ -121,8 +122,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--part 1/2`: every second file, so that a long tier fits a time limit."""
+    """`--part 1/2`: every second file, so that a long tier fits a time limit. `--promised`: files
+    that docs/promises.md names, or the others."""
     parser.addoption("--part", default="1/1", metavar="K/N", help="of N parts, by file")
+    parser.addoption("--promised", choices=("only", "not"), help="files of docs/promises.md")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what `--promised` does; not even to import it saves a minute."""
+    if not (wanted := config.getoption("--promised")) or collection_path.suffix != ".py":
+        return None
+    promised = {file for line in PROMISES for file in promise_tests(line)}
+    return None if (collection_path in promised) == (wanted == "only") else True
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,9 +1,31 @@
-"""Which cases of a long table `make test` runs; the rest are marked `slow`, for `make test-all`."""
+"""What `make test` runs of all scenarios: the files that docs/promises.md names, and of a long
+table some cases; the others are marked `slow`."""
 
+import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+ROOT = Path(__file__).parents[2]
+PROMISES = [
+    line for line in (ROOT / "docs/promises.md").read_text().splitlines() if "`tests/" in line
+]
+"""Lines of the table that name a test."""
+
+
+def promise_tests(line: str) -> list[Path]:
+    """Files that a line of the promises names, those of a named folder too; a bare name is beside
+    the one before it."""
+    places: list[Path] = []
+    for name in re.findall(r"`((?:tests/)?[\w/]*(?:test_\w+\.py|/))`", line):
+        places.append(ROOT / name if "/" in name else places[-1].parent / name)
+    return [
+        file
+        for place in places
+        for file in (sorted(place.rglob("test_*.py")) if place.is_dir() else [place])
+    ]
 
 
 def sampled(cases: Iterable[Any], count: int) -> list[Any]:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.tiers import PROMISES, promise_tests
+
 ROOT = Path(__file__).parents[2]
 TREES = {"houston_console": "console", "houston_daemon": "daemon", "houston_shared": "shared"}
 PAGES = [
@@ -231,17 +233,6 @@ def section_of(title: str) -> str:
     return text.partition(f"## {title}\n")[2].partition("\n## ")[0]
 
 
-def proofs(row: str) -> list[Path]:
-    """Tests that a row of the table names; a bare name is beside the one before it."""
-    places: list[Path] = []
-    for name in re.findall(r"`((?:tests/)?[\w/]*(?:test_\w+\.py|/))`", row):
-        places.append(ROOT / name if "/" in name else places[-1].parent / name)
-    return places
-
-
-PROMISES = [row for row in (ROOT / "docs/promises.md").read_text().splitlines() if "`tests/" in row]
-
-
 def is_slow(node: ast.expr) -> bool:
     return ast.unparse(node) == "pytest.mark.slow"
 
@@ -267,9 +258,5 @@ def quick_tests(file: Path) -> list[str]:
 @pytest.mark.parametrize("row", PROMISES, ids=lambda row: row[2:50])
 def test_every_promise_has_a_scenario_in_make_test(row: str) -> None:
     """What is marked `slow` is left to `make test-all`."""
-    files = [
-        file
-        for place in proofs(row)
-        for file in (sorted(place.rglob("test_*.py")) if place.is_dir() else [place])
-    ]
+    files = promise_tests(row)
     assert not files or any(map(quick_tests, files)), "every test of it is slow"
