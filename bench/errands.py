@@ -65,7 +65,6 @@ def main() -> None:
     recipe = experiment_recipe.read_recipe(experiment_recipe.find_recipe("errands"))
     ground = ExperimentHome(folder, {MODEL_ENGINE: recipe.model.engine}, recipe.at_once)
     figures = json.loads(RESULTS.read_bytes()) if RESULTS.is_file() else {"arms": {}}
-    figures["machine"] = machine(folder)
     figures["adapter_bytes"] = sum(file.stat().st_size for file in LIVE_ADAPTER.iterdir())
     figures["lineage"] = json.loads((LIVE_ADAPTER / "lineage.json").read_bytes())
     ground.start()
@@ -73,7 +72,8 @@ def main() -> None:
         ground.run("policy", "import", str(LIVE_ADAPTER), "--name", LIVE_FAMILY)
         for arm in asked.arms:
             policy = f"{LIVE_FAMILY}@2" if arm == "adapter" else "base"
-            figures["arms"][arm] = measure(ground, folder / "tasks", policy, asked.orders)
+            measured = measure(ground, folder / "tasks", policy, asked.orders)
+            figures["arms"][arm] = {**measured, "machine": machine(folder)}
             print(arm, figures["arms"][arm]["shares"]["all"], figures["arms"][arm]["kinds"])
             RESULTS.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
     finally:

@@ -101,6 +101,14 @@ def _resolved_recipe(loaded: LoadedConfiguration, request: RlRequest) -> tuple[R
     require_trained_engine(engine, settings, recipe.full)
     parent = request.base or recipe.base
     base, adapter = trained_base(loaded, settings, parent)
+    if recipe.full and recipe.kl and adapter:
+        raise HoustonError(
+            f"kl would be the divergence from {base}, not from its adapter {parent}, which the run"
+            " begins from.",
+            NOTHING_TRAINED_MESSAGE,
+            f"--set kl=0; or houston policy merge {parent} --out DIR, and serve DIR by an engine",
+            ExitCode.USAGE,
+        )
     if recipe.critic_engine:
         fetched_engine(loaded, recipe.critic_engine, command_output.print_note)
     recipe = msgspec.structs.replace(
