@@ -158,9 +158,11 @@ def test_asked_to_end_all_of_it_saves_and_ends(tmp_path: Path, base: Path, nodes
     assert not folder.output.exists()
 
 
+@pytest.mark.parametrize("after", [0.0, 0.5, 1.5, 10.0], ids="{:g} s later".format)
 def test_what_has_no_place_waits_and_can_be_ended(
-    tmp_path: Path, base: Path, nodes: RayNodes
+    tmp_path: Path, base: Path, nodes: RayNodes, after: float
 ) -> None:
+    """At every moment from its first word on: also while it connects to the cluster."""
     file = tmp_path / "many.yaml"
     cpu = Path(sft_launch.accelerate_file("cpu")).read_text()
     file.write_text(cpu.replace("num_processes: 2", "num_processes: 5"))
@@ -170,6 +172,7 @@ def test_what_has_no_place_waits_and_can_be_ended(
         lambda: (now := run_progress.read_progress(launched.folder.path)) and now.message and now
     )
     assert progress.message == shown
+    time.sleep(after)
     launched.process.terminate()
     assert launched.ended() == trainer_process.TERMINATED_EXIT_CODE
     progress = run_progress.read_progress(launched.folder.path)

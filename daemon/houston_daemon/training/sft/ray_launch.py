@@ -67,10 +67,6 @@ class _NoCluster(Exception):
     """A cluster does not answer, and may be back later: whoever started this tries again."""
 
 
-class _StopBeforeStart(Exception):
-    """The run was asked to end while its processes had no place."""
-
-
 class _Launch:
     """One run on a cluster, from its first process to its end."""
 
@@ -104,16 +100,18 @@ class _Launch:
     def run(self) -> int:
         """Train; returns the exit code. Raises HoustonError, _NoCluster."""
         self._stop_file.unlink(missing_ok=True)
+        signal.signal(signal.SIGTERM, self._on_sigterm)  # before anyone reads that this waits
         self._writer.started(alone=TRAINER_VARIABLE not in os.environ)
-        self._writer.set_state("running", self._waiting_message)
         try:
-            signal.signal(signal.SIGTERM, self._on_sigterm)
+            self._writer.set_state("running", self._waiting_message)
+            if self._stop_file.exists():  # asked to end before that was written
+                return trainer_process.report_stop(self._folder, self._writer)
             _connect(self._address, self._processes, self._gpus)
             signal.signal(signal.SIGTERM, self._on_sigterm)  # in the place of Ray's, which ends us
             while (code := self._train()) is None:
                 self._writer.set_state("running", self._waiting_message)
             return code
-        except _StopBeforeStart:
+        except (KeyboardInterrupt, SystemExit):  # ours, and that of Ray while it connects
             return trainer_process.report_stop(self._folder, self._writer)
         finally:
             self._stop_file.unlink(missing_ok=True)
@@ -186,7 +184,7 @@ class _Launch:
         self._stop_file.touch()
         progress = run_progress.read_progress(self._folder.path)
         if progress and progress.message == self._waiting_message:
-            raise _StopBeforeStart
+            raise KeyboardInterrupt  # nothing else ends Ray's wait: it would wait on for places
 
 
 def _connect(address: str, processes: int, gpus: int) -> None:
