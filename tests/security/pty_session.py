@@ -67,7 +67,7 @@ class Session:
             if not data:
                 return False
             self.captured += data
-        raise AssertionError("the program never fell silent")
+        raise AssertionError(f"the program never fell silent: {bytes(self.captured[-1500:])!r}")
 
     def until(self, text: str) -> None:
         """Take what comes until `text` was written."""
