@@ -26,6 +26,7 @@ from tests.faults.tap import free_port
 from tests.support.ray_nodes import RayNodes, actor_of
 from tests.support.relay import Relay
 from tests.support.station import alive, command_line
+from tests.support.terminals import end_terminals
 
 pytest.importorskip("ray")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -206,6 +207,7 @@ def test_a_workspace_that_was_on_a_lost_node_is_said(fleet: Fleet) -> None:
     node, hit = fleet.node("b"), fleet.running_on("b")
     assert node is not None and hit
     fleet.nodes.kill("b")
+    end_terminals(fleet.ground.folder / "host", hit)  # a machine that is gone keeps none
     for rollout in hit:
         shutil.rmtree(fleet.ground.folder / "host" / "rollouts" / rollout)
     for rollout in hit:
