@@ -76,21 +76,20 @@ class RlRun:
         self._folder = folder
         self._writer = writer
         spec = self._spec = folder.spec
-        self._recipe = spec.recipe
+        recipe = self._recipe = spec.recipe
         loaded = load_configuration(spec.home, os.environ.get("HOUSTON_CONFIG"))
         self._versions = PolicyVersions(
             loaded,
-            spec.recipe.engine,
+            recipe.engine,
             spec.run,
             spec.name,
             spec.parent,
-            Path(spec.recipe.base),
+            Path(recipe.base),
             spec.base_hash,
             lambda line: writer.set_state("running", line),
-            spec.recipe.full,
+            recipe.full,
         )
-        self._watch = UpdateWatch(spec.recipe, self._update_done, lambda: folder.what_is_kept)
-        recipe = spec.recipe
+        self._watch = UpdateWatch(recipe, self._update_done, lambda: folder.what_is_kept)
         tasks = SuiteTasks(recipe.suite, suites_folder(loaded.home) / "tasks", recipe.tasks)
         self._coordinator = GroupCoordinator(
             loaded,
