@@ -23,6 +23,8 @@ from tests.support.tiers import sampled
 
 KILLS = [12, 36]
 ROLLOUTS = 4
+ENOUGH = 500
+"""Messages that are acked in all lives together."""
 
 
 def steps(rollout: str) -> Iterator[tuple[Any, dict[str, Any]]]:
@@ -133,7 +135,9 @@ def test_nothing_acked_is_lost_or_doubled(tmp_path: Path, kills: int) -> None:
         threads.append(threading.Thread(target=_caught, args=(failures, annotator.live, over)))
         for thread in threads:
             thread.start()
-        time.sleep(dice.uniform(0.0, 0.25) if life < kills else 1.0)
+        time.sleep(dice.uniform(0.0, 0.25))
+        if life == kills:
+            _wait_for_enough(clients, failures)
         recorder.kill()
         over.set()
         for thread in threads:
@@ -186,4 +190,15 @@ def _hold_against(home: Home, clients: list[Client], annotator: Annotator) -> No
     assert queued[: len(annotator.said)] == annotator.said
     assert len(queued) - len(annotator.said) <= 1
     assert sum(client.repeated for client in clients) > 0  # kills did fall between commit and ack
-    assert sum(len(client.acked) for client in clients) > 500
+    assert _acked(clients) > ENOUGH
+
+
+def _acked(clients: list[Client]) -> int:
+    return sum(len(client.acked) for client in clients)
+
+
+def _wait_for_enough(clients: list[Client], failures: list[BaseException]) -> None:
+    """A full machine acks less in the moments between kills: the last life makes up for it."""
+    give_up = time.monotonic() + 120
+    while _acked(clients) <= ENOUGH and not failures and time.monotonic() < give_up:
+        time.sleep(0.05)
