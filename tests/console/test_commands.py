@@ -193,16 +193,3 @@ async def test_a_part_that_hangs_does_not_take_the_keyboard(
             while not isinstance(seat.app.screen, HelpDialog):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)  # a pilot's pause would wait for what hangs
         released.set()
-
-
-async def test_what_arrives_is_shown_though_somebody_types_all_the_time(
-    builder: HomeBuilder, sit: Sit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Reading the store waits for a pause between keys, and not for ever."""
-    monkeypatch.setattr(key_order, "QUIET_SECONDS", 3600)
-    builder.start("r")
-    builder.whole("r", 1, "first thought")
-    async with sit(builder.home) as seat:
-        await seat.press("j")
-        builder.whole("r", 2, "second thought")
-        await seat.until(lambda: "second thought" in seat.text(), "the new step")

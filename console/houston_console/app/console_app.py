@@ -99,7 +99,6 @@ class HoustonConsole(ErrorBoundary, App[None]):
         self.reader = AsyncReader(loaded.home)
         self.outbox = GuidanceOutbox(loaded.home, folder, name)
         self.errors = ErrorLog(self.outbox.folder / "console.log")
-        self.keys = KeyOrder(self, self._handle_typed)
         self.link = DaemonLink(loaded.home, self.outbox, self._show_link_state, name)
         self.change_watcher = ChangeWatcher(
             loaded.home,
@@ -107,7 +106,6 @@ class HoustonConsole(ErrorBoundary, App[None]):
             self.refresh_from_store,
             self._note_announced,
             self._report_read_failure,
-            self.keys.until_quiet,
             LOW_BANDWIDTH_SECONDS if low else COALESCE_SECONDS,
         )
         self.background_reader = AsyncReader(loaded.home)  # for what no key waits for
@@ -119,6 +117,7 @@ class HoustonConsole(ErrorBoundary, App[None]):
         )
         self._background_alerts = BackgroundAlerts(loaded)
         self._begins_at_home = not rollout
+        self.keys = KeyOrder(self, self._handle_typed)
         self._configuration_watcher: ConfigurationWatcher | None = None
         self.low = low
         self._make_screens(rollout, current_person(name))
@@ -132,7 +131,6 @@ class HoustonConsole(ErrorBoundary, App[None]):
             person,
             self._show_board,
             self._report_read_failure,
-            self.keys.until_quiet,
         )
         self.watch_screen = WatchScreen(
             self.state,

@@ -171,10 +171,8 @@ class NeedsReader:
         person: Person,
         changed: Callable[[NeedsBoard], None],
         failed: Callable[[HoustonError], None],
-        until_quiet: Callable[[], Awaitable[None]],
     ) -> None:
-        """reader: one on which nobody waits for a key. changed: told after every read.
-        until_quiet: returns once nobody types."""
+        """reader: one on which nobody waits for a key. changed: told after every read."""
         self.budgets: dict[str, BudgetSettings] = {}
         """Of every rollout; they never change."""
         self.spending: dict[str, RolloutSpending] = {}
@@ -185,7 +183,6 @@ class NeedsReader:
         self._person = person
         self._on_change = changed
         self._on_failure = failed
-        self._until_quiet = until_quiet
         self._wake_event = asyncio.Event()
 
     def wake(self) -> None:
@@ -195,7 +192,6 @@ class NeedsReader:
     async def run(self) -> None:
         """Read whenever it is due, until cancelled."""
         while True:
-            await self._until_quiet()
             self._wake_event.clear()
             start_time = time.monotonic()
             try:
@@ -355,13 +351,11 @@ class ChangeWatcher:
         changed: Callable[[], Awaitable[None]],
         announced: Callable[[Notice], None],
         failed: Callable[[HoustonError], None],
-        until_quiet: Callable[[], Awaitable[None]],
         pause: float = COALESCE_SECONDS,
     ) -> None:
         """announced: called for every notice; must not block. failed: a read did not succeed.
 
-        until_quiet: returns once nobody types; waited for where nobody asked for a read. pause:
-        seconds between two calls at least.
+        pause: seconds between two calls at least.
         """
         self._pause = pause
         self._home = home
@@ -369,7 +363,6 @@ class ChangeWatcher:
         self._on_change = changed
         self._on_notice = announced
         self._on_failure = failed
-        self._until_quiet = until_quiet
         self._wake_event = asyncio.Event()
         self._version: tuple[int, int] | None = None
 
@@ -391,8 +384,6 @@ class ChangeWatcher:
     async def run(self) -> None:
         """Call `changed` whenever something was committed, for ever."""
         while True:
-            if self._version is not None:
-                await self._until_quiet()
             self._wake_event.clear()
             try:
                 await self._check_version()

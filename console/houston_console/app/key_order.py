@@ -25,9 +25,6 @@ from houston_console.app.error_boundary import ErrorBoundary
 TypedEvent = events.Key | events.Paste
 PATIENCE_SECONDS = 1.0
 """How long a key waits at most: a part that hangs must not take the keyboard with it."""
-QUIET_SECONDS, MAX_UNQUIET_SECONDS = 0.12, 0.6
-"""For how long nothing was typed when background work begins, and how long that waits at most: what
-a key reads is drawn first."""
 HOLD_SECONDS = 0.1
 """How long frames are held at most for keys that come faster than they are handled."""
 BUSY_TURNS, BUSY_SLEEP_SECONDS = 40, 0.005
@@ -50,7 +47,6 @@ class KeyOrder:
         self._release: asyncio.TimerHandle | None = None
         self.holds_frames = False
         """Whether screens wait with drawing: what a key does is to be drawn in one frame."""
-        self._last_typed_at = float("-inf")
 
     def __len__(self) -> int:
         """Keys that wait."""
@@ -58,7 +54,6 @@ class KeyOrder:
 
     async def take(self, event: TypedEvent) -> None:
         """A key was pressed, or text was pasted: handle it, at once where nothing is on its way."""
-        self._last_typed_at = time.monotonic()
         self._waiting.append(event)
         if len(self._waiting) == 1:
             self._settled.clear()
@@ -70,16 +65,6 @@ class KeyOrder:
     async def settle(self) -> None:
         """Wait until every key was handled, and what it has begun is done."""
         await self._settled.wait()
-
-    async def until_quiet(self) -> None:
-        """Wait until nothing was typed for a moment, for background work that a key would wait
-        behind."""
-        give_up = time.monotonic() + MAX_UNQUIET_SECONDS
-        while True:
-            quiet_at = min(self._last_typed_at + QUIET_SECONDS, give_up)
-            if (left := quiet_at - time.monotonic()) <= 0:
-                return
-            await asyncio.sleep(left)
 
     def _go_on(self, work: Coroutine[Any, Any, None]) -> None:
         """Wait beside the app's own queue: a turn of that costs several of the loop's."""
