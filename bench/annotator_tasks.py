@@ -119,7 +119,7 @@ def _where_a_job_failed(node: Node) -> None:
 def _error_over_all(node: Node) -> None:
     node.open("tidy")
     node.desk.press("/")
-    node.desk.until("ctrl.o where", "the prompt says its keys")
+    node.desk.until("ctrl.o (where|this rollout)", "the prompt says its keys")
     node.desk.press("C-o", "C-o")
     node.desk.type("Error")
     node.desk.press("Enter")
