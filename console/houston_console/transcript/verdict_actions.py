@@ -6,6 +6,7 @@ the steps stay chosen.
 """
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from textual.containers import Vertical
 
 from houston_console.app.daemon_link import DaemonLink
 from houston_console.app.key_bindings import bindings_for
+from houston_console.app.key_order import PATIENCE_SECONDS
 from houston_console.app.undo_offers import UndoableAction, UndoOffers
 from houston_console.screens.base_screen import AskForLine, Pane, post_from
 from houston_console.transcript.step_rendering import VERDICT_GLYPHS
@@ -412,11 +414,18 @@ class VerdictActions(Pane):
 
     # --- reasons and history -----------------------------------------------------------------
 
-    def action_reason(self) -> None:
-        """Ask why, for the verdict that stands; what was said last may be changed."""
+    async def action_reason(self) -> None:
+        """Ask why, for the verdict that stands; what was said last may be changed.
+
+        The next keys are the reason: they wait until it is asked for, as far as `KeyOrder` lets
+        them. A daemon that is away must not hold the keyboard.
+        """
         source, steps = self._source(), self._chosen(self.session.reason_steps)
         if source is not None and steps is not None:
-            self._run_in_turn(self._ask_why(source, steps))
+            asked = asyncio.Event()
+            self._run_in_turn(self._ask_why(source, steps), asked)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asked.wait(), PATIENCE_SECONDS)
 
     async def _ask_why(self, source: RolloutSource, steps: StepRange) -> None:
         verdicts = await self._read_standing(source, steps)
@@ -455,10 +464,18 @@ class VerdictActions(Pane):
             )
         )
 
-    def _run_in_turn(self, work: Coroutine[Any, Any, None]) -> None:
-        """One request after the other, and no key waits for any."""
-        self.run_reporting(self._in_turn(work), "judging")
+    def _run_in_turn(
+        self, work: Coroutine[Any, Any, None], done: asyncio.Event | None = None
+    ) -> None:
+        """One request after the other, in the background. done: set when it has ended."""
+        self.run_reporting(self._in_turn(work, done), "judging")
 
-    async def _in_turn(self, work: Coroutine[Any, Any, None]) -> None:
-        async with self._lock:
-            await work
+    async def _in_turn(
+        self, work: Coroutine[Any, Any, None], done: asyncio.Event | None = None
+    ) -> None:
+        try:
+            async with self._lock:
+                await work
+        finally:
+            if done:
+                done.set()
