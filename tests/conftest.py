@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.station import Station
-from tests.support.tiers import PROMISES, promise_tests
+from tests.support.tiers import promised_files
 
 # Tests share the cores: a matrix on several threads mostly waits for its own threads, and spins.
 # In children too; engines set their own number.
@@ -132,8 +132,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave out what `--promised` does; not even to import it saves a minute."""
     if not (wanted := config.getoption("--promised")) or collection_path.suffix != ".py":
         return None
-    promised = {file for line in PROMISES for file in promise_tests(line)}
-    return None if (collection_path in promised) == (wanted == "only") else True
+    return None if (collection_path in promised_files()) == (wanted == "only") else True
 
 
 @pytest.hookimpl(trylast=True)

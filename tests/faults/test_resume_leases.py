@@ -259,7 +259,7 @@ def test_a_silent_worker_is_shown_killed_and_replaced(ground: Ground, how: str) 
 
     said = ground.until(trouble, 60, "the status shows it")
     # Whoever looks late reads what came of it.
-    shown = rf"silent for \d+ s; (ended after {SILENT} s|killed)|died 1 of"
+    shown = rf"silent for \d+ s(; ended after {SILENT} s|; killed| and was killed)"
     assert re.search(shown, said), said
     ground.until(lambda: not alive(pid), 60, "it is killed")
     until_over(ground)

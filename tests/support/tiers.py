@@ -3,6 +3,7 @@ table some cases; the others are marked `slow`."""
 
 import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,12 @@ def promise_tests(line: str) -> list[Path]:
         for place in places
         for file in (sorted(place.rglob("test_*.py")) if place.is_dir() else [place])
     ]
+
+
+@cache
+def promised_files() -> frozenset[Path]:
+    """Files that any line of the promises names."""
+    return frozenset(file for line in PROMISES for file in promise_tests(line))
 
 
 def sampled(cases: Iterable[Any], count: int) -> list[Any]:

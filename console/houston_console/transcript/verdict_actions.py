@@ -423,7 +423,14 @@ class VerdictActions(Pane):
         source, steps = self._source(), self._chosen(self.session.reason_steps)
         if source is not None and steps is not None:
             asked = asyncio.Event()
-            self._run_in_turn(self._ask_why(source, steps), asked)
+
+            async def ask() -> None:
+                try:
+                    await self._ask_why(source, steps)
+                finally:
+                    asked.set()
+
+            self._run_in_turn(ask())
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asked.wait(), PATIENCE_SECONDS)
 
@@ -464,18 +471,10 @@ class VerdictActions(Pane):
             )
         )
 
-    def _run_in_turn(
-        self, work: Coroutine[Any, Any, None], done: asyncio.Event | None = None
-    ) -> None:
-        """One request after the other, in the background. done: set when it has ended."""
-        self.run_reporting(self._in_turn(work, done), "judging")
+    def _run_in_turn(self, work: Coroutine[Any, Any, None]) -> None:
+        """One request after the other, in the background."""
+        self.run_reporting(self._in_turn(work), "judging")
 
-    async def _in_turn(
-        self, work: Coroutine[Any, Any, None], done: asyncio.Event | None = None
-    ) -> None:
-        try:
-            async with self._lock:
-                await work
-        finally:
-            if done:
-                done.set()
+    async def _in_turn(self, work: Coroutine[Any, Any, None]) -> None:
+        async with self._lock:
+            await work

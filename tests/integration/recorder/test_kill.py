@@ -135,7 +135,7 @@ def test_nothing_acked_is_lost_or_doubled(tmp_path: Path, kills: int) -> None:
         threads.append(threading.Thread(target=_caught, args=(failures, annotator.live, over)))
         for thread in threads:
             thread.start()
-        time.sleep(dice.uniform(0.0, 0.25))
+        time.sleep(dice.uniform(0.0, 0.25) if life < kills else 1.0)
         if life == kills:
             _wait_for_enough(clients, failures)
         recorder.kill()

@@ -15,11 +15,11 @@ from houston_shared.errors import ExitCode
 
 
 def _train(folder: RlRunFolder, writer: ProgressWriter) -> int:
-    from houston_daemon.training.rl.rl_run import RlRun, register_result
+    from houston_daemon.training.rl.rl_run import RlRun
 
-    if not RlRun(folder, writer).train():
+    policy = RlRun(folder, writer).train()
+    if not policy:
         return trainer_process.report_stop(folder, writer)
-    policy = register_result(folder)
     writer.set_state("finished", f"{policy} lies in {folder.output}.")
     writer.log(f"finished {policy}")
     return int(ExitCode.DONE)

@@ -113,8 +113,8 @@ class RlRun:
         self._resting_message = ""
         """What was said before rollouts were paused; empty while none is."""
 
-    def train(self) -> bool:
-        """Train, or go on; whether it finished. False: it was asked to end."""
+    def train(self) -> str:
+        """Train, or go on; the policy that it became. Empty: it was asked to end."""
         newest = run_checkpoints.newest_checkpoint(self._folder.checkpoints)
         if newest:
             self._writer.log(f"going on from {newest.name}")
@@ -123,16 +123,13 @@ class RlRun:
         try:
             with closing(self._trackers):
                 self._trainer.train(resume_from_checkpoint=str(newest) if newest else None)
-                if self._watch.ended:
-                    return False
-                self._finish()
+                return "" if self._watch.ended else self._finish()
         except StopRequested:
-            return False
-        return True
+            return ""
 
-    def _finish(self) -> None:
-        """Keep what was trained, measure it, and give the engine what it had before. Raises
-        StopRequested."""
+    def _finish(self) -> str:
+        """Keep what was trained, measure it, and give the engine what it had before; the policy
+        that it is. Raises StopRequested."""
         self._writer.set_state("running", "saving")
         base = Path(self._recipe.base) if self._recipe.full else None
         training_run.save_output(self._trainer, self._folder, base)
@@ -156,6 +153,7 @@ class RlRun:
                 "validation": validation,
             }
         )
+        return policy
 
     def _passes(self, step: int) -> list[Pass]:
         """The passes of an optimizer step: with the first of an update its batch is made."""
@@ -263,7 +261,7 @@ class RlRun:
         device = training_run.training_device(recipe.device)
         set_seed(recipe.seed)
         loaded = load_policy_model(recipe, device)
-        net, new = sft_model.add_adapter(loaded.net, model_recipe(recipe))
+        net, new = sft_model.add_adapter(loaded.net, model_recipe(recipe, recipe.full))
         return PolicyGradientTrainer(
             model=net,
             arguments=_trainer_arguments(self._folder, recipe, loaded.bf16, device),
@@ -389,7 +387,7 @@ class UpdateWatch(TrainerCallback):  # type: ignore[misc]
 
 def load_policy_model(recipe: RlRecipe, device: torch.device) -> sft_model.LoadedModel:
     """The model that is trained, without its adapter. TRL pads rows on both sides."""
-    return sft_model.load_model(model_recipe(recipe), device, pads=True)
+    return sft_model.load_model(model_recipe(recipe, recipe.full), device, pads=True)
 
 
 def _trainer_arguments(

@@ -116,10 +116,11 @@ _MODEL_SETTINGS = [
 ]
 
 
-def model_recipe(recipe: Any) -> SftRecipe:
-    """What loading a model and its adapter takes of another kind's recipe, by the same names."""
+def model_recipe(recipe: Any, full: bool = False) -> SftRecipe:
+    """What loading a model and its adapter takes of another kind's recipe, by the same names.
+    full: whether all weights are trained."""
     known = {name: getattr(recipe, name) for name in _MODEL_SETTINGS}
-    return SftRecipe(packing=False, full=getattr(recipe, "full", False), **known)
+    return SftRecipe(packing=False, full=full, **known)
 
 
 def recipe_names() -> list[str]:
