@@ -187,7 +187,7 @@ class MessageIntake:
         if fault:
             self.attempts.count(frames.peer, "speaking as a worker")
         else:
-            message, fault = _decode_message(ingest_request_decoder, frames.body)
+            message, fault = _decode_message(ingest_request_decoder.decode, frames.body)
         if isinstance(message, Heartbeats):
             return WorkerHeartbeats(router, frames, message)
         if message is not None:
@@ -208,7 +208,7 @@ class MessageIntake:
         if fault:
             self.attempts.count(peer, "speaking to the daemon")
         else:
-            message, fault = _decode_message(control_request_decoder, frames.body)
+            message, fault = _decode_message(control_request_decoder.decode, frames.body)
         if message is not None and peer is not None:
             return self._check_role(router, frames, message, peer)
         self._log_once("control", fault)
@@ -250,13 +250,11 @@ def _explain_refused_sender(frames: ReceivedFrames, welcome: bool) -> str:
     return f"User {frames.peer.name} may not speak here."
 
 
-def _decode_message(
-    decoder: "msgspec.msgpack.Decoder[T]", data: bytes | None
-) -> tuple[T | None, str]:
+def _decode_message(decode: Callable[[bytes], T], data: bytes | None) -> tuple[T | None, str]:
     """The message, or why there is none."""
     if data is None:
         return None, "The message is malformed: it is not a request id of 8 bytes and a body."
     try:
-        return decoder.decode(data), ""
+        return decode(data), ""
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
         return None, f"The message is malformed: {str(problem)[:200]}."
