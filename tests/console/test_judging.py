@@ -1,10 +1,18 @@
 """Judging steps: one key, ranges, reasons, undo; and what stands beside a step."""
 
+import asyncio
+from typing import Any
+
+import pytest
+from textual import events
+
+from houston_console.app import key_order
 from houston_console.transcript import step_rendering
 from houston_console.transcript.trajectory_reader import StepAnnotations
 from houston_console.transcript.verdict_actions import (
     MAX_RANGES_PER_REQUEST,
     StepRange,
+    VerdictActions,
     VerdictSession,
     verdict_messages,
     verdicts_within,
@@ -167,6 +175,76 @@ async def test_steps_are_kept_masked_explained_and_given_back(live: LiveStation,
         )  # fmt: skip
         assert isinstance(person.ask(other), wire.RequestStored)
         await seat.until(lambda: any("∅h" in row for row in seat.lines()), "another's verdict")
+
+
+def _type_at_once(seat: Seat, text: str) -> None:
+    """Keys of one read, as a fast person's over SSH or a paste's are; `\n` is enter."""
+    for character in text:
+        key = "enter" if character == "\n" else events.Key(character, character).key
+        seat.app.post_message(events.Key(key, "\r" if key == "enter" else character))
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("MRMissed K and M.\n", {3: "mask Missed K and M."}),
+        ("Mk", {3: "mask"}),
+        ("MR no gain\nkK", {3: "mask no gain", 2: "keep"}),
+        ("MH\nkK", {3: "mask", 2: "keep"}),
+    ],
+)
+async def test_a_reason_typed_in_one_breath_is_a_reason(
+    live: LiveStation,
+    sit: Sit,
+    monkeypatch: pytest.MonkeyPatch,
+    typed: str,
+    wanted: dict[int, str],
+) -> None:
+    """Also where the store is slow: longer than a key waits for anything else."""
+    read = VerdictActions._read_standing
+
+    async def read_late(*arguments: Any) -> tuple[JudgedSteps, ...]:
+        await asyncio.sleep(0.3)
+        return await read(*arguments)
+
+    monkeypatch.setattr(key_order, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(VerdictActions, "_read_standing", read_late)
+    worker = live.working()
+    for step in range(1, 4):
+        worker.step(step)
+    async with sit(live.home, worker.rollout) as seat:
+        await seat.until(lambda: seat.app.state.link == "live", "the daemon")
+        _type_at_once(seat, typed)
+        await _until(seat, live, worker.rollout, wanted)
+        await seat.press()
+        assert _verdicts(live, worker.rollout) == wanted
+        assert len(seat.app.screen_stack) == 1
+
+
+async def test_words_for_a_reason_that_is_not_asked_for_judge_nothing(
+    live: LiveStation, sit: Sit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has judged the step; or the store is so slow that nobody waits for it."""
+    worker = live.working()
+    worker.step(1)
+    async with sit(live.home, worker.rollout) as seat:
+        await seat.until(lambda: seat.app.state.link == "live", "the daemon")
+        _type_at_once(seat, "RMissed\n")
+        await seat.until(lambda: "7 keys that followed were not used" in seat.bar("#hints"), "said")
+        assert "Nobody has judged step 1" in seat.bar("#hints")
+        monkeypatch.setattr(key_order, "DIALOG_PATIENCE_SECONDS", 0.05)
+        go_on, read = asyncio.Event(), VerdictActions._read_standing
+
+        async def read_late(*arguments: Any) -> tuple[JudgedSteps, ...]:
+            await go_on.wait()
+            return await read(*arguments)
+
+        monkeypatch.setattr(VerdictActions, "_read_standing", read_late)
+        _type_at_once(seat, "RM")
+        await seat.until(lambda: "A key that followed was not used" in seat.bar("#hints"), "said")
+        go_on.set()
+        await seat.press()
+        assert _verdicts(live, worker.rollout) == {}
 
 
 async def test_bookmarks_and_notes_are_for_everybody_and_are_listed(

@@ -117,7 +117,7 @@ class HoustonConsole(ErrorBoundary, App[None]):
         )
         self._background_alerts = BackgroundAlerts(loaded)
         self._begins_at_home = not rollout
-        self.keys = KeyOrder(self, self._handle_typed)
+        self.keys = KeyOrder(self, self._handle_typed, self._report_dropped_keys)
         self._configuration_watcher: ConfigurationWatcher | None = None
         self.low = low
         self._make_screens(rollout, current_person(name))
@@ -442,6 +442,10 @@ class HoustonConsole(ErrorBoundary, App[None]):
             if isinstance(self.focused, LineView):
                 self.focused.note_activity()
         await super().on_event(event)
+
+    def _report_dropped_keys(self, count: int) -> None:
+        keys = "A key that followed was" if count == 1 else f"{count} keys that followed were"
+        self.top_screen.hints.add_to_message(f"{keys} not used: nothing was opened for them.")
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy what Textual has found selected."""

@@ -5,8 +5,10 @@ until a binding takes it; letters that came in the same read overtake it, and ar
 focus was. `KeyOrder` holds what is typed until everything that the key before has begun is done:
 messages on their way, the focus, a dialog that opens or closes. Screens draw then, too, not in
 between: Textual draws at most 60 times a second, so that a second frame for one key came 16 ms
-after the first. Background work (Textual's workers) is not waited for. What a key does is not known
-here.
+after the first. Background work (Textual's workers) is waited for only where it reads what it opens
+a dialog with (`expect_dialog`): the keys that follow are meant for that dialog. Where none opens
+they are dropped, and that is said: a reason must not be taken for commands. What a key does is not
+known here.
 """
 
 import asyncio
@@ -27,6 +29,8 @@ PATIENCE_SECONDS = 1.0
 """How long a key waits at most: a part that hangs must not take the keyboard with it."""
 HOLD_SECONDS = 0.1
 """How long frames are held at most for keys that come faster than they are handled."""
+DIALOG_PATIENCE_SECONDS = 3.0
+"""How long keys wait for a dialog that needs the store or the daemon."""
 BUSY_TURNS, BUSY_SLEEP_SECONDS = 40, 0.005
 """Turns of the loop without a pause, and the pause between later ones, as while something is read.
 """
@@ -35,16 +39,24 @@ BUSY_TURNS, BUSY_SLEEP_SECONDS = 40, 0.005
 class KeyOrder:
     """The keys of one app that were read and not handled yet."""
 
-    def __init__(self, app: App[Any], handle: Callable[[TypedEvent], Awaitable[None]]) -> None:
-        """handle: does what a key is for, or hands it to the widget that has the focus by then."""
+    def __init__(
+        self,
+        app: App[Any],
+        handle: Callable[[TypedEvent], Awaitable[None]],
+        report_dropped: Callable[[int], None],
+    ) -> None:
+        """handle: does what a key is for, or hands it to the widget that has the focus by then.
+        report_dropped: says how many keys were meant for a dialog that did not open."""
         self._app = app
-        self._handle = handle
+        self._handle, self._report_dropped = handle, report_dropped
         self._waiting: deque[TypedEvent] = deque()
         """The first is being handled, or waits for the app."""
         self._settled = asyncio.Event()
         self._settled.set()
         self._background: asyncio.Task[None] | None = None
         self._release: asyncio.TimerHandle | None = None
+        self._expected: set[asyncio.Future[bool]] = set()
+        """Dialogs that work in the background is about to open."""
         self.holds_frames = False
         """Whether screens wait with drawing: what a key does is to be drawn in one frame."""
 
@@ -57,10 +69,19 @@ class KeyOrder:
         self._waiting.append(event)
         if len(self._waiting) == 1:
             self._settled.clear()
-            if self._busy_parts():
+            if self._expected or self._busy_parts():
                 self._go_on(self._wait_then_handle())
             else:
                 await self._handle_first()
+
+    def expect_dialog(self) -> asyncio.Future[bool]:
+        """The work that a key has begun opens a dialog, or asks for a line: the next keys wait.
+
+        The work sets the result: whether something was opened.
+        """
+        expected: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._expected.add(expected)
+        return expected
 
     async def settle(self) -> None:
         """Wait until every key was handled, and what it has begun is done."""
@@ -71,8 +92,10 @@ class KeyOrder:
         self._background = asyncio.get_running_loop().create_task(work)
 
     async def _wait_then_handle(self) -> None:
-        await self._until_idle()
-        self._app.call_later(self._handle_first)
+        if await self._until_settled():
+            self._app.call_later(self._handle_first)
+        else:
+            self._drop_waiting()
 
     async def _handle_first(self) -> None:
         """Handle the first key, then wait for what it has begun."""
@@ -87,11 +110,25 @@ class KeyOrder:
 
     async def _finish_first(self) -> None:
         """Once what the key has begun is done: the next key, or else a frame."""
-        await self._until_idle()
+        is_as_meant = await self._until_settled()
         self._waiting.popleft()
-        if self._waiting:
+        if not is_as_meant:
+            self._drop_waiting()
+        elif self._waiting:
             self._app.call_later(self._handle_first)
-            return
+        else:
+            self._finish()
+
+    def _drop_waiting(self) -> None:
+        """What was typed meanwhile was meant for a dialog that is not there."""
+        dropped = len(self._waiting)
+        self._waiting.clear()
+        self._finish()
+        if dropped:
+            self._report_dropped(dropped)
+
+    def _finish(self) -> None:
+        """Nothing waits: draw."""
         if self._release is not None:
             self._release.cancel()
             self._release = None
@@ -102,6 +139,17 @@ class KeyOrder:
         self.holds_frames = False
         for screen in self._app.screen_stack:
             screen.check_idle()
+
+    async def _until_settled(self) -> bool:
+        """Wait until the dialogs that are to open are there too; False where one is not."""
+        await self._until_idle()
+        opened = True
+        while self._expected:
+            done, late = await asyncio.wait(self._expected, timeout=DIALOG_PATIENCE_SECONDS)
+            opened = opened and not late and all(one.result() for one in done)
+            self._expected -= done | late
+            await self._until_idle()
+        return opened
 
     async def _until_idle(self) -> None:
         """Wait until nothing is on its way, or for `PATIENCE_SECONDS`."""

@@ -91,6 +91,22 @@ class Pane(ErrorBoundary, Vertical):
         """The same in the background: no key waits for it."""
         self.run_worker(self.reporting_errors(work), group=group)
 
+    def run_opening(self, work: Awaitable[bool], group: str) -> None:
+        """The same for what reads, and then opens a dialog or asks for a line: keys wait for that.
+
+        work: whether it has opened something; it says why not.
+        """
+        expected = cast(Any, self.app).keys.expect_dialog()
+
+        async def open_it() -> None:
+            opened = False
+            try:
+                opened = await work
+            finally:
+                expected.set_result(opened)
+
+        self.run_reporting(open_it(), group)
+
 
 @dataclass
 class GoToStep(Message):
@@ -304,6 +320,11 @@ class HintBar(BarWidget):
         """Say something until `clear_message`."""
         self._message = line(span(text, tone))
         self._redraw_hints()
+
+    def add_to_message(self, text: str) -> None:
+        """Say something more than what stands there; alone where nothing does."""
+        before = self._message[0] if self._message else span("", "warning")
+        self.show_message(f"{before.text} {text}".strip(), before.tone)
 
     def clear_message(self) -> None:
         """It was read."""

@@ -147,14 +147,15 @@ class BookmarkActions(Pane):
         """List bookmarks and notes of everybody."""
         source = self._source()
         if source is not None:
-            self.run_reporting(self._open_list(source), "marks")
+            self.run_opening(self._open_list(source), "marks")
 
-    async def _open_list(self, source: RolloutSource) -> None:
+    async def _open_list(self, source: RolloutSource) -> bool:
         marks = list_marks(
             await source.read(annotation_queries.list_bookmarks(source.rollout)),
             await source.read(annotation_queries.list_notes(source.rollout)),
         )
         self.app.push_screen(MarksDialog(marks), self._go_to_mark)
+        return True
 
     def _go_to_mark(self, step: int | None) -> None:
         if step is not None:

@@ -6,18 +6,16 @@ the steps stay chosen.
 """
 
 import asyncio
-import contextlib
 import uuid
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from houston_console.app.daemon_link import DaemonLink
 from houston_console.app.key_bindings import bindings_for
-from houston_console.app.key_order import PATIENCE_SECONDS
 from houston_console.app.undo_offers import UndoableAction, UndoOffers
 from houston_console.screens.base_screen import AskForLine, Pane, post_from
 from houston_console.transcript.step_rendering import VERDICT_GLYPHS
@@ -31,6 +29,8 @@ from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.store import annotation_queries
 from houston_shared.store.annotation_queries import SourceVerdict
 from houston_shared.times_and_counts import local_time, number_ranges
+
+ResultT = TypeVar("ResultT")
 
 MAX_UNDO_VERDICTS = 100
 """Deeds that can be taken back."""
@@ -394,7 +394,7 @@ class VerdictActions(Pane):
         if undo is None:
             self.show_notice("Nothing to take back: no verdict was given at this console.")
             return
-        self._run_in_turn(self._undo_older(source, *undo))
+        self.run_reporting(self._in_turn(self._undo_older(source, *undo)), "judging")
 
     async def _undo_older(
         self, source: RolloutSource, old: AppliedVerdict, request: VerdictRequest
@@ -414,33 +414,19 @@ class VerdictActions(Pane):
 
     # --- reasons and history -----------------------------------------------------------------
 
-    async def action_reason(self) -> None:
-        """Ask why, for the verdict that stands; what was said last may be changed.
-
-        The next keys are the reason: they wait until it is asked for, as far as `KeyOrder` lets
-        them. A daemon that is away must not hold the keyboard.
-        """
+    def action_reason(self) -> None:
+        """Ask why, for the verdict that stands; what was said last may be changed."""
         source, steps = self._source(), self._chosen(self.session.reason_steps)
         if source is not None and steps is not None:
-            asked = asyncio.Event()
+            self.run_opening(self._in_turn(self._ask_why(source, steps)), "judging")
 
-            async def ask() -> None:
-                try:
-                    await self._ask_why(source, steps)
-                finally:
-                    asked.set()
-
-            self._run_in_turn(ask())
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asked.wait(), PATIENCE_SECONDS)
-
-    async def _ask_why(self, source: RolloutSource, steps: StepRange) -> None:
+    async def _ask_why(self, source: RolloutSource, steps: StepRange) -> bool:
         verdicts = await self._read_standing(source, steps)
         judged = [verdict for verdict in verdicts if verdict.verdict != "undecided"]
         if not judged:
             words = f"Nobody has judged {steps.text}: K keeps, M masks, then R adds a reason."
             self.show_notice(words)
-            return
+            return False
         verdict_names = " and ".join(sorted({verdict.verdict for verdict in judged}))
 
         async def answer(text: str) -> None:
@@ -448,14 +434,15 @@ class VerdictActions(Pane):
             self._start(source, request, "Noted why for {steps}.")
 
         post_from(self, AskForLine(f"why {verdict_names} {steps.text}", answer, judged[0].reason))
+        return True
 
     def action_history(self) -> None:
         """Everything that was said of the step at the cursor."""
         source, step = self._source(), self._transcript.cursor
         if source is not None and step:
-            self._run_in_turn(self._history(source, step))
+            self.run_opening(self._in_turn(self._history(source, step)), "judging")
 
-    async def _history(self, source: RolloutSource, step: int) -> None:
+    async def _history(self, source: RolloutSource, step: int) -> bool:
         history = await source.read(
             annotation_queries.read_verdict_history(source.rollout, step, step)
         )
@@ -470,11 +457,9 @@ class VerdictActions(Pane):
                 lambda width: verdict_history_lines(history, verdicts, width),
             )
         )
+        return True
 
-    def _run_in_turn(self, work: Coroutine[Any, Any, None]) -> None:
-        """One request after the other, in the background."""
-        self.run_reporting(self._in_turn(work), "judging")
-
-    async def _in_turn(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _in_turn(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        """One request after the other."""
         async with self._lock:
-            await work
+            return await work
