@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from textual import events
+from textual.keys import _character_to_key
 
 from houston_console.app import key_order
 from houston_console.transcript import step_rendering
@@ -180,7 +181,7 @@ async def test_steps_are_kept_masked_explained_and_given_back(live: LiveStation,
 def _type_at_once(seat: Seat, text: str) -> None:
     """Keys of one read, as a fast person's over SSH or a paste's are; `\n` is enter."""
     for character in text:
-        key = "enter" if character == "\n" else events.Key(character, character).key
+        key = "enter" if character == "\n" else _character_to_key(character)
         seat.app.post_message(events.Key(key, "\r" if key == "enter" else character))
 
 
@@ -191,6 +192,8 @@ def _type_at_once(seat: Seat, text: str) -> None:
         ("Mk", {3: "mask"}),
         ("MR no gain\nkK", {3: "mask no gain", 2: "keep"}),
         ("MH\nkK", {3: "mask", 2: "keep"}),
+        (":1\nK", {1: "keep"}),
+        (":none\nK", {}),
     ],
 )
 async def test_a_reason_typed_in_one_breath_is_a_reason(
@@ -232,7 +235,7 @@ async def test_words_for_a_reason_that_is_not_asked_for_judge_nothing(
         _type_at_once(seat, "RMissed\n")
         await seat.until(lambda: "7 keys that followed were not used" in seat.bar("#hints"), "said")
         assert "Nobody has judged step 1" in seat.bar("#hints")
-        monkeypatch.setattr(key_order, "DIALOG_PATIENCE_SECONDS", 0.05)
+        monkeypatch.setattr(key_order, "WORK_PATIENCE_SECONDS", 0.05)
         go_on, read = asyncio.Event(), VerdictActions._read_standing
 
         async def read_late(*arguments: Any) -> tuple[JudgedSteps, ...]:

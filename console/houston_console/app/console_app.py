@@ -445,7 +445,7 @@ class HoustonConsole(ErrorBoundary, App[None]):
 
     def _report_dropped_keys(self, count: int) -> None:
         keys = "A key that followed was" if count == 1 else f"{count} keys that followed were"
-        self.top_screen.hints.add_to_message(f"{keys} not used: nothing was opened for them.")
+        self.top_screen.hints.add_to_message(f"{keys} not used.")
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy what Textual has found selected."""

@@ -5,10 +5,10 @@ until a binding takes it; letters that came in the same read overtake it, and ar
 focus was. `KeyOrder` holds what is typed until everything that the key before has begun is done:
 messages on their way, the focus, a dialog that opens or closes. Screens draw then, too, not in
 between: Textual draws at most 60 times a second, so that a second frame for one key came 16 ms
-after the first. Background work (Textual's workers) is waited for only where it reads what it opens
-a dialog with (`expect_dialog`): the keys that follow are meant for that dialog. Where none opens
-they are dropped, and that is said: a reason must not be taken for commands. What a key does is not
-known here.
+after the first. Background work (Textual's workers) is waited for only where the next keys are
+meant for what it leads to (`hold_keys`): a dialog that needs the store, a step that must be found.
+Where it leads to nothing they are dropped, and that is said. A reason must not be taken for
+commands, and no verdict may fall on a step that was to be left. What a key does is not known here.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ PATIENCE_SECONDS = 1.0
 """How long a key waits at most: a part that hangs must not take the keyboard with it."""
 HOLD_SECONDS = 0.1
 """How long frames are held at most for keys that come faster than they are handled."""
-DIALOG_PATIENCE_SECONDS = 3.0
-"""How long keys wait for a dialog that needs the store or the daemon."""
+WORK_PATIENCE_SECONDS = 3.0
+"""How long keys wait at most for work in the background that they are held for."""
 BUSY_TURNS, BUSY_SLEEP_SECONDS = 40, 0.005
 """Turns of the loop without a pause, and the pause between later ones, as while something is read.
 """
@@ -46,7 +46,7 @@ class KeyOrder:
         report_dropped: Callable[[int], None],
     ) -> None:
         """handle: does what a key is for, or hands it to the widget that has the focus by then.
-        report_dropped: says how many keys were meant for a dialog that did not open."""
+        report_dropped: says how many keys were meant for what was not reached."""
         self._app = app
         self._handle, self._report_dropped = handle, report_dropped
         self._waiting: deque[TypedEvent] = deque()
@@ -55,8 +55,8 @@ class KeyOrder:
         self._settled.set()
         self._background: asyncio.Task[None] | None = None
         self._release: asyncio.TimerHandle | None = None
-        self._expected: set[asyncio.Future[bool]] = set()
-        """Dialogs that work in the background is about to open."""
+        self._held_for: set[asyncio.Future[bool]] = set()
+        """Work in the background that the next keys wait for."""
         self.holds_frames = False
         """Whether screens wait with drawing: what a key does is to be drawn in one frame."""
 
@@ -69,19 +69,19 @@ class KeyOrder:
         self._waiting.append(event)
         if len(self._waiting) == 1:
             self._settled.clear()
-            if self._expected or self._busy_parts():
+            if self._held_for or self._busy_parts():
                 self._go_on(self._wait_then_handle())
             else:
                 await self._handle_first()
 
-    def expect_dialog(self) -> asyncio.Future[bool]:
-        """The work that a key has begun opens a dialog, or asks for a line: the next keys wait.
+    def hold_keys(self) -> asyncio.Future[bool]:
+        """The next keys wait for work that this one has begun in the background.
 
-        The work sets the result: whether something was opened.
+        The work sets the result: whether they may go where it has led.
         """
-        expected: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._expected.add(expected)
-        return expected
+        work: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._held_for.add(work)
+        return work
 
     async def settle(self) -> None:
         """Wait until every key was handled, and what it has begun is done."""
@@ -110,9 +110,9 @@ class KeyOrder:
 
     async def _finish_first(self) -> None:
         """Once what the key has begun is done: the next key, or else a frame."""
-        is_as_meant = await self._until_settled()
+        is_reached = await self._until_settled()
         self._waiting.popleft()
-        if not is_as_meant:
+        if not is_reached:
             self._drop_waiting()
         elif self._waiting:
             self._app.call_later(self._handle_first)
@@ -120,7 +120,7 @@ class KeyOrder:
             self._finish()
 
     def _drop_waiting(self) -> None:
-        """What was typed meanwhile was meant for a dialog that is not there."""
+        """What was typed meanwhile was meant for what was not reached."""
         dropped = len(self._waiting)
         self._waiting.clear()
         self._finish()
@@ -141,15 +141,15 @@ class KeyOrder:
             screen.check_idle()
 
     async def _until_settled(self) -> bool:
-        """Wait until the dialogs that are to open are there too; False where one is not."""
+        """Wait for what keys are held for, too; False where it has led to nothing."""
         await self._until_idle()
-        opened = True
-        while self._expected:
-            done, late = await asyncio.wait(self._expected, timeout=DIALOG_PATIENCE_SECONDS)
-            opened = opened and not late and all(one.result() for one in done)
-            self._expected -= done | late
+        is_reached = True
+        while self._held_for:
+            done, late = await asyncio.wait(self._held_for, timeout=WORK_PATIENCE_SECONDS)
+            is_reached = is_reached and not late and all(work.result() for work in done)
+            self._held_for -= done | late
             await self._until_idle()
-        return opened
+        return is_reached
 
     async def _until_idle(self) -> None:
         """Wait until nothing is on its way, or for `PATIENCE_SECONDS`."""

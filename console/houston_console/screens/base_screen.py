@@ -91,21 +91,21 @@ class Pane(ErrorBoundary, Vertical):
         """The same in the background: no key waits for it."""
         self.run_worker(self.reporting_errors(work), group=group)
 
-    def run_opening(self, work: Awaitable[bool], group: str) -> None:
-        """The same for what reads, and then opens a dialog or asks for a line: keys wait for that.
+    def run_before_keys(self, work: Awaitable[bool | None], group: str) -> None:
+        """The same where the next keys wait: for a dialog, or a step that is looked for.
 
-        work: whether it has opened something; it says why not.
+        work: False where it leads to neither; then it says why, and they are dropped.
         """
-        expected = cast(Any, self.app).keys.expect_dialog()
+        held = cast(Any, self.app).keys.hold_keys()
 
-        async def open_it() -> None:
-            opened = False
+        async def do() -> None:
+            is_reached = False
             try:
-                opened = await work
+                is_reached = await work is not False
             finally:
-                expected.set_result(opened)
+                held.set_result(is_reached)
 
-        self.run_reporting(open_it(), group)
+        self.run_reporting(do(), group)
 
 
 @dataclass

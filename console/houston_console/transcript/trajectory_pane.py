@@ -147,7 +147,7 @@ class BookmarkActions(Pane):
         """List bookmarks and notes of everybody."""
         source = self._source()
         if source is not None:
-            self.run_opening(self._open_list(source), "marks")
+            self.run_before_keys(self._open_list(source), "marks")
 
     async def _open_list(self, source: RolloutSource) -> bool:
         marks = list_marks(
@@ -206,7 +206,7 @@ class TrajectoryPane(Pane):
         self._task_name = ""
         self._lowest = 0
         """The step that a jump to the lowest process rewards last went to; 0 for none."""
-        self._answer: Callable[[str], Awaitable[None]] = self._go_to
+        self._answer: Callable[[str], Awaitable[bool | None]] = self._go_to
         """What the line that is typed is for."""
 
     def compose(self) -> ComposeResult:
@@ -280,18 +280,19 @@ class TrajectoryPane(Pane):
         self.prompt.value = message.value
 
     def _answer_prompt(self, text: str) -> None:
-        """What was typed; nothing that is said meanwhile waits for the answer."""
-        self.run_reporting(self._answer(text), "answer")
+        """What was typed. Keys wait: what follows a place is meant for what is there."""
+        self.run_before_keys(self._answer(text), "answer")
 
-    async def _go_to(self, text: str) -> None:
-        """Raises HoustonError."""
+    async def _go_to(self, text: str) -> bool:
+        """Whether there is such a place. Raises HoustonError."""
         place = trajectory_reader.parse_step_target(text, self.transcript.cursor, now_us())
         if place is not None:
-            await self._show(place)
-        elif text:
+            return await self._show(place)
+        if text:
             self.show_notice(f"{text!r} is no place. Places: {trajectory_reader.PLACE_HELP}.")
+        return not text
 
-    async def _show(self, place: StepTarget) -> None:
+    async def _show(self, place: StepTarget) -> bool:
         if place.kind == "link":
             rollout_id = await self._reader.run(resolve_rollout_id(place.rollout))
             post_from(self, GoToStep(place.value, rollout_id))
@@ -303,8 +304,9 @@ class TrajectoryPane(Pane):
             step = await self.source.at_time(place.kind, place.value)
             if step is None:
                 self.show_notice("No step is that late.")
-            else:
-                await self.transcript.go_to(step)
+                return False
+            await self.transcript.go_to(step)
+        return True
 
     # --- jumps and the eye -------------------------------------------------------------------
 
@@ -330,21 +332,22 @@ class TrajectoryPane(Pane):
     def action_lowest(self, back: bool) -> None:
         """The step with the lowest process reward; from there the next lowest, or back."""
         if self.source is not None:
-            self.run_reporting(self._go_to_lowest(self.source, back), "lowest")
+            self.run_before_keys(self._go_to_lowest(self.source, back), "lowest")
 
-    async def _go_to_lowest(self, source: RolloutSource, back: bool) -> None:
+    async def _go_to_lowest(self, source: RolloutSource, back: bool) -> bool:
         stands = self.transcript.cursor if self.transcript.cursor == self._lowest else 0
         step = await source.lowest(stands, back)
         if source is not self.source:
-            return
+            return False
         if step is None:
             where = "lower than this one" if back else "higher than this one"
             self.show_notice(
                 f"No step was scored {where}." if stands else "Begin with the lowest of all: <."
             )
-            return
+            return False
         self._lowest = step
         await self.transcript.go_to(step)
+        return True
 
     def action_eye(self) -> None:
         """Exactly what the model was given at the step with the cursor."""

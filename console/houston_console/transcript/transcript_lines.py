@@ -76,6 +76,7 @@ class TranscriptView(LineView):
         self._scrolls_itself = False
         self._strips: LRUCache[StripKey, Strip] = LRUCache(MAX_CACHED_STRIPS)
         self._filling: asyncio.Task[None] | None = None
+        self._prefetching: asyncio.Task[None] | None = None
         self._unfolding = -1
         self._follows_after_unfold = False
         """Whether the row that is being unfolded was the newest and followed."""
@@ -131,11 +132,10 @@ class TranscriptView(LineView):
         self._drop_fold_marks(touched)
         if self.following:
             near.update(range(max(1, steps - self._height), steps + 1))
-        for first, last in self._missing(near):
-            rows = await source.rows(first, last) if source else []
-            if source is not self.source:
-                return
-            self._keep(first, rows)
+        if source is not None:
+            await self._read_missing(source, near)
+        if source is not self.source:
+            return
         self.folds.grow(steps + 1)
         await self._index_changes(touched, steps)
         if source is not self.source:
@@ -332,7 +332,7 @@ class TranscriptView(LineView):
             await asyncio.wait([self._filling])
 
     async def _fill(self) -> None:
-        """Read what is visible, and a screen either side, until nothing is missing."""
+        """Read what is visible until nothing is missing; then, beside all else, what is near."""
         source = self.source
         while source is not None and source is self.source:
             await asyncio.sleep(0)
@@ -342,23 +342,36 @@ class TranscriptView(LineView):
                     or await self._fill_steps(source)
                     or await self._fill_marks(source)
                 ):
-                    return
+                    break
             except HoustonError as problem:
                 post_from(self, ActionFailed(problem))
                 return
+        if source is not None and (self._prefetching is None or self._prefetching.done()):
+            self._prefetching = asyncio.create_task(self._prefetch(source))
 
     async def _fill_rows(self, source: RolloutSource) -> bool:
-        near = list(self._near(3 * self._height))
+        visible = list(self._near(self._height))
+        if await self._read_missing(source, visible):
+            self.refresh()
+            # A step of which the database has no row (yet) must not be asked for for ever.
+            return not self._missing(visible)
+        return False
+
+    async def _prefetch(self, source: RolloutSource) -> None:
+        """Read a screen either side of what is visible, so that scrolling waits for nothing."""
+        try:
+            await self._read_missing(source, self._near(3 * self._height))
+        except HoustonError as problem:
+            post_from(self, ActionFailed(problem))
+
+    async def _read_missing(self, source: RolloutSource, near: Iterable[int]) -> bool:
+        """Whether something of these steps was missing, or is newer than what was read."""
         missing = self._missing(near)
         for first, last in missing:
             rows = await source.rows(first, last)
             if source is self.source:
                 self._keep(first, rows)
-        if missing:
-            self.refresh()
-            # A step of which the database has no row (yet) must not be asked for for ever.
-            return not self._missing(near)
-        return False
+        return bool(missing)
 
     def _missing(self, near: Iterable[int]) -> list[tuple[int, int]]:
         """What to read, first and last step: whole blocks, but of few steps only these."""

@@ -418,7 +418,7 @@ class VerdictActions(Pane):
         """Ask why, for the verdict that stands; what was said last may be changed."""
         source, steps = self._source(), self._chosen(self.session.reason_steps)
         if source is not None and steps is not None:
-            self.run_opening(self._in_turn(self._ask_why(source, steps)), "judging")
+            self.run_before_keys(self._in_turn(self._ask_why(source, steps)), "judging")
 
     async def _ask_why(self, source: RolloutSource, steps: StepRange) -> bool:
         verdicts = await self._read_standing(source, steps)
@@ -440,7 +440,7 @@ class VerdictActions(Pane):
         """Everything that was said of the step at the cursor."""
         source, step = self._source(), self._transcript.cursor
         if source is not None and step:
-            self.run_opening(self._in_turn(self._history(source, step)), "judging")
+            self.run_before_keys(self._in_turn(self._history(source, step)), "judging")
 
     async def _history(self, source: RolloutSource, step: int) -> bool:
         history = await source.read(
