@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from houston_daemon.agent import store_workspace
 from houston_daemon.recorder.disk import host_keys
 from houston_shared import wire
 from houston_shared.config import load_configuration
@@ -53,8 +54,10 @@ class Fleet:
         rollouts_per_worker: int = 1,
         silent_seconds: float = 60.0,
         over_tcp: bool = False,
+        more: str = "",
     ) -> None:
-        """over_tcp: workers reach the recorder as those of other machines do, through `relay`."""
+        """over_tcp: workers reach the recorder as those of other machines do, through `relay`.
+        more: of the configuration."""
         self.ground = Ground(folder / "ground", "", rollouts_per_worker)
         self.nodes = RayNodes(self.ground.environment)
         for name in ("a", "b"):
@@ -63,7 +66,7 @@ class Fleet:
         if over_tcp:
             table += self._let_nodes_in(free_port())
         configuration = self.ground.home.configuration
-        text = configuration.read_text() + table
+        text = configuration.read_text() + table + more
         silent = f"[daemon]\nsilent_seconds = {silent_seconds}\n"
         configuration.write_text(text.replace("[daemon]\n", silent))
         self.ground.loaded = load_configuration(str(self.ground.home.path), environment={})
@@ -383,6 +386,37 @@ def test_workers_on_nodes_reach_the_recorder_over_tcp(far: Fleet) -> None:
     assert relay.connections >= len(rollouts)
     assert {far.lease(rollout) for rollout in rollouts} == {1}
     assert wrong(far.ground) == []
+
+
+def test_a_lost_node_with_its_disk_goes_on_from_the_store(tmp_path: Path) -> None:
+    """Workers on other machines copy their snapshots themselves, for the daemon cannot read them:
+    here its process of copies stands still."""
+    store = tmp_path / "store"
+    fleet = Fleet(tmp_path, over_tcp=True, more=f"[artifacts]\nurl = 'file://{store}'\n")
+    ground = fleet.ground
+    try:
+        ground.until(lambda: any(store.glob("owners/*.json")), 60, "the home has the store")
+        (copier,) = ground.own("artifact_copier_child")
+        os.kill(copier, signal.SIGSTOP)
+        rollouts = fleet.work(loads.workstation(ground, 60, 1.0), 4)
+        ground.until(lambda: all(fleet.steps(each) >= 5 for each in rollouts), 240, "all work")
+        hit = fleet.running_on("b")
+        assert hit and set(hit) != set(rollouts)
+        fleet.nodes.kill("b")
+        end_terminals(ground.folder / "host", list(hit))
+        for rollout in hit:
+            shutil.rmtree(ground.folder / "host" / "rollouts" / rollout)
+        until_over(ground, 400)
+        os.kill(copier, signal.SIGCONT)
+        assert {ground.states()[each] for each in rollouts} == {"finished"}
+        for rollout in hit:
+            log = ground.folder / "host/rollouts" / rollout / "workspace/log.txt"
+            numbers = list(map(int, log.read_text().split()))
+            assert numbers == sorted(set(numbers)), "no call ran twice"
+            assert len(numbers) >= 60 - store_workspace.SNAPSHOTS_THAT_DO - 1
+        assert wrong(ground) == []
+    finally:
+        fleet.close()
 
 
 def test_a_line_to_the_nodes_that_is_cut_costs_that_time_and_nothing_else(far: Fleet) -> None:

@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,7 +31,12 @@ from houston_daemon.agent.rollout_setup import (
     wait_for_engine,
     wait_for_task_requirements,
 )
-from houston_daemon.agent.store_workspace import bring_missing_files
+from houston_daemon.agent.store_workspace import (
+    SnapshotCopies,
+    WorkerStore,
+    bring_missing_files,
+    keeps_snapshots_here,
+)
 from houston_daemon.agent.worker_control import ControlState, WorkerExit
 from houston_daemon.engines.engine_protocol import Engine
 from houston_daemon.engines.replicated_engine import ReplicatedEngine, take_replicas
@@ -45,6 +51,7 @@ from houston_shared.sample_roles import SampleRole
 from houston_shared.task import parse_task_record
 
 log = logging.getLogger(__name__)
+NO_STORE = WorkerStore()
 ENDPOINT_HELP = "the recorder's ingest socket, or the file of a host that was added"
 
 
@@ -57,10 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         gpus = dict(map(_parse_gpu_lease, asked.gpus))
         engines, endpoint = read_engine_arguments(asked), parse_endpoint(asked.endpoint)
-        artifacts, before = asked.artifacts, asked.workspace_was_on
-        asyncio.run(
-            run_worker(endpoint, asked.rollout, asked.lease, engines, gpus, artifacts, before)
-        )
+        store = WorkerStore(asked.artifacts, asked.artifacts_owner)
+        before = asked.workspace_was_on
+        asyncio.run(run_worker(endpoint, asked.rollout, asked.lease, engines, gpus, store, before))
     except HoustonError as problem:
         log.error("%s", problem)
         return int(problem.code)
@@ -78,6 +84,8 @@ def _argument_parser() -> argparse.ArgumentParser:
     leased = "GPUs that the rollout has leased on a host"
     store = "store that has the snapshots of rollouts"
     parser.add_argument("--artifacts", default="", metavar="URL", help=store)
+    owner = "home that writes to the store: this worker copies its snapshots there"
+    parser.add_argument("--artifacts-owner", default="", metavar="HOST=HOME", help=owner)
     parser.add_argument("--gpus", action="append", default=[], metavar="HOST=0,1", help=leased)
     return parser
 
@@ -122,14 +130,13 @@ async def run_worker(
     lease: int,
     now: EnginesNow = KNOWS_NOTHING_NEW,
     gpus: Gpus | None = None,
-    artifacts: str = "",
+    store: WorkerStore = NO_STORE,
     workspace_was_on: str = "",
 ) -> None:
     """Run one rollout until it is over, or until this worker is told to leave.
 
-    now: what is known of its engines. gpus: the GPUs that it has, by host. artifacts: the URL of
-    the store that has snapshots; empty without one. workspace_was_on: the machine that its last
-    worker ran on; empty for this one.
+    now: what is known of its engines. gpus: the GPUs that it has, by host. store: where snapshots
+    are. workspace_was_on: the machine that its last worker ran on; empty for this one.
     Raises HoustonError when the recorder refuses what it says.
     """
     control = ControlState()
@@ -145,7 +152,7 @@ async def run_worker(
             lease,
             now,
             gpus,
-            artifacts=artifacts,
+            store=store,
             workspace_was_on=workspace_was_on,
         )
     finally:
@@ -160,7 +167,7 @@ async def run_rollout(
     now: EnginesNow = KNOWS_NOTHING_NEW,
     gpus: Gpus | None = None,
     engines: EngineCache | None = None,
-    artifacts: str = "",
+    store: WorkerStore = NO_STORE,
     workspace_was_on: str = "",
 ) -> None:
     """As `run_worker`, over a line that is there; `client` stays open.
@@ -175,7 +182,7 @@ async def run_rollout(
         clock = ActiveClock(welcome.active_us)
         line = RecorderClient(client, control, clock, rollout, lease)
         welcome = hide_endpoint_file(with_current_requests(welcome, now), client.endpoint.file)
-        run = WorkerRun(line, welcome, now.url, gpus or {}, engines, artifacts, workspace_was_on)
+        run = WorkerRun(line, welcome, now.url, gpus or {}, engines, store, workspace_was_on)
         await _with_heartbeat(run, line, HEARTBEAT_SECONDS if engines else 0.0)
     except WorkerExit as leaving:
         log.info("left the rollout: %s", leaving.reason)
@@ -232,12 +239,13 @@ class WorkerRun:
         engine_url: str,
         gpus: Gpus,
         engines: EngineCache | None = None,
-        artifacts: str = "",
+        store: WorkerStore = NO_STORE,
         workspace_was_on: str = "",
     ) -> None:
         self._workspace_was_on = workspace_was_on
         self._gpus = gpus
-        self._artifacts = artifacts
+        self._store = store
+        self._copies: SnapshotCopies | None = None
         self._engines = engines
         self._line = line
         self._welcome = welcome
@@ -279,10 +287,13 @@ class WorkerRun:
         self._environment = make_rollout_environment(welcome, task, engine.window, line, self._gpus)
         # A head is stored only after the world was made: from then on a missing one is an error.
         point("worker.open.before")
-        bring_files = partial(bring_missing_files, self._artifacts, welcome, task, line)
+        bring_files = partial(bring_missing_files, self._store.url, welcome, task, line)
         begun, before = has_begun(welcome), self._workspace_was_on
         await open_environment(self._environment, line, begun, bring_files, before)
         point("worker.open.after")
+        if self._store.owner and keeps_snapshots_here(task):
+            spec = welcome.spec
+            self._copies = SnapshotCopies(self._store, spec.rollout, Path(spec.host_root))
         rollout = await build_agent_loop(
             line, welcome, engine, settings, self._environment, self._open_role_engine
         )
@@ -316,6 +327,8 @@ class WorkerRun:
         if self._environment is not None:
             point("worker.close.before")
             await self._environment.close(over)
+        if self._copies is not None:
+            await self._copies.end()
         if self._opened:
             point("worker.close.after")
         for engine in self._opened:

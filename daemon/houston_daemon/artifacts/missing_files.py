@@ -37,16 +37,16 @@ class WorkspaceNotFetched(NeedsPerson):
         )
 
 
-def fetch_missing_shadow(url: str, host_root: Path, rollout: str, commit: str = "") -> bool:
+def fetch_missing_shadow(url: str, host_root: Path, rollout: str, *commits: str) -> bool:
     """Fetch a rollout's snapshots where there are none here; whether they were fetched.
 
-    commit: the one that is wanted. Raises HoustonError as `fetch_shadow` does.
+    commits: those that are wanted, the best first. Raises HoustonError as `fetch_shadow` does.
     """
     shadow = rollout_folder(host_root, rollout) / "shadow"
     if not url or read_head(shadow):
         return False
     shadow.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fetch_shadow(ArtifactStore(url), rollout, shadow, commit)
+    fetch_shadow(ArtifactStore(url), rollout, shadow, *commits)
     return True
 
 
@@ -61,11 +61,12 @@ def fetch_parent_shadow(url: str, host_root: Path, parent: str, commit: str, bra
 
 
 def fetch_missing_workspace(
-    url: str, host_root: Path, rollout: str, commit: str, step: int
+    url: str, host_root: Path, rollout: str, *snapshots: tuple[str, int]
 ) -> bool:
     """Fetch the workspace of a rollout that has begun and is not here; whether it was fetched.
 
-    commit: the snapshot of its last closed step, `step`; empty for the newest that the store has.
+    snapshots: commit and step of those that will do, the newest first: the first that the store has
+    is taken. None: the newest of the store, as it was before the first step.
     Raises WorkspaceNotFetched.
     """
     folder = rollout_folder(host_root, rollout)
@@ -74,9 +75,12 @@ def fetch_missing_workspace(
         return False
     beside = folder / "workspace.new"
     try:
-        fetch_missing_shadow(url, host_root, rollout, commit)
-        lost = restore_snapshot(folder / "shadow", commit or read_head(folder / "shadow"), beside)
-        write_fetch_note(workspace, FetchedWorkspace(step, tuple(lost)))
+        commits = [commit for commit, _ in snapshots]
+        was_fetched = fetch_missing_shadow(url, host_root, rollout, *commits)
+        head = read_head(folder / "shadow")
+        commit = head if was_fetched or not commits else commits[0]
+        lost = restore_snapshot(folder / "shadow", commit, beside)
+        write_fetch_note(workspace, FetchedWorkspace(dict(snapshots).get(commit, 0), tuple(lost)))
         beside.rename(workspace)
     except HoustonError as problem:
         raise WorkspaceNotFetched(rollout, problem) from problem

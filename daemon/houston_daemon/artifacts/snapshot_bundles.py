@@ -138,12 +138,13 @@ class RolloutSnapshots:
             del bundles[bundle]
 
 
-def fetch_shadow(store: ArtifactStore, rollout: str, shadow: Path, commit: str = "") -> str:
+def fetch_shadow(store: ArtifactStore, rollout: str, shadow: Path, *commits: str) -> str:
     """Make a shadow repository as the store has it; the commit it stands at.
 
-    shadow: is not there; it appears whole or not at all. commit: a snapshot of it; the newest of
-    the store without one. Raises HoustonError where the store has no snapshots of the rollout, or
-    not this one, ObjectDamaged, ObjectMissing, StoreRefused.
+    shadow: is not there; it appears whole or not at all. commits: snapshots of it, of which the
+    first that the store has is taken; the newest of the store without any. Raises HoustonError
+    where the store has no snapshots of the rollout, or none of these, ObjectDamaged, ObjectMissing,
+    StoreRefused.
     """
     bundles = sorted(list_bundles(store, rollout), key=lambda bundle: (bundle.last, bundle.level))
     heads = [bundle.head for bundle in bundles if bundle.head != _NO_HEAD]
@@ -153,9 +154,10 @@ def fetch_shadow(store: ArtifactStore, rollout: str, shadow: Path, commit: str =
         make_bare_repository(beside)
         large = _fetch_objects(store, rollout, bundles, beside)
         _fetch_large_files(store, beside, large)
-        head = commit or heads[-1]
-        if not _has_whole_snapshot(beside, head):
-            raise no_snapshots_error(store, rollout, head)
+        wanted = commits or heads[-1:]
+        head = next((each for each in wanted if _has_whole_snapshot(beside, each)), "")
+        if not head:
+            raise no_snapshots_error(store, rollout, wanted[0])
         target = beside / HEAD_FILE
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(f"{head}\n")

@@ -143,6 +143,21 @@ def is_owner(owner: StoreOwner, home: Home, host: str) -> bool:
     )
 
 
+def name_owner(home: Home, host: str) -> str:
+    """How a worker on another machine is told which home's snapshots it copies."""
+    return f"{host}={home.path}"
+
+
+def check_owner_name(store: ArtifactStore, name: str) -> None:
+    """Raise StoreTaken where the home of that name does not write to the prefix, and StoreRefused
+    where none does yet."""
+    owners = read_owners(store)
+    if not owners:
+        raise StoreRefused(f"No home has written to {store.url} yet.", "Nothing was copied.")
+    if f"{owners[-1].host}={owners[-1].home}" != name:
+        raise StoreTaken(store.url, owners[-1])
+
+
 def this_host() -> str:
     """This machine, as an owner names it: what people call it, and what its system does."""
     try:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from houston_daemon.artifacts import store_owner
 from houston_daemon.recorder.recorder_handle import Assignment, RecorderHandle
 from houston_daemon.service import daemon_control, supervisor_queries
 from houston_daemon.service.daemon_log import (
@@ -407,6 +408,9 @@ def _worker_request(
     arguments += ["--lease", str(assignment.lease)]
     if loaded.config.artifacts.url:
         arguments += ["--artifacts", loaded.config.artifacts.url]
+        if _recorder_endpoint(loaded) == loaded.config.ray.endpoint:  # of other machines
+            owner = store_owner.name_owner(loaded.home, store_owner.this_host())
+            arguments += ["--artifacts-owner", owner]
     for host, numbers in gpus.gpus_of(rollout).items():
         arguments += ["--gpus", f"{host}={','.join(map(str, numbers))}"]
     kind = str(assignment.spec.engine_settings.get("kind"))

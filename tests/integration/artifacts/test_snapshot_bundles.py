@@ -92,10 +92,10 @@ async def test_the_next_snapshot_follows_a_fetched_one(
     await work.take(a="2")
     work.copying.copy()
     there = tmp_path / "there"
-    assert fetch_missing_workspace(any_store.url, there, ROLLOUT, first, 1)
+    assert fetch_missing_workspace(any_store.url, there, ROLLOUT, (first, 1))
     folder = there / "rollouts" / ROLLOUT
     assert (folder / "workspace" / "a").read_text() == "1"
-    assert not fetch_missing_workspace(any_store.url, there, ROLLOUT, first, 1), "it is here"
+    assert not fetch_missing_workspace(any_store.url, there, ROLLOUT, (first, 1)), "it is here"
     elsewhere = Work.__new__(Work)
     elsewhere.workspace, elsewhere.folder = folder / "workspace", folder
     elsewhere.repository = ShadowRepository(elsewhere.workspace, folder / "shadow")
@@ -164,7 +164,7 @@ async def test_what_is_damaged_is_said_and_no_workspace_is_made(
         any_store.write(name, any_store.read(name)[:-1] + b"?")
     there = tmp_path / "there"
     with pytest.raises(WorkspaceNotFetched) as said:
-        fetch_missing_workspace(any_store.url, there, ROLLOUT, commit, 1)
+        fetch_missing_workspace(any_store.url, there, ROLLOUT, (commit, 1))
     assert f"houston rollout resume {ROLLOUT}" in said.value.next
     assert list((there / "rollouts" / ROLLOUT).iterdir()) == []
     if (folder, lost) != ("snapshots", "missing"):  # then nobody knows that there was one
@@ -193,11 +193,11 @@ async def test_a_full_disk_leaves_no_half_of_a_workspace(
     with small_disk.mounted(there, 8):
         filler = small_disk.fill(there, leave=600_000)
         with pytest.raises(WorkspaceNotFetched, match="No space left"):
-            fetch_missing_workspace(any_store.url, there, ROLLOUT, commit, 1)
+            fetch_missing_workspace(any_store.url, there, ROLLOUT, (commit, 1))
         folder = there / "rollouts" / ROLLOUT
         assert not (folder / "workspace").exists()
         filler.unlink()
-        assert fetch_missing_workspace(any_store.url, there, ROLLOUT, commit, 1)
+        assert fetch_missing_workspace(any_store.url, there, ROLLOUT, (commit, 1))
         assert read_files(folder / "workspace") == read_files(work.workspace)
 
 

@@ -1,0 +1,114 @@
+"""A worker on another machine copies its own snapshots: the daemon's copies do not reach them."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.agent import store_workspace
+from houston_daemon.agent.store_workspace import SnapshotCopies, WorkerStore
+from houston_daemon.artifacts import store_owner
+from houston_daemon.artifacts.artifact_store import ArtifactStore
+from houston_daemon.artifacts.missing_files import WorkspaceNotFetched, fetch_missing_workspace
+from houston_daemon.artifacts.snapshot_bundles import list_bundles
+from houston_daemon.hosts.rollout_workspace import read_fetch_note
+from houston_shared.home import Home
+from tests.integration.artifacts.test_snapshot_bundles import ROLLOUT, Work
+from tests.support.s3_server import Line
+
+NODE = "gpu1/4f2a"
+
+
+async def until(condition: Callable[[], object]) -> None:
+    for _ in range(600):
+        if await asyncio.to_thread(condition):
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("not within 30 s")
+
+
+@pytest.fixture
+def node_work(tmp_path: Path, any_store: ArtifactStore) -> Work:
+    """On the disk of a node."""
+    return Work(tmp_path / "node", any_store)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    (tmp_path / "home").mkdir()
+    return Home(tmp_path / "home")
+
+
+def copies(home: Home, store: ArtifactStore, work: Work, host: str = NODE) -> SnapshotCopies:
+    owner = store_owner.name_owner(home, host)
+    return SnapshotCopies(WorkerStore(store.url, owner), ROLLOUT, work.folder.parents[1])
+
+
+async def test_a_node_that_is_lost_leaves_its_snapshots(
+    home: Home, node_work: Work, any_store: ArtifactStore, tmp_path: Path
+) -> None:
+    store_owner.claim(any_store, home, NODE)
+    copying = copies(home, any_store, node_work)
+    first = await node_work.take(a="1")
+    await until(lambda: list_bundles(any_store, ROLLOUT))
+    second = await node_work.take(a="2")
+    await copying.end()
+    third = await node_work.take(a="3")  # the node is lost before it was copied
+    snapshots = [(third, 3), (second, 2), (first, 1)]
+    assert fetch_missing_workspace(any_store.url, tmp_path / "there", ROLLOUT, *snapshots)
+    workspace = tmp_path / "there" / "rollouts" / ROLLOUT / "workspace"
+    assert (workspace / "a").read_text() == "2"
+    note = read_fetch_note(workspace)
+    assert note is not None and note.step == 2, "the agent is told which step it is of"
+    with pytest.raises(WorkspaceNotFetched, match="lacks the snapshot"):
+        fetch_missing_workspace(any_store.url, tmp_path / "other", ROLLOUT, (third, 3))
+
+
+@pytest.mark.parametrize(
+    ("owner", "cause"), [("", "No home has written"), ("gpu9/0000", "is written by the home")]
+)
+async def test_only_snapshots_of_the_home_that_writes_are_copied(
+    home: Home,
+    node_work: Work,
+    any_store: ArtifactStore,
+    caplog: pytest.LogCaptureFixture,
+    owner: str,
+    cause: str,
+) -> None:
+    """owner: the host that has claimed the prefix; a restored copy of a home is no owner."""
+    if owner:
+        store_owner.claim(any_store, home, owner)
+    await node_work.take(a="1")
+    with caplog.at_level(logging.WARNING):
+        copying = copies(home, any_store, node_work)
+        await copying.end()
+    assert cause in caplog.text
+    assert not list_bundles(any_store, ROLLOUT)
+
+
+async def test_a_store_that_is_gone_is_said_once_and_tried_again(
+    home: Home,
+    line: Line,
+    url: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(store_workspace, "RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(store_workspace, "LONGEST_DELAY_SECONDS", 0.1)
+    store = ArtifactStore(url)
+    store_owner.claim(store, home, NODE)
+    work = Work(tmp_path / "node", store)
+    line.fault = "forbidden"
+    with caplog.at_level(logging.WARNING, "houston_daemon"):
+        copying = copies(home, store, work)
+        await work.take(a="1")
+        await until(lambda: caplog.records)
+        await asyncio.sleep(1.0)
+        line.fault = ""
+        await until(lambda: list_bundles(store, ROLLOUT))
+        await copying.end()
+    assert len({record.getMessage() for record in caplog.records}) == len(caplog.records) == 1
+    assert "it is tried again" in caplog.text
