@@ -227,7 +227,8 @@ async def test_a_reason_typed_in_one_breath_is_a_reason(
 async def test_words_for_a_reason_that_is_not_asked_for_judge_nothing(
     live: LiveStation, sit: Sit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody has judged the step; or the store is so slow that nobody waits for it."""
+    """Nobody has judged the step; or the store is so slow that nobody waits for it. Who types goes
+    on for a while: up to the first pause none of it is a command."""
     worker = live.working()
     worker.step(1)
     async with sit(live.home, worker.rollout) as seat:
@@ -235,6 +236,13 @@ async def test_words_for_a_reason_that_is_not_asked_for_judge_nothing(
         _type_at_once(seat, "RMissed\n")
         await seat.until(lambda: "7 keys that followed were not used" in seat.bar("#hints"), "said")
         assert "Nobody has judged step 1" in seat.bar("#hints")
+        for number, character in enumerate("K and M", 8):
+            await asyncio.sleep(0.1)
+            _type_at_once(seat, character)
+            words = f" {number} keys that followed were not used"
+            await seat.until(lambda words=words: words in seat.bar("#hints"), words)
+        assert _verdicts(live, worker.rollout) == {}
+        await asyncio.sleep(2 * key_order.PAUSE_SECONDS)
         monkeypatch.setattr(key_order, "WORK_PATIENCE_SECONDS", 0.05)
         go_on, read = asyncio.Event(), VerdictActions._read_standing
 

@@ -7,8 +7,9 @@ messages on their way, the focus, a dialog that opens or closes. Screens draw th
 between: Textual draws at most 60 times a second, so that a second frame for one key came 16 ms
 after the first. Background work (Textual's workers) is waited for only where the next keys are
 meant for what it leads to (`hold_keys`): a dialog that needs the store, a step that must be found.
-Where it leads to nothing they are dropped, and that is said. A reason must not be taken for
-commands, and no verdict may fall on a step that was to be left. What a key does is not known here.
+Where it leads to nothing they are dropped up to the first pause, and that is said. A reason must
+not be taken for commands, and no verdict may fall on a step that was to be left. What a key does is
+not known here.
 """
 
 import asyncio
@@ -31,6 +32,8 @@ HOLD_SECONDS = 0.1
 """How long frames are held at most for keys that come faster than they are handled."""
 WORK_PATIENCE_SECONDS = 3.0
 """How long keys wait at most for work in the background that they are held for."""
+PAUSE_SECONDS = 0.5
+"""A pause in what is typed, after which somebody has seen what is said."""
 BUSY_TURNS, BUSY_SLEEP_SECONDS = 40, 0.005
 """Turns of the loop without a pause, and the pause between later ones, as while something is read.
 """
@@ -57,6 +60,8 @@ class KeyOrder:
         self._release: asyncio.TimerHandle | None = None
         self._held_for: set[asyncio.Future[bool]] = set()
         """Work in the background that the next keys wait for."""
+        self._dropped, self._dropping_until = 0, 0.0
+        """Keys that were meant for what was not reached, and until when more are."""
         self.holds_frames = False
         """Whether screens wait with drawing: what a key does is to be drawn in one frame."""
 
@@ -66,6 +71,10 @@ class KeyOrder:
 
     async def take(self, event: TypedEvent) -> None:
         """A key was pressed, or text was pasted: handle it, at once where nothing is on its way."""
+        if time.monotonic() < self._dropping_until and _is_of_a_sentence(event):
+            self._drop(1)
+            return
+        self._dropping_until = 0.0
         self._waiting.append(event)
         if len(self._waiting) == 1:
             self._settled.clear()
@@ -120,12 +129,17 @@ class KeyOrder:
             self._finish()
 
     def _drop_waiting(self) -> None:
-        """What was typed meanwhile was meant for what was not reached."""
-        dropped = len(self._waiting)
+        """What was typed meanwhile, and goes on, was meant for what was not reached."""
+        count, self._dropped = len(self._waiting), 0
         self._waiting.clear()
         self._finish()
-        if dropped:
-            self._report_dropped(dropped)
+        self._drop(count)
+
+    def _drop(self, count: int) -> None:
+        self._dropped += count
+        self._dropping_until = time.monotonic() + PAUSE_SECONDS
+        if self._dropped:
+            self._report_dropped(self._dropped)
 
     def _finish(self) -> None:
         """Nothing waits: draw."""
@@ -169,6 +183,11 @@ class KeyOrder:
         for widget in widgets:  # all of them: each adds its children
             widgets += widget._nodes._nodes
         return [part for part in (self._app, *widgets) if _is_busy(part)]
+
+
+def _is_of_a_sentence(event: TypedEvent) -> bool:
+    """Whether it is text, or ends some; escape, control keys and arrows are none."""
+    return isinstance(event, events.Paste) or event.is_printable or event.key == "enter"
 
 
 def _is_busy(part: DOMNode) -> bool:

@@ -304,6 +304,7 @@ class HintBar(BarWidget):
         super().__init__(**arguments)
         self._area: Area = "trajectory"
         self._message: TextLine = ()
+        self._added = ""
         """What to tell, in one piece; wrapped for the width there is."""
         self._rows = 1
         """Rows that hints have needed at this size. It gives none back: areas above would be laid
@@ -318,13 +319,13 @@ class HintBar(BarWidget):
 
     def show_message(self, text: str, tone: Tone) -> None:
         """Say something until `clear_message`."""
-        self._message = line(span(text, tone))
+        self._message, self._added = line(span(text, tone)), ""
         self._redraw_hints()
 
     def add_to_message(self, text: str) -> None:
-        """Say something more than what stands there; alone where nothing does."""
-        before = self._message[0] if self._message else span("", "warning")
-        self.show_message(f"{before.text} {text}".strip(), before.tone)
+        """Say this behind what is said, in place of what was added before."""
+        self._message, self._added = self._message or line(span("", "warning")), text
+        self._redraw_hints()
 
     def clear_message(self) -> None:
         """It was read."""
@@ -337,7 +338,8 @@ class HintBar(BarWidget):
             self._rows, self._rows_at = 1, sizes
         if self._message:
             words = self._message[0]
-            notice = text_block(words.text, max(20, self.size.width - 1), words.tone, span(" "))
+            text = f"{words.text} {self._added}".strip()
+            notice = text_block(text, max(20, self.size.width - 1), words.tone, span(" "))
             self._show_rows(notice[:MAX_NOTICE_LINES])
             return
         rows = MOST_HINT_ROWS if self.app.size.height >= TWO_HINT_ROWS_LINES else 1
