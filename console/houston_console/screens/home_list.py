@@ -283,6 +283,8 @@ class HomeList(LineView):
         self._is_grouped = False
         """Whether rollouts stand under their tasks."""
         self._visible_lines: list[TextLine] = []
+        self._drawn_from = 0
+        """The first of them."""
         self._lines_of_rows: dict[int, list[TextLine]] = {}
         """Lines of rows, for as long as nothing changes."""
 
@@ -475,11 +477,8 @@ class HomeList(LineView):
         """Draw again when a line on the screen says something else."""
         self._lines_of_rows.clear()
         first = round(self.scroll_y)
-        shown_lines = range(first, min(self.line_count(), first + self.size.height))
-        looks = [self.line_at(number) for number in shown_lines]
-        if looks != self._visible_lines or self.virtual_size.height != self.line_count():
-            self._visible_lines = looks
-            self.show()
+        before = self._visible_lines if first == self._drawn_from else []
+        self._visible_lines, self._drawn_from = self.redraw_changed(before), first
 
     def show(self) -> None:
         """Measured again: the width decides how many lines a rollout takes."""

@@ -85,23 +85,16 @@ class RolloutList(FilteredList[ListRow]):
         wanted_id = chosen if chosen != self.chosen or not keep else keep
         if (listed, chosen) == (self.all_items, self.chosen):
             return
-        before = self._visible_lines()
+        before = self.visible_lines()
         self.items, self.chosen = listed, chosen
         ids = [row.id for row in self.items]
-        if self._visible_lines() != before:
-            self.show()
+        self.redraw_changed(before)
         if wanted_id not in ids:
             return
         at = ids.index(wanted_id)
         if wanted_id == keep:
             self.keep_cursor_line(at)
         self.set_cursor(at)
-
-    def _visible_lines(self) -> list[TextLine]:
-        """The lines on the screen, to draw them again only when they are others."""
-        first = round(self.scroll_y)
-        shown_lines = range(first, min(self.line_count(), first + self.size.height))
-        return [self.line_at(number) for number in shown_lines]
 
     def set_empty_text(self, words: str) -> None:
         """What stands where no rollout does."""

@@ -12,7 +12,6 @@ from typing import Any
 
 from rich.style import Style
 from textual.cache import LRUCache
-from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
@@ -294,7 +293,7 @@ class TranscriptView(LineView):
     def _measure(self) -> None:
         """There are more lines, or others; what of them is visible is drawn by who calls this."""
         self._scrolls_itself = True
-        self.virtual_size = Size(self.line_cells, self.line_count())
+        self.measure()
         self._scrolls_itself = False
         self._show_in_gutter()
         self._fill_soon()

@@ -178,8 +178,43 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
 
     def show(self) -> None:
         """Lines have changed: measure and draw again."""
-        self.virtual_size = Size(self.line_cells, self.line_count())
+        self.measure()
         self.refresh()
+
+    def measure(self) -> None:
+        """There are more lines, or fewer.
+
+        Where more come to what is longer than the screen already, no part of the screen moves.
+        Textual's layout, which draws the whole list again, is left out then: a rollout may grow ten
+        times a second.
+        """
+        size, before = Size(self.line_cells, self.line_count()), self.virtual_size
+        if size.width == before.width and size.height >= before.height > self.size.height:
+            self.set_reactive(Widget.virtual_size, size)
+            self._scroll_update(size)
+        else:
+            self.virtual_size = size
+
+    def visible_lines(self) -> list[TextLine]:
+        """What the lines on the screen say."""
+        first = round(self.scroll_y)
+        shown = range(first, min(self.line_count(), first + self.size.height))
+        return [self.line_at(number) for number in shown]
+
+    def redraw_changed(self, before: list[TextLine]) -> list[TextLine]:
+        """Draw lines on the screen again that say something else now; all where there are others.
+
+        before: what they said when they were drawn, with the list scrolled as it is now.
+        Returns what they say now.
+        """
+        now = self.visible_lines()
+        if len(now) != len(before) or self.virtual_size.height != self.line_count():
+            self.show()
+            return now
+        for number, (old, new) in enumerate(zip(before, now, strict=True), round(self.scroll_y)):
+            if old != new:
+                self.refresh_lines(number)
+        return now
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """The lines of `crop`; what they stand on is found once for all of them."""
