@@ -7,9 +7,9 @@ messages on their way, the focus, a dialog that opens or closes. Screens draw th
 between: Textual draws at most 60 times a second, so that a second frame for one key came 16 ms
 after the first. Background work (Textual's workers) is waited for only where the next keys are
 meant for what it leads to (`hold_keys`): a dialog that needs the store, a step that must be found.
-Where it leads to nothing they are dropped up to the first pause, and that is said. A reason must
-not be taken for commands, and no verdict may fall on a step that was to be left. What a key does is
-not known here.
+Where it leads to nothing they are dropped, and that is said; what was meant for a line of text up
+to the first pause. A reason must not be taken for commands, and no verdict may fall on a step that
+was to be left. What a key does is not known here.
 """
 
 import asyncio
@@ -60,6 +60,7 @@ class KeyOrder:
         self._release: asyncio.TimerHandle | None = None
         self._held_for: set[asyncio.Future[bool]] = set()
         """Work in the background that the next keys wait for."""
+        self._are_words = False
         self._dropped, self._dropping_until = 0, 0.0
         """Keys that were meant for what was not reached, and until when more are."""
         self.holds_frames = False
@@ -83,11 +84,13 @@ class KeyOrder:
             else:
                 await self._handle_first()
 
-    def hold_keys(self) -> asyncio.Future[bool]:
+    def hold_keys(self, asks_for_text: bool) -> asyncio.Future[bool]:
         """The next keys wait for work that this one has begun in the background.
 
-        The work sets the result: whether they may go where it has led.
+        asks_for_text: whether they are words, for a line that the work opens. The work sets the
+        result: whether they may go where it has led.
         """
+        self._are_words = asks_for_text
         work: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._held_for.add(work)
         return work
@@ -129,7 +132,7 @@ class KeyOrder:
             self._finish()
 
     def _drop_waiting(self) -> None:
-        """What was typed meanwhile, and goes on, was meant for what was not reached."""
+        """What was typed meanwhile was meant for what was not reached."""
         count, self._dropped = len(self._waiting), 0
         self._waiting.clear()
         self._finish()
@@ -137,7 +140,8 @@ class KeyOrder:
 
     def _drop(self, count: int) -> None:
         self._dropped += count
-        self._dropping_until = time.monotonic() + PAUSE_SECONDS
+        if self._are_words:
+            self._dropping_until = time.monotonic() + PAUSE_SECONDS
         if self._dropped:
             self._report_dropped(self._dropped)
 

@@ -91,12 +91,15 @@ class Pane(ErrorBoundary, Vertical):
         """The same in the background: no key waits for it."""
         self.run_worker(self.reporting_errors(work), group=group)
 
-    def run_before_keys(self, work: Awaitable[bool | None], group: str) -> None:
+    def run_before_keys(
+        self, work: Awaitable[bool | None], group: str, asks_for_text: bool = False
+    ) -> None:
         """The same where the next keys wait: for a dialog, or a step that is looked for.
 
         work: False where it leads to neither; then it says why, and they are dropped.
+        asks_for_text: it opens a line, and what is typed on is no command either.
         """
-        held = cast(Any, self.app).keys.hold_keys()
+        held = cast(Any, self.app).keys.hold_keys(asks_for_text)
 
         async def do() -> None:
             is_reached = False

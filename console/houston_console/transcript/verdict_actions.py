@@ -418,7 +418,8 @@ class VerdictActions(Pane):
         """Ask why, for the verdict that stands; what was said last may be changed."""
         source, steps = self._source(), self._chosen(self.session.reason_steps)
         if source is not None and steps is not None:
-            self.run_before_keys(self._in_turn(self._ask_why(source, steps)), "judging")
+            work = self._in_turn(self._ask_why(source, steps))
+            self.run_before_keys(work, "judging", asks_for_text=True)
 
     async def _ask_why(self, source: RolloutSource, steps: StepRange) -> bool:
         verdicts = await self._read_standing(source, steps)
