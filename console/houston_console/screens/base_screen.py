@@ -307,8 +307,9 @@ class HintBar(BarWidget):
         super().__init__(**arguments)
         self._area: Area = "trajectory"
         self._message: TextLine = ()
-        self._added = ""
         """What to tell, in one piece; wrapped for the width there is."""
+        self._added = ""
+        """What is told behind it."""
         self._rows = 1
         """Rows that hints have needed at this size. It gives none back: areas above would be laid
         out and drawn again whenever the focus goes to one with fewer keys."""

@@ -358,10 +358,14 @@ class TranscriptView(LineView):
 
     async def _prefetch(self, source: RolloutSource) -> None:
         """Read a screen either side of what is visible, so that scrolling waits for nothing."""
+        first = round(self.scroll_y)
         try:
-            await self._read_missing(source, self._near(3 * self._height))
+            was_missing = await self._read_missing(source, self._near(3 * self._height))
         except HoustonError as problem:
             post_from(self, ActionFailed(problem))
+            return
+        if was_missing and round(self.scroll_y) != first:
+            self.refresh()  # some of it was drawn meanwhile, as being read
 
     async def _read_missing(self, source: RolloutSource, near: Iterable[int]) -> bool:
         """Whether something of these steps was missing, or is newer than what was read."""
