@@ -287,7 +287,7 @@ class WorkerRun:
         self._environment = make_rollout_environment(welcome, task, engine.window, line, self._gpus)
         # A head is stored only after the world was made: from then on a missing one is an error.
         point("worker.open.before")
-        bring_files = partial(bring_missing_files, self._store.url, welcome, task, line)
+        bring_files = partial(bring_missing_files, self._store, welcome, task, line)
         begun, before = has_begun(welcome), self._workspace_was_on
         await open_environment(self._environment, line, begun, bring_files, before)
         point("worker.open.after")

@@ -111,23 +111,32 @@ class SnapshotCopies:
 
 
 async def bring_missing_files(
-    url: str, welcome: wire.Welcome, task: Task, line: RecorderClient
+    store: WorkerStore, welcome: wire.Welcome, task: Task, line: RecorderClient
 ) -> None:
     """Fetch what is not here; nothing without a store, or where all is here.
 
-    url: the store's. Raises NeedsPerson where it could not be fetched.
+    On a machine whose snapshots the worker copies itself, a workspace from before the rollout went
+    on elsewhere is moved aside. Raises NeedsPerson where something could not be fetched.
     """
+    url = store.url
     if not url or not keeps_snapshots_here(task):
         return
     spec, root = welcome.spec, Path(welcome.spec.host_root)
     is_first = task.hosts[0] == LOCAL_HOST
     if has_begun(welcome):
-        if (rollout_folder(root, spec.rollout) / "workspace").exists():
+        is_here = (rollout_folder(root, spec.rollout) / "workspace").exists()
+        if is_here and not store.owner:
             return
-        from houston_daemon.artifacts.missing_files import fetch_missing_workspace
+        from houston_daemon.artifacts.missing_files import (
+            fetch_missing_workspace,
+            set_old_workspace_aside,
+        )
 
         steps = await line.read_steps(max(1, welcome.next_step - RECENT_STEPS))
         snapshots = _last_snapshots(steps, is_first)
+        if snapshots and store.owner:
+            newest = snapshots[0][0]
+            await asyncio.to_thread(set_old_workspace_aside, root, spec.rollout, newest)
         await asyncio.to_thread(fetch_missing_workspace, url, root, spec.rollout, *snapshots)
     elif spec.origin is not None:
         origin = spec.origin

@@ -12,7 +12,7 @@ from houston_daemon.artifacts.artifact_store import (
     disk_failure,
     folder_made_beside,
 )
-from houston_daemon.artifacts.snapshot_bundles import fetch_shadow, read_head
+from houston_daemon.artifacts.snapshot_bundles import fetch_shadow, lacks_snapshot, read_head
 from houston_daemon.artifacts.store_head import file_object, find_head
 from houston_daemon.hosts.host_protocol import NeedsPerson
 from houston_daemon.hosts.rollout_workspace import FetchedWorkspace, write_fetch_note
@@ -58,6 +58,26 @@ def fetch_parent_shadow(url: str, host_root: Path, parent: str, commit: str, bra
         raise WorkspaceNotFetched(branch, problem) from problem
     except OSError as problem:
         raise WorkspaceNotFetched(branch, disk_failure(host_root, problem)) from problem
+
+
+def set_old_workspace_aside(host_root: Path, rollout: str, commit: str) -> bool:
+    """Move away what is here from before the rollout went on elsewhere; whether something was.
+
+    A node that was lost may come back with its disk. commit: the snapshot of the rollout's last
+    closed step, which a workspace that is up to date has among its snapshots. Raises
+    WorkspaceNotFetched.
+    """
+    folder = rollout_folder(host_root, rollout)
+    workspace, shadow = folder / "workspace", folder / "shadow"
+    if not lacks_snapshot(shadow, commit):
+        return False
+    try:
+        for path in (workspace, shadow):  # the snapshots last: killed between, it is done again
+            if path.exists():
+                path.rename(path.with_name(f"{path.name}.before-{commit[:12]}"))
+    except OSError as problem:
+        raise WorkspaceNotFetched(rollout, disk_failure(folder, problem)) from problem
+    return True
 
 
 def fetch_missing_workspace(

@@ -179,6 +179,14 @@ def read_head(shadow: Path) -> str:
         return ""
 
 
+def lacks_snapshot(shadow: Path, commit: str) -> bool:
+    """Whether a shadow repository that has snapshots has not this one."""
+    try:
+        return bool(read_head(shadow)) and commit not in pygit2.Repository(str(shadow))
+    except (ValueError, pygit2.GitError):
+        return False  # damaged: whoever reads it says so
+
+
 def _fetch_objects(
     store: ArtifactStore, rollout: str, bundles: Sequence[SnapshotBundle], repository: Path
 ) -> dict[str, str]:

@@ -35,7 +35,7 @@ class Work:
     def __init__(self, root: Path, store: ArtifactStore) -> None:
         self.folder = root / "rollouts" / ROLLOUT
         self.workspace = self.folder / "workspace"
-        self.workspace.mkdir(parents=True)
+        self.workspace.mkdir(parents=True, exist_ok=True)
         self.repository = ShadowRepository(self.workspace, self.folder / "shadow")
         self.copying = RolloutSnapshots(store, ROLLOUT, self.folder / "shadow")
 

@@ -11,7 +11,11 @@ from houston_daemon.agent import store_workspace
 from houston_daemon.agent.store_workspace import SnapshotCopies, WorkerStore
 from houston_daemon.artifacts import store_owner
 from houston_daemon.artifacts.artifact_store import ArtifactStore
-from houston_daemon.artifacts.missing_files import WorkspaceNotFetched, fetch_missing_workspace
+from houston_daemon.artifacts.missing_files import (
+    WorkspaceNotFetched,
+    fetch_missing_workspace,
+    set_old_workspace_aside,
+)
 from houston_daemon.artifacts.snapshot_bundles import list_bundles
 from houston_daemon.hosts.rollout_workspace import read_fetch_note
 from houston_shared.home import Home
@@ -64,6 +68,26 @@ async def test_a_node_that_is_lost_leaves_its_snapshots(
     assert note is not None and note.step == 2, "the agent is told which step it is of"
     with pytest.raises(WorkspaceNotFetched, match="lacks the snapshot"):
         fetch_missing_workspace(any_store.url, tmp_path / "other", ROLLOUT, (third, 3))
+
+
+async def test_an_old_workspace_on_a_node_that_came_back_is_set_aside(
+    node_work: Work, any_store: ArtifactStore, tmp_path: Path
+) -> None:
+    root, first = node_work.folder.parents[1], await node_work.take(a="1")
+    node_work.copying.copy()
+    assert not set_old_workspace_aside(root, ROLLOUT, first)
+    there = tmp_path / "there"
+    assert fetch_missing_workspace(any_store.url, there, ROLLOUT, (first, 1))
+    elsewhere = Work(there, any_store)
+    second = await elsewhere.take(a="2")
+    elsewhere.copying.copy()
+    third = await elsewhere.take(a="3")  # of a step that was not stored
+    assert not set_old_workspace_aside(there, ROLLOUT, second), "it is newer, not older"
+    assert third and set_old_workspace_aside(root, ROLLOUT, second)
+    assert fetch_missing_workspace(any_store.url, root, ROLLOUT, (second, 2))
+    assert (node_work.workspace / "a").read_text() == "2"
+    (aside,) = node_work.folder.glob("workspace.before-*")
+    assert (aside / "a").read_text() == "1", "nothing is removed"
 
 
 @pytest.mark.parametrize(
