@@ -86,8 +86,7 @@ class SnapshotCopies:
                 seconds = backoff.fail(time.monotonic())
                 if str(problem) != told:
                     told = str(problem)
-                    log.warning("snapshots are not copied into the store, it is tried again: %s",
-                                told)  # fmt: skip
+                    log.warning("snapshots are not in the store, it is tried again: %s", told)
             if is_last:
                 return
             with contextlib.suppress(TimeoutError):

@@ -143,9 +143,9 @@ def is_owner(owner: StoreOwner, home: Home, host: str) -> bool:
     )
 
 
-def name_owner(home: Home, host: str) -> str:
-    """How a worker on another machine is told which home's snapshots it copies."""
-    return f"{host}={home.path}"
+def name_owner(home: str, host: str) -> str:
+    """How a worker on another machine is told which home's snapshots it copies. home: its path."""
+    return f"{host}={home}"
 
 
 def check_owner_name(store: ArtifactStore, name: str) -> None:
@@ -154,7 +154,7 @@ def check_owner_name(store: ArtifactStore, name: str) -> None:
     owners = read_owners(store)
     if not owners:
         raise StoreRefused(f"No home has written to {store.url} yet.", "Nothing was copied.")
-    if f"{owners[-1].host}={owners[-1].home}" != name:
+    if name_owner(owners[-1].home, owners[-1].host) != name:
         raise StoreTaken(store.url, owners[-1])
 
 

@@ -409,7 +409,7 @@ def _worker_request(
     if loaded.config.artifacts.url:
         arguments += ["--artifacts", loaded.config.artifacts.url]
         if _recorder_endpoint(loaded) == loaded.config.ray.endpoint:  # of other machines
-            owner = store_owner.name_owner(loaded.home, store_owner.this_host())
+            owner = store_owner.name_owner(str(loaded.home.path), store_owner.this_host())
             arguments += ["--artifacts-owner", owner]
     for host, numbers in gpus.gpus_of(rollout).items():
         arguments += ["--gpus", f"{host}={','.join(map(str, numbers))}"]

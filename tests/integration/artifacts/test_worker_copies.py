@@ -46,7 +46,7 @@ def home(tmp_path: Path) -> Home:
 
 
 def copies(home: Home, store: ArtifactStore, work: Work, host: str = NODE) -> SnapshotCopies:
-    owner = store_owner.name_owner(home, host)
+    owner = store_owner.name_owner(str(home.path), host)
     return SnapshotCopies(WorkerStore(store.url, owner), ROLLOUT, work.folder.parents[1])
 
 
