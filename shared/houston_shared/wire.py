@@ -195,6 +195,8 @@ class Heartbeat(FromWorker, frozen=True, kw_only=True):
     """What it does now, a few words: `sampling`, `run_command`, `sleep`, …"""
     replicas: dict[str, ReplicaUse] = {}
     """Engine with several servers → the one that the rollout keeps to."""
+    trouble: str = ""
+    """What goes wrong beside its steps, a sentence; shown by `daemon status`."""
 
 
 class Heartbeats(WireMessage, frozen=True, kw_only=True):

@@ -355,6 +355,8 @@ class RecorderClient:
         self.rollout = rollout
         self.activity = ""
         """What the worker does now, a few words; shown to people."""
+        self.trouble = ""
+        """What goes wrong beside its steps."""
         self.replica_uses: Callable[[], dict[str, wire.ReplicaUse]] = dict
         """Which replica each of the rollout's engines is asked at."""
         self._client = client
@@ -431,6 +433,7 @@ class RecorderClient:
             active_us=self.clock.microseconds(),
             activity=f"waiting: {waiting}" if waiting else redact(self.activity),
             replicas=self.replica_uses(),
+            trouble=redact(self.trouble),
         )
 
     async def wait_at_safe_point(self) -> None:

@@ -293,7 +293,9 @@ class WorkerRun:
         point("worker.open.after")
         if self._store.owner and keeps_snapshots_here(task):
             spec = welcome.spec
-            self._copies = SnapshotCopies(self._store, spec.rollout, Path(spec.host_root))
+            self._copies = SnapshotCopies(
+                self._store, spec.rollout, Path(spec.host_root), partial(setattr, line, "trouble")
+            )
         rollout = await build_agent_loop(
             line, welcome, engine, settings, self._environment, self._open_role_engine
         )

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -59,8 +60,11 @@ def keeps_snapshots_here(task: Task) -> bool:
 class SnapshotCopies:
     """Copies the snapshots of one rollout into the store, beside its steps, which never wait."""
 
-    def __init__(self, store: WorkerStore, rollout: str, host_root: Path) -> None:
-        self._store, self._rollout = store, rollout
+    def __init__(
+        self, store: WorkerStore, rollout: str, host_root: Path, tell: Callable[[str], None]
+    ) -> None:
+        """tell: called with what is wrong, whenever that changes; "" for nothing."""
+        self._store, self._rollout, self._tell = store, rollout, tell
         self._shadow = rollout_folder(host_root, rollout) / "shadow"
         self._snapshots: RolloutSnapshots | None = None
         self._copied = ""
@@ -78,15 +82,18 @@ class SnapshotCopies:
     async def _copy_until_end(self) -> None:
         backoff, told = Backoff(RETRY_SECONDS, LONGEST_DELAY_SECONDS), ""
         while True:
-            is_last, seconds = self._ending.is_set(), LOOK_SECONDS
+            is_last, seconds, trouble = self._ending.is_set(), LOOK_SECONDS, ""
             try:
                 await asyncio.to_thread(self._copy)
-                backoff.failures, told = 0, ""
+                backoff.failures = 0
             except (HoustonError, OSError) as problem:
                 seconds = backoff.fail(time.monotonic())
-                if str(problem) != told:
-                    told = str(problem)
-                    log.warning("snapshots are not in the store, it is tried again: %s", told)
+                trouble = f"snapshots are not in the store, it is tried again: {problem}"
+            if trouble != told:
+                told = trouble
+                self._tell(trouble)
+                if trouble:
+                    log.warning("%s", trouble)
             if is_last:
                 return
             with contextlib.suppress(TimeoutError):

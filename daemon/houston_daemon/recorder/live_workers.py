@@ -10,13 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from houston_shared.wire import ReplicaUse, WorkerControl
+from houston_shared.wire import Heartbeat, ReplicaUse, WorkerControl
 
 if TYPE_CHECKING:
     from houston_daemon.recorder.recorder_sockets import RouterSocket
 
 MAX_TURN_SECONDS = 0.5
 """A turn of the recorder that takes longer was stopped, or starved: no worker is blamed for it."""
+
+TROUBLE_LIMIT = 500
+"""Characters of what a worker says that goes wrong."""
+ROLLOUTS_NAMED = 3
+"""Of those that one trouble is of."""
 
 
 class WorkerRoute(NamedTuple):
@@ -45,6 +50,8 @@ class LiveWorker:
     """Active time of its newest heartbeat; what it said with a step is in the journal."""
     replicas: Mapping[str, ReplicaUse] = field(default_factory=dict)
     """Of its engines that have several servers, the one that it keeps to."""
+    trouble: str = ""
+    """What goes wrong beside its steps, as its newest heartbeat says."""
 
 
 class WorkerSilence(NamedTuple):
@@ -117,14 +124,21 @@ class LiveWorkers:
         newest = worker.route if worker is not None and worker.lease == lease else None
         return newest is not None and route.connection < newest.connection
 
-    def note_heartbeat(
-        self, rollout: str, active_us: int, replicas: Mapping[str, ReplicaUse]
-    ) -> None:
-        """A heartbeat told how long the rollout has worked, and where its engines are asked."""
-        worker = self._by_rollout.get(rollout)
+    def note_heartbeat(self, message: Heartbeat) -> None:
+        """What a heartbeat tells that is in no journal."""
+        worker = self._by_rollout.get(message.rollout)
         if worker is not None:
-            worker.active_us = active_us
-            worker.replicas = replicas
+            worker.active_us = message.active_us
+            worker.replicas = message.replicas
+            worker.trouble = message.trouble[:TROUBLE_LIMIT]
+
+    def troubles(self) -> dict[str, str]:
+        """What goes wrong beside the steps of rollouts; what is the same for many, once."""
+        rollouts: dict[str, list[str]] = {}
+        for rollout, worker in self._by_rollout.items():
+            if worker.trouble:
+                rollouts.setdefault(worker.trouble, []).append(rollout)
+        return {_name_some(names): trouble for trouble, names in rollouts.items()}
 
     def replica_uses(self) -> list[tuple[str, ReplicaUse]]:
         """Engine and replica, once for each rollout that keeps to it."""
@@ -159,3 +173,9 @@ class LiveWorkers:
             return None
         worker.told_control = control
         return PendingPush(worker.route, control)
+
+
+def _name_some(rollouts: list[str]) -> str:
+    named = ", ".join(sorted(rollouts)[:ROLLOUTS_NAMED])
+    more = len(rollouts) - ROLLOUTS_NAMED
+    return f"{named} and {more} more" if more > 0 else named

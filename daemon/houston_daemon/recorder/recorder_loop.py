@@ -404,7 +404,7 @@ class RecorderLoop:
             search_lag=max(0, store.journal.seq - self._search.seq),
             longest_silence=store.workers.longest_silence,
             restarts=dict(reported.restarts),
-            troubles=dict(reported.troubles),
+            troubles={**reported.troubles, **store.workers.troubles()},
             backup_age=max(0.0, time.time() - backup[0]) if backup else None,
             backup_event=backup[1] if backup else 0,
             gpus=dict(reported.gpus),

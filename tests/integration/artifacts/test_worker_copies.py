@@ -45,9 +45,11 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path / "home")
 
 
-def copies(home: Home, store: ArtifactStore, work: Work, host: str = NODE) -> SnapshotCopies:
-    owner = store_owner.name_owner(str(home.path), host)
-    return SnapshotCopies(WorkerStore(store.url, owner), ROLLOUT, work.folder.parents[1])
+def copies(
+    home: Home, store: ArtifactStore, work: Work, tell: Callable[[str], None] = lambda _: None
+) -> SnapshotCopies:
+    owner = store_owner.name_owner(str(home.path), NODE)
+    return SnapshotCopies(WorkerStore(store.url, owner), ROLLOUT, work.folder.parents[1], tell)
 
 
 async def test_a_node_that_is_lost_leaves_its_snapshots(
@@ -126,8 +128,9 @@ async def test_a_store_that_is_gone_is_said_once_and_tried_again(
     store_owner.claim(store, home, NODE)
     work = Work(tmp_path / "node", store)
     line.fault = "forbidden"
+    told: list[str] = []
     with caplog.at_level(logging.WARNING, "houston_daemon"):
-        copying = copies(home, store, work)
+        copying = copies(home, store, work, told.append)
         await work.take(a="1")
         await until(lambda: caplog.records)
         await asyncio.sleep(1.0)
@@ -136,3 +139,4 @@ async def test_a_store_that_is_gone_is_said_once_and_tried_again(
         await copying.end()
     assert len({record.getMessage() for record in caplog.records}) == len(caplog.records) == 1
     assert "it is tried again" in caplog.text
+    assert told == [caplog.records[0].getMessage(), ""], "the status says it until it is mended"

@@ -62,6 +62,23 @@ async def _one_message_for_all(shared: Sharing) -> None:
     )
 
 
+async def _the_status_says_what_goes_wrong(shared: Sharing) -> None:
+    def troubles() -> dict[str, str]:
+        said = shared.station.recorder.status(60.0).troubles
+        return {names: text for names, text in said.items() if "store" in text}
+
+    first, *others = shared.lines
+    first.trouble = "the store refuses it"
+    await shared.until(lambda: troubles() == {first.rollout: "the store refuses it"})
+    for line in others:
+        line.trouble = "the store refuses it"
+    names = ", ".join(sorted(shared.rollouts))
+    await shared.until(lambda: troubles() == {names: "the store refuses it"})
+    for line in shared.lines:
+        line.trouble = ""
+    await shared.until(lambda: not troubles())
+
+
 async def _who_is_replaced_leaves_alone(shared: Sharing) -> None:
     shared.station.recorder.assign(shared.rollouts[1])
     with pytest.raises(WorkerExit) as leaving:
@@ -105,6 +122,7 @@ async def _what_one_cannot_say_ends_no_other(shared: Sharing) -> None:
 
 SCENARIOS = {
     "one message for all": _one_message_for_all,
+    "the status says what goes wrong": _the_status_says_what_goes_wrong,
     "who is replaced leaves alone": _who_is_replaced_leaves_alone,
     "each hears its own control state": _each_hears_its_own_control_state,
     "who comes after all have left beats again": _who_leaves_and_who_comes,

@@ -470,7 +470,7 @@ def _handle_heartbeat(store: Store, row: RolloutRow, message: Heartbeat) -> AckC
         store.connection.execute(
             "UPDATE rollouts SET activity = ? WHERE id = ?", (activity, row.id)
         )
-    store.workers.note_heartbeat(row.id, message.active_us, message.replicas)
+    store.workers.note_heartbeat(message)
     least = LAST_CLOCK_EVENT_US if store.draining else CLOCK_EVENT_US
     if message.active_us - row.active_us >= least and not has_ended(row):
         store.journal.append(
