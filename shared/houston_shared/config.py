@@ -54,9 +54,10 @@ class DaemonSettings(Settings, frozen=True):
     """Unix group whose members may attach (home 0750, sockets 0660); empty for the owner only."""
     drain_seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 10.0
     """How long a stop may take in all; workers have six tenths of it to come to a safe point."""
-    silent_seconds: Annotated[float, msgspec.Meta(ge=2, le=86_400)] = 60.0
+    silent_seconds: Annotated[float, msgspec.Meta(ge=2, le=86_400)] = 120.0
     """A worker that has said nothing for so long (each says something every second) is taken for
-    hung: it is killed, and its rollout goes on with another."""
+    hung: it is killed, and its rollout goes on with another. A line to another machine may be down
+    for a minute, which is why it is not less."""
     engine_patience_seconds: Annotated[float, msgspec.Meta(ge=0)] = 30.0
     """How long an engine may be down before its rollouts are paused, until it answers again."""
     engine_orphan_seconds: Annotated[float, msgspec.Meta(ge=1)] = 300.0

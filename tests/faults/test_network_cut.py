@@ -24,7 +24,7 @@ from tests.faults.history import History, check
 from tests.faults.stored import stored
 from tests.faults.tap import free_port
 from tests.integration.rollout.rig import Rig
-from tests.support.lossy_link import HERE, LossyLink, why_not
+from tests.support.lossy_link import LossyLink, why_not
 
 pytestmark = [
     pytest.mark.slow,
@@ -52,7 +52,7 @@ def link() -> Iterator[LossyLink]:
 @pytest.fixture
 def rig(tmp_path: Path, link: LossyLink) -> Iterator[Rig]:
     link.heal()
-    settings = RecorderSettings(listen=f"tcp://{HERE}:{free_port()}")
+    settings = RecorderSettings(listen=f"tcp://{link.here}:{free_port()}")
     made = Rig(tmp_path, Configuration(recorder=settings))
     yield made
     made.close()

@@ -7,125 +7,22 @@ test takes it away. The package ray comes with the extra `ray`, which `make test
 import os
 import shutil
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from houston_daemon.agent import store_workspace
-from houston_daemon.recorder.disk import host_keys
-from houston_shared import wire
-from houston_shared.config import load_configuration
-from houston_shared.config_sections import RecorderSettings
-from houston_shared.control_messages import NodeStatus, Status
 from tests.faults import loads
 from tests.faults.account import until_over, wrong
-from tests.faults.ground import Ground, Speaker
-from tests.faults.tap import free_port
+from tests.faults.ground import Ground
+from tests.faults.ray_fleet import Fleet
 from tests.support.ray_nodes import RayNodes, actor_of
-from tests.support.relay import Relay
-from tests.support.station import alive, command_line
+from tests.support.station import alive
 from tests.support.terminals import end_terminals
 
 pytest.importorskip("ray")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-WORKER = "agent.rollout_worker --endpoint"
-ROLLOUTS = 8
-CUT_SECONDS, STEPS = 8.0, 40
-"""Of a line that is cut, and how many steps a rollout has in which that happens."""
-NEWEST = "SELECT max(seq) FROM events WHERE part IS NOT NULL"
-"""The last event that a worker said."""
-HEARD = "SELECT 1 FROM guidance WHERE delivered_step IS NOT NULL"
-TCP_ESTABLISHED = "01"
-"""As `/proc/net/tcp` has it."""
-
-
-class Fleet:
-    """A daemon whose workers run on two nodes, `a` and `b`."""
-
-    relay: Relay | None = None
-
-    def __init__(
-        self,
-        folder: Path,
-        cpus: float = 0.5,
-        rollouts_per_worker: int = 1,
-        silent_seconds: float = 60.0,
-        over_tcp: bool = False,
-        more: str = "",
-    ) -> None:
-        """over_tcp: workers reach the recorder as those of other machines do, through `relay`.
-        more: of the configuration."""
-        self.ground = Ground(folder / "ground", "", rollouts_per_worker)
-        self.nodes = RayNodes(self.ground.environment)
-        for name in ("a", "b"):
-            self.nodes.add(name)
-        table = f"[ray]\naddress = '{self.nodes.address}'\ncpus = {cpus}\n"
-        if over_tcp:
-            table += self._let_nodes_in(free_port())
-        configuration = self.ground.home.configuration
-        text = configuration.read_text() + table + more
-        silent = f"[daemon]\nsilent_seconds = {silent_seconds}\n"
-        configuration.write_text(text.replace("[daemon]\n", silent))
-        self.ground.loaded = load_configuration(str(self.ground.home.path), environment={})
-        self.ground.started()
-
-    def _let_nodes_in(self, port: int) -> str:
-        """Do what `houston host add` does for them; more of the configuration's `[ray]`, and
-        where the recorder listens."""
-        self.relay = Relay(port)
-        listen = f"tcp://127.0.0.1:{port}"
-        reached = RecorderSettings(listen=listen, address=f"tcp://127.0.0.1:{self.relay.port}")
-        endpoint = host_keys.add_host(self.ground.home, reached, "nodes")
-        file = self.ground.folder / "nodes.endpoint.json"
-        file.write_bytes(msgspec.json.encode(endpoint))
-        return f"endpoint = '{file}'\n[recorder]\nlisten = '{listen}'\n"
-
-    def close(self) -> None:
-        self.ground.close()
-        self.nodes.close()
-        if self.relay:
-            self.relay.close()
-
-    @property
-    def status(self) -> Status:
-        status = self.ground.ask(wire.AskStatus())
-        assert isinstance(status, Status)
-        return status
-
-    def node(self, name: str) -> NodeStatus | None:
-        """A node as the status has it."""
-        found = [node for node in self.status.nodes if node.labels.get("name") == name]
-        return found[0] if found else None
-
-    def running_on(self, name: str) -> tuple[str, ...]:
-        node = self.node(name)
-        return node.rollouts if node else ()
-
-    def work(self, task: tuple[Path, str], count: int = ROLLOUTS) -> list[str]:
-        """Start rollouts, and wait until each has closed a step and both nodes have some."""
-        rollouts = self.ground.rollouts(task, count)
-        self.ground.until(lambda: all(self.steps(each) for each in rollouts), 120, "all work")
-        return rollouts
-
-    def steps(self, rollout: str) -> int:
-        return int(self.ground.query("SELECT steps FROM rollouts WHERE id = ?", rollout)[0][0])
-
-    def lease(self, rollout: str) -> int:
-        return int(self.ground.query("SELECT lease FROM rollouts WHERE id = ?", rollout)[0][0])
-
-    def worker(self, rollout: str) -> int:
-        """Process id of a rollout's worker."""
-        (pid,) = self.ground.own(f"--rollout {rollout}")
-        return pid
-
-    def pause_reason(self, rollout: str) -> str:
-        ((state, reason),) = self.ground.query(
-            "SELECT state, reason FROM rollouts WHERE id = ?", rollout
-        )
-        return str(reason) if state == "paused" else ""
 
 
 @pytest.fixture
@@ -351,43 +248,6 @@ def test_short_rollouts_share_workers_on_nodes(tmp_path: Path) -> None:
         fleet.close()
 
 
-@pytest.fixture
-def far(tmp_path: Path) -> Iterator[Fleet]:
-    """Nodes that reach the recorder over TCP only: the socket of this machine is taken away."""
-    made = Fleet(tmp_path, over_tcp=True)
-    try:
-        Path(made.ground.home.socket("ingest").removeprefix("ipc://")).unlink()
-        yield made
-    finally:
-        made.close()
-
-
-def speaks_with(pid: int) -> set[int]:
-    """Ports that a process has a TCP connection to."""
-    its = {os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()}
-    lines = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
-    return {
-        int(words[2].rpartition(":")[2], 16)
-        for words in map(str.split, lines)
-        if words[3] == TCP_ESTABLISHED and f"socket:[{words[9]}]" in its
-    }
-
-
-def test_workers_on_nodes_reach_the_recorder_over_tcp(far: Fleet) -> None:
-    relay = far.relay
-    assert relay is not None
-    rollouts = far.work(loads.null(far.ground, 40, 0.4), 4)
-    assert far.running_on("a") and far.running_on("b"), "both nodes have some"
-    for rollout in rollouts:
-        worker = far.worker(rollout)
-        assert "--endpoint ipc://" not in command_line(Path(f"/proc/{worker}"))
-        assert relay.port in speaks_with(worker)
-    until_over(far.ground, 300)
-    assert relay.connections >= len(rollouts)
-    assert {far.lease(rollout) for rollout in rollouts} == {1}
-    assert wrong(far.ground) == []
-
-
 def test_a_lost_node_with_its_disk_goes_on_from_the_store(tmp_path: Path) -> None:
     """Workers on other machines copy their snapshots themselves, for the daemon cannot read them:
     here its process of copies stands still."""
@@ -417,33 +277,6 @@ def test_a_lost_node_with_its_disk_goes_on_from_the_store(tmp_path: Path) -> Non
         assert wrong(ground) == []
     finally:
         fleet.close()
-
-
-def test_a_line_to_the_nodes_that_is_cut_costs_that_time_and_nothing_else(far: Fleet) -> None:
-    relay, ground = far.relay, far.ground
-    assert relay is not None
-    rollouts = far.work(loads.workstation(ground, STEPS, 0.4), 4)
-    assert far.running_on("a") and far.running_on("b"), "both nodes have some"
-    anna = Speaker(ground, "anna", 0.5)
-    relay.cut()
-    time.sleep(2)  # what was on its way is stored
-    (before,) = ground.query(NEWEST)
-    connections = relay.connections
-    anna.rollouts = rollouts
-    anna.start()
-    time.sleep(CUT_SECONDS)
-    anna.stop()
-    assert ground.query(NEWEST) == [before], "nothing passed"
-    relay.heal()
-    until_over(ground, 300)
-    assert relay.connections >= connections + len(rollouts)
-    assert {far.lease(rollout) for rollout in rollouts} == {1}, "each has one worker"
-    assert anna.spoken and len(ground.query(HEARD)) == len(anna.spoken)
-    numbers = [str(number) for number in range(1, STEPS + 1)]
-    for rollout in rollouts:
-        log = ground.folder / "host/rollouts" / rollout / "workspace/log.txt"
-        assert log.read_text().split() == numbers, "no call ran twice"
-    assert wrong(ground, anna) == []
 
 
 def test_a_cluster_of_this_machine_ends_with_its_daemon(tmp_path: Path) -> None:

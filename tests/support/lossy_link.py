@@ -5,6 +5,7 @@ late, and not all of them. It stands for `tc qdisc … netem`, whose kernel modu
 (this one does), and works on any with root, `ip` and `/dev/net/tun`.
 """
 
+import ctypes
 import fcntl
 import heapq
 import os
@@ -15,11 +16,13 @@ import struct
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-NETWORK = "198.18.77"
+NETWORK = "198.18"
 """For tests of networks (RFC 2544)."""
-HERE, THERE = f"{NETWORK}.1", f"{NETWORK}.2"
+_CLONE_NEWNET = 0x40000000
 _TUN = Path("/dev/net/tun")
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 
@@ -34,25 +37,30 @@ def why_not() -> str:
 
 
 class LossyLink:
-    """One link; `close` takes the namespace with it."""
+    """One link; `close` takes the namespace with it, if it was made for this link."""
 
-    def __init__(self, delay: float, loss: float, seed: int = 7) -> None:
-        """delay: seconds each way. loss: share of packets, 0 to 1."""
+    def __init__(self, delay: float, loss: float, subnet: int = 77, namespace: str = "") -> None:
+        """delay: seconds each way. loss: share of packets, 0 to 1. subnet: its own, where there
+        are several links. namespace: of another link, which outlives this one; else a new one."""
         self._delay, self._loss = delay, loss
-        self._random = random.Random(seed)
+        self.here, self.there = f"{NETWORK}.{subnet}.1", f"{NETWORK}.{subnet}.2"
+        """Addresses of both ends."""
+        self._random = random.Random(7)
         self._cut = threading.Event()
         self._over = threading.Event()
-        self.namespace = f"houston-{os.getpid()}"
+        self._owns_namespace = not namespace
+        self.namespace = namespace or f"houston-{os.getpid()}"
         self.carried = self.lost = 0
         """Packets so far."""
-        _run("ip", "netns", "add", self.namespace)
-        self._ends = [_tun(f"hou{os.getpid() % 100_000}{end}") for end in "ab"]
+        if self._owns_namespace:
+            _run("ip", "netns", "add", self.namespace)
+        self._ends = [_tun(f"hou{os.getpid() % 100_000}{end}{subnet}") for end in "ab"]
         (_, here), (_, there) = self._ends
         _run("ip", "link", "set", there, "netns", self.namespace)
-        for words in (["addr", "add", f"{HERE}/30", "dev", here], ["link", "set", here, "up"]):
+        for words in (["addr", "add", f"{self.here}/30", "dev", here], ["link", "set", here, "up"]):
             _run("ip", *words)
         for words in (
-            ["addr", "add", f"{THERE}/30", "dev", there],
+            ["addr", "add", f"{self.there}/30", "dev", there],
             ["link", "set", there, "up"],
             ["link", "set", "lo", "up"],
         ):
@@ -63,6 +71,19 @@ class LossyLink:
     def inside(self, *command: str) -> list[str]:
         """A command as it is run in the namespace."""
         return ["ip", "netns", "exec", self.namespace, *command]
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """This thread is in the namespace meanwhile, and so is what it starts."""
+        with (
+            open("/proc/thread-self/ns/net", "rb") as own,
+            open(f"/run/netns/{self.namespace}", "rb") as other,
+        ):
+            _enter(other.fileno())
+            try:
+                yield
+            finally:
+                _enter(own.fileno())
 
     def cut(self) -> None:
         """No packet passes any more; nobody is told."""
@@ -76,7 +97,8 @@ class LossyLink:
         self._thread.join(10)
         for descriptor, _ in self._ends:
             os.close(descriptor)
-        _run("ip", "netns", "del", self.namespace)
+        if self._owns_namespace:
+            _run("ip", "netns", "del", self.namespace)
 
     def _carry(self) -> None:
         (here, _), (there, _) = self._ends
@@ -106,6 +128,13 @@ def _tun(name: str) -> tuple[int, str]:
     descriptor = os.open(_TUN, os.O_RDWR | os.O_CLOEXEC)
     fcntl.ioctl(descriptor, _TUNSETIFF, struct.pack("16sH", name.encode(), _IFF_TUN | _IFF_NO_PI))
     return descriptor, name
+
+
+def _enter(namespace: int) -> None:
+    """What `os.setns` does from Python 3.12 on."""
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.setns(namespace, _CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "setns")
 
 
 def _run(*command: str) -> None:

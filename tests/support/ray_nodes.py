@@ -10,22 +10,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.lossy_link import LossyLink
 from tests.support.station import command_line
 
 
 class RayNodes:
     """A head that runs nothing, and nodes by name."""
 
-    def __init__(self, environment: Mapping[str, str], port: int = 0) -> None:
-        """environment: what processes of nodes have besides. port: of the head; 0 takes any."""
+    def __init__(self, environment: Mapping[str, str], port: int = 0, address: str = "") -> None:
+        """environment: what processes of nodes have besides. port: of the head; 0 takes any.
+        address: of this machine, where nodes behind a link are to reach it."""
         from ray.cluster_utils import Cluster
 
         self._environment = environment
         head: dict[str, Any] = {"num_cpus": 0, "include_dashboard": False}
         if port:
             head["gcs_server_port"] = port
+        self._here = {"node_ip_address": address} if address else {}
         with self._around():
-            self._cluster = Cluster(initialize_head=True, head_node_args=head)
+            self._cluster = Cluster(initialize_head=True, head_node_args={**head, **self._here})
         self._nodes: dict[str, Any] = {}
 
     @property
@@ -36,8 +39,13 @@ class RayNodes:
     def add(self, name: str, cpus: int = 4, **more: Any) -> None:
         """A node whose label `name` is its name."""
         with self._around():
-            labels = {"name": name, **more.pop("labels", {})}
-            self._nodes[name] = self._cluster.add_node(num_cpus=cpus, labels=labels, **more)
+            more["labels"] = {"name": name, **more.get("labels", {})}
+            self._nodes[name] = self._cluster.add_node(num_cpus=cpus, **{**self._here, **more})
+
+    def add_behind(self, link: LossyLink, name: str, cpus: int = 4) -> None:
+        """A node in the network namespace of a link, which reaches this machine over that."""
+        with link.entered():
+            self.add(name, cpus, node_ip_address=link.there)
 
     def kill(self, name: str) -> None:
         """End a node as a power cut would: all its processes, and what they run, its own first, so

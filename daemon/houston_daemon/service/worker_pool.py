@@ -87,7 +87,7 @@ class WorkerPool:
         launch: LaunchWorker,
         log_of: Callable[[str], Path],
         limit: int,
-        silent_seconds: float = 60.0,
+        silent_seconds: float = 120.0,
         shared: SharedWorkers | None = None,
         send_signal: SendSignal | None = None,
     ) -> None:
