@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from houston_daemon.prompts import prompt_tokenizer
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
 from houston_daemon.training.rows.training_row import ChatRow, RowOptions, TokenRow
 from tests.training.rows.stage import Family, Played, Stage, Turn, copied
@@ -53,6 +54,25 @@ def test_rendered_rows_are_the_ledgers_where_nothing_drifted(
     assert [
         [message.step for message in row.messages if message.weight] for row in chats
     ] == trained
+
+
+def test_rendering_many_rollouts_reads_their_tokenizer_once(
+    stage: Stage, family: dict[str, Family], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of 2 MB takes 0.3 s to read, a rollout some milliseconds to render."""
+    played = [stage.play(family["chatml"], TURNS[:2]) for _ in range(3)]
+    copy = copied(family["chatml"].tokenizer, tmp_path)
+    read: list[str] = []
+    reading = prompt_tokenizer.PromptTokenizer.__init__
+
+    def counted(self: PromptTokenizer, path: str) -> None:
+        read.append(path)
+        reading(self, path)
+
+    monkeypatch.setattr(prompt_tokenizer.PromptTokenizer, "__init__", counted)
+    for each in played:
+        assert stage.rows(each, RowOptions(tokenizer=copy))
+    assert read.count(copy) == 1
 
 
 def test_reasoning_that_the_rollout_did_not_have_is_rendered(

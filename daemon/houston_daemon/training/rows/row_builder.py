@@ -11,7 +11,7 @@ from pathlib import Path
 from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_daemon.prompts.planner_dialect import PLANNER_PREFIX, planner_dialect
 from houston_daemon.prompts.prompt_renderer import PromptRenderer
-from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
+from houston_daemon.prompts.prompt_tokenizer import load_prompt_tokenizer
 from houston_daemon.training.rows import chat_rows, recorded_rows, rendered_rows, rollout_plan
 from houston_daemon.training.rows.answer_soundness import ReservedTokens
 from houston_daemon.training.rows.rendered_rows import RowRenderer, make_rendered_summaries
@@ -149,7 +149,7 @@ def _make_renderer(
     dialect = choose_dialect(name, reasoning)
     if plan.step_role == "planner":
         dialect = planner_dialect(dialect)
-    tokenizer = PromptTokenizer(str(tokenizer_file(file)))
+    tokenizer = load_prompt_tokenizer(str(tokenizer_file(file)))
     if missing := tokenizer.lacks((dialect.stop_tokens[0], *dialect.markup)):
         raise ConfigurationError(
             f"The tokenizer {tokenizer.path} has no token {missing}, which the dialect {name}"
