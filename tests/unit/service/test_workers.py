@@ -422,12 +422,12 @@ def until(done: Callable[[], bool]) -> None:
 
 SILENCES = {
     "nobody runs": ({}, None),
-    "all have just spoken": ({"a": 0.5, "b": 1.0}, 159.0),
-    "one is nearly silent for too long": ({"a": 0.5, "b": 57.0}, 103.0),
-    "one has been silent for too long, and is starved": ({"a": 90.0}, None),
-    "one is starved, another nearly silent for too long": ({"a": 90.0, "b": 57.0}, 103.0),
+    "all have just spoken": ({"a": 0.5, "b": 1.0}, 219.0),
+    "one is nearly silent for too long": ({"a": 0.5, "b": 117.0}, 103.0),
+    "one has been silent for too long, and is starved": ({"a": 180.0}, None),
+    "one is starved, another nearly silent for too long": ({"a": 180.0, "b": 117.0}, 103.0),
 }
-"""How long workers have been silent, seconds → when to look again at 100 s, the limit being 60."""
+"""How long workers have been silent, seconds → when to look again at 100 s, the limit being 120."""
 
 
 @pytest.mark.parametrize(("silent", "due"), SILENCES.values(), ids=SILENCES)
