@@ -29,7 +29,8 @@ def tool(arguments: str, index: int = 0, name: str = "run_command") -> dict[str,
 class ChatServer:
     """Answers requests in order from `answers`: a status with headers, or a list of events.
 
-    In a list, a number is a pause in seconds and `"drop"` cuts the connection.
+    In a list, a number is a pause in seconds, `"drop"` cuts the connection, and `"stay"` as the
+    last one leaves the stream open when all is said.
     """
 
     answers: list[Any] = field(default_factory=list)
@@ -42,6 +43,8 @@ class ChatServer:
     headers: list[dict[str, str]] = field(default_factory=list)
     left: threading.Event = field(default_factory=threading.Event)
     """Set when a client left in mid-stream."""
+    ports: list[int] = field(default_factory=list)
+    """Of the client, by request: the same port is the same connection."""
     pausing: threading.Event = field(default_factory=threading.Event)
     """Set when a pause has begun."""
 
@@ -73,6 +76,8 @@ class ChatServer:
         self.keys.append(request.headers.get("authorization", ""))
         self.rollouts.append(request.headers.get("x-houston-rollout", ""))
         self.headers.append(dict(request.headers))
+        if request.client:
+            self.ports.append(request.client.port)
         body = self.asked[-1]
         wrong = sorted(body.keys() - self.allowed) if self.allowed else []
         if wrong:
@@ -94,12 +99,16 @@ class ChatServer:
             for event in events:
                 if event == "drop":
                     raise ConnectionError("cut on order")
+                if event == "stay":
+                    continue
                 if isinstance(event, float):
                     self.pausing.set()
                     await asyncio.sleep(event)
                 else:
                     yield f"data: {json.dumps(event)}\n\n".encode()
             yield b"data: [DONE]\n\n"
+            if events[-1] == "stay":
+                await asyncio.sleep(60)
         except asyncio.CancelledError:
             self.left.set()
             raise

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from houston_daemon.engines import engine_http
 from houston_daemon.engines.engine_protocol import EngineRefused, EngineUnavailable, SampleRequest
 from houston_daemon.engines.token_engine import TokenEngine
 from houston_shared.backoff import RetryPolicy
@@ -58,6 +59,30 @@ async def test_it_is_asked_again(server: ChatServer, name: str) -> None:
     made = engine(server)
     got = await made.sample(ASKED, asyncio.Event())
     assert (got.text, list(got.token_ids or ()), len(server.asked)) == ("ok", [7], 2)
+    await made.close()
+
+
+async def test_samples_share_a_connection(server: ChatServer) -> None:
+    """Over TLS a new one takes longer than many a tool call."""
+    server.answers += [[GOOD]] * 3
+    made = engine(server)
+    for _ in range(3):
+        await made.sample(ASKED, asyncio.Event())
+    assert len(server.ports) == 3 and len(set(server.ports)) == 1
+    await made.close()
+
+
+async def test_a_stream_that_stays_open_is_not_waited_for(
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_http, "STREAM_END_SECONDS", 0.1)
+    server.answers += [[GOOD, "stay"], [GOOD]]
+    made = engine(server)
+    for _ in range(2):
+        got = await asyncio.wait_for(made.sample(ASKED, asyncio.Event()), 30)
+        assert got.text == "ok"
+    assert len(set(server.ports)) == 2
+    assert await asyncio.to_thread(server.left.wait, 10), "it was left"
     await made.close()
 
 

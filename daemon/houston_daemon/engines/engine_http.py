@@ -6,6 +6,7 @@ and every other refusal EngineRefused, at once.
 """
 
 import asyncio
+import contextlib
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
@@ -50,6 +51,13 @@ _ACCOUNT_SPENT = re.compile(
 _NON_PROMPT_STATUSES = frozenset({401, 402, 403, 404, 408, 409, 425, 429})
 """Whatever they say besides, these are about no prompt."""
 
+STREAM_END_SECONDS = 1.0
+"""How long a stream may stay open after its last event."""
+CONNECTIONS = 100
+"""Requests of one client at the same time; others wait."""
+IDLE_SECONDS = 4.0
+"""How long a connection is kept for the next request: uvicorn, and so vLLM, closes it after 5."""
+
 
 class TransientFailure(Exception):
     """A failure that may pass. after: seconds that the server asked to wait."""
@@ -71,8 +79,14 @@ def make_http_client(
     headers = httpx.Headers(bearer)
     headers.update(more or {})
     timeout = httpx.Timeout(read_seconds, connect=5.0, write=60.0, pool=60.0)
+    limits = httpx.Limits(
+        max_connections=CONNECTIONS,
+        max_keepalive_connections=CONNECTIONS,
+        keepalive_expiry=IDLE_SECONDS,
+    )
     if url.startswith("unix:"):
-        transport = httpx.AsyncHTTPTransport(uds=url.removeprefix("unix:").removeprefix("//"))
+        place = url.removeprefix("unix:").removeprefix("//")
+        transport = httpx.AsyncHTTPTransport(uds=place, limits=limits)
         return httpx.AsyncClient(
             transport=transport, base_url="http://engine", headers=headers, timeout=timeout
         )
@@ -80,6 +94,7 @@ def make_http_client(
         base_url=url.rstrip("/"),
         headers=headers,
         timeout=timeout,
+        limits=limits,
         # No proxy stands between us and our own machine; certificates matter to https only.
         trust_env=urlsplit(url).hostname not in _LOOPBACK_HOSTS,
         verify=not url.startswith("http:"),
@@ -181,11 +196,13 @@ async def read_events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]
 
     Raises TransientFailure or EngineRefused for an error that the server reports within the stream.
     """
-    async for line in response.aiter_lines():
+    lines = response.aiter_lines()
+    async for line in lines:
         if not line.startswith("data:"):
             continue
         data = line.removeprefix("data:").strip()
         if data == "[DONE]":
+            await _read_to_end(lines)
             return
         try:
             event = json.loads(data)
@@ -196,6 +213,15 @@ async def read_events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]
         if error := event.get("error"):
             raise _stream_failure(error)
         yield event
+
+
+async def _read_to_end(lines: AsyncIterator[str]) -> None:
+    """Nothing more is said, but only a connection that was read to its end is used again. A server
+    that leaves it open is not waited for."""
+    with contextlib.suppress(TimeoutError, httpx.HTTPError):
+        async with asyncio.timeout(STREAM_END_SECONDS):
+            async for _ in lines:
+                pass
 
 
 async def read_whole_answer(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
