@@ -41,6 +41,7 @@ PARTS = {
     "agent.shared_worker": "workers",
     "agent.rollout_worker": "workers",
     "ray::WorkerActor": "actors",
+    "service.fork_server": "actors",
     "recorder.search_indexer": "search index",
     "gcs_server": "ray",
     "raylet": "ray",

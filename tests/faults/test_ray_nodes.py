@@ -17,7 +17,7 @@ from tests.faults import loads
 from tests.faults.account import until_over, wrong
 from tests.faults.ground import Ground
 from tests.faults.ray_fleet import Fleet
-from tests.support.ray_nodes import RayNodes, actor_of
+from tests.support.ray_nodes import RayNodes, actor_of, parent_of
 from tests.support.station import alive
 from tests.support.terminals import end_terminals
 
@@ -40,9 +40,16 @@ def kill_node(fleet: Fleet, _: list[str]) -> list[str]:
     return hit
 
 
-def kill_actor(fleet: Fleet, rollouts: list[str]) -> list[str]:
-    os.kill(actor_of(fleet.worker(rollouts[0])), signal.SIGKILL)
-    return rollouts[:1]
+def kill_actor(fleet: Fleet, _: list[str]) -> list[str]:
+    hit = list(fleet.running_on("b"))
+    os.kill(actor_of(fleet.worker(hit[0])), signal.SIGKILL)
+    return hit
+
+
+def kill_fork_server(fleet: Fleet, _: list[str]) -> list[str]:
+    hit = list(fleet.running_on("b"))
+    os.kill(parent_of(fleet.worker(hit[0])), signal.SIGKILL)
+    return hit
 
 
 def kill_worker(fleet: Fleet, rollouts: list[str]) -> list[str]:
@@ -68,6 +75,7 @@ def kill_daemon(fleet: Fleet, rollouts: list[str]) -> list[str]:
     [
         pytest.param(kill_node, id="node killed"),
         pytest.param(kill_actor, id="actor killed"),
+        pytest.param(kill_fork_server, id="fork server killed"),
         pytest.param(kill_worker, id="worker killed"),
         pytest.param(kill_driver, id="driver killed"),
         pytest.param(kill_daemon, id="daemon killed"),

@@ -97,8 +97,13 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def parent_of(pid: int) -> int:
+    """Process id of a process's parent."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def actor_of(worker: int) -> int:
-    """The actor that a worker's process is a child of."""
-    parent = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
-    assert "WorkerActor" in command_line(Path(f"/proc/{parent}"))
-    return parent
+    """The actor that runs a worker: its process is a child of the actor's fork server."""
+    actor = parent_of(parent_of(worker))
+    assert "WorkerActor" in command_line(Path(f"/proc/{actor}"))
+    return actor

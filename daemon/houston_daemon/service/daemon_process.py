@@ -38,7 +38,7 @@ from houston_daemon.service.daemon_reload import EditReloader
 from houston_daemon.service.engine_child import end_former_replicas, release_gpus_of_dead_engines
 from houston_daemon.service.engine_supervisor import EngineSupervisor, engine_server_factory
 from houston_daemon.service.force_exit import ForceExit, force_exit_seconds
-from houston_daemon.service.fork_server import LINE_DESCRIPTOR, StartWorker
+from houston_daemon.service.fork_server import LINE_DESCRIPTOR, PRELOADED_MODULE, StartWorker
 from houston_daemon.service.gpu_ledger import GpuLedger, RolloutGpus
 from houston_daemon.service.home_setup import (
     check_roles,
@@ -88,8 +88,6 @@ def raise_descriptor_limit() -> None:
 
 WORKER_MODULE = "houston_daemon.agent.rollout_worker"
 SHARED_WORKER_MODULE = "houston_daemon.agent.shared_worker"
-PRELOADED_MODULE = "houston_daemon.agent.worker_preload"
-"""What the process that forks workers imports."""
 WORKER_MODULES_BY_ENGINE = {"recorded": "houston_daemon.demo.recording_player"}
 """Workers of engine kinds that are not run by the rollout loop."""
 OPENING_SECONDS = 300.0

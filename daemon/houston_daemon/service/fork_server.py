@@ -34,8 +34,14 @@ from houston_shared.faults import point
 from houston_shared.secret_redaction import redact
 
 MESSAGE_BYTES = 65_536
+LOST_EXIT_CODE = -int(signal.SIGKILL)
+"""Of a worker that ended with what had started it: the kernel, or Ray, kills those."""
 LINE_DESCRIPTOR = 3
 """Where a shared worker finds its line to the supervisor."""
+PRELOADED_MODULE = "houston_daemon.agent.worker_preload"
+"""What workers need, imported once for all of them."""
+COMMAND_LINE_ROOM = "x" * 1024
+"""Place for the command line that a worker shows in `ps`."""
 DESCRIPTORS_TO_CLOSE = 4_096
 """More descriptors than a nursery ever has."""
 

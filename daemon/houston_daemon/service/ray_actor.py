@@ -1,11 +1,10 @@
-"""The actor that holds a worker's place on a node of a Ray cluster, and starts the worker there.
+"""The actor that runs workers on a node of a Ray cluster.
 
-A worker is the same process as on the daemon's machine, `python -m houston_daemon.agent.…`, and a
-child of its actor: it has its own exit code, signals and memory, and ends with the actor, which
-ends with its driver (`ray_cluster`) or its node. Ray decides where the actor is and what it may
-use. An actor serves one worker: a successor has another lease and may need another node.
-
-`python -m houston_daemon.service.ray_actor PARENT FD MODULE ARGUMENTS…` is what the child runs.
+A node has one for all workers whose places are placement groups; a worker with GPUs has one of its
+own, since Ray says to an actor which GPUs it may use. Workers are forked from a `fork_server`, a
+child of the actor, as on the daemon's machine: they share its memory and start in milliseconds.
+Each has its own exit code and signals. They end with the fork server, which ends with the actor,
+which ends with its driver (`ray_cluster`) or its node.
 """
 
 import asyncio
@@ -14,120 +13,214 @@ import os
 import signal
 import socket
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 
 import msgspec
 
 from houston_daemon.service.fork_server import (
-    LINE_DESCRIPTOR,
+    COMMAND_LINE_ROOM,
+    LOST_EXIT_CODE,
     MESSAGE_BYTES,
+    PRELOADED_MODULE,
     StartWorker,
     WorkerEnded,
     WorkerStarted,
-    run_worker_module,
 )
-from houston_daemon.service.parent_death import end_with_parent
 from houston_daemon.service.ray_messages import ActorPlace, LineMessage, WorkerOutput
 from houston_shared.config_sections import LOCAL_HOST
 
 OUTPUT_BYTES = 65_536
 """Most that one message to the log holds."""
-NO_LINE = -1
+BUSY_SECONDS = 0.02
+"""Until a fork server that has too much to do is told the next thing."""
+
+
+@dataclass(slots=True)
+class _Worker:
+    """One that was asked for, until its end was said."""
+
+    said: "asyncio.Queue[msgspec.Struct]" = field(default_factory=asyncio.Queue)
+    """What goes to the driver; its end last."""
+    line: socket.socket | None = None
+    """Our side of its line, where many rollouts share it."""
+    pid: int = 0
 
 
 class WorkerActor:
-    """One place, and the worker that is started there."""
+    """Runs workers in the places that Ray holds for them."""
 
     def __init__(self) -> None:
+        self._workers: dict[tuple[str, int], _Worker] = {}
+        """By rollout, or the name of a shared worker, and lease."""
+        self._fork_server: socket.socket | None = None
         self._process: Process | None = None
-        self._line: socket.socket | None = None
-        """Our side of the worker's line, where many rollouts share it."""
-        self._said: asyncio.Queue[msgspec.Struct | None] = asyncio.Queue()
-        """What goes to the driver; None when the output has ended."""
 
     async def place(self) -> bytes:
         """Where this is: an ActorPlace."""
         return msgspec.json.encode(_own_place())
 
     async def run(self, order: bytes, with_line: bool) -> AsyncIterator[bytes]:
-        """Run the worker of a StartWorker to its end; yields what the fork server would say of it,
+        """Run the worker of a StartWorker to its end; yields what the fork server says of it,
         what it writes, and what it says on its line."""
         request = msgspec.json.decode(order, type=StartWorker)
-        theirs = self._open_line() if with_line else None
+        key, worker = (request.rollout, request.lease), _Worker()
+        self._workers[key] = worker
+        theirs = self._open_line(worker) if with_line else None
+        reads, writes = os.pipe()
         try:
-            self._process = await _start(request, theirs)
-        finally:
+            # A worker opens its log by this name, and so writes into the pipe.
+            log = f"/proc/{os.getpid()}/fd/{writes}"
+            await self._fork(_on_this_node(request, log), theirs)
             if theirs is not None:
                 theirs.close()
-        me = os.environ.get("RAY_NODE_ID", "") or _own_place().node
-        yield _encoded(WorkerStarted(request.rollout, request.lease, self._process.pid, me))
-        reading = asyncio.create_task(self._read_output(self._process))
-        while (message := await self._said.get()) is not None:
-            yield _encoded(message)
-        await reading
-        code = await self._process.wait()
-        self._forget_line()
-        while not self._said.empty():
-            if (message := self._said.get_nowait()) is not None:
-                yield _encoded(message)
-        yield _encoded(WorkerEnded(request.rollout, request.lease, code))
+            reading = asyncio.create_task(_read_output(reads, worker))
+            while not isinstance(message := await worker.said.get(), WorkerEnded):
+                yield msgspec.json.encode(message)
+            os.close(writes)
+            writes = -1
+            await reading
+            _forget_line(worker)
+            while not worker.said.empty():
+                yield msgspec.json.encode(worker.said.get_nowait())
+            yield msgspec.json.encode(message)
+        finally:
+            del self._workers[key]
+            if writes >= 0:
+                os.close(writes)
 
-    async def send(self, data: bytes) -> None:
-        """Say something on the worker's line; empty: nothing more will be said."""
-        if self._line is None:
+    async def send(self, rollout: str, lease: int, data: bytes) -> None:
+        """Say something on a worker's line; empty: nothing more will be said."""
+        worker = self._workers.get((rollout, lease))
+        if worker is None or worker.line is None:
             return
         with contextlib.suppress(OSError):  # the worker has ended, which is heard next
             if data:
-                await asyncio.get_running_loop().sock_sendall(self._line, data)
+                await asyncio.get_running_loop().sock_sendall(worker.line, data)
             else:
-                self._line.shutdown(socket.SHUT_WR)
+                worker.line.shutdown(socket.SHUT_WR)
 
-    async def signal(self, number: int) -> None:
-        """Send the worker a signal; a KILL goes to all that it runs at this moment, too."""
-        if self._process is None:
+    async def signal(self, rollout: str, lease: int, number: int) -> None:
+        """Send a worker a signal; a KILL goes to all that it runs at this moment, too."""
+        worker = self._workers.get((rollout, lease))
+        if worker is None or not worker.pid:
             return
         with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(number)
+            os.kill(worker.pid, number)
             if number == signal.SIGKILL:
-                os.killpg(self._process.pid, number)
+                os.killpg(worker.pid, number)
 
-    async def _read_output(self, process: Process) -> None:
-        assert process.stdout is not None
-        while text := await process.stdout.read(OUTPUT_BYTES):
-            self._said.put_nowait(WorkerOutput(text.decode(errors="replace")))
-        self._said.put_nowait(None)
+    # --- the fork server --------------------------------------------------------------------------
 
-    def _open_line(self) -> socket.socket:
-        """The worker's side of a new line."""
+    async def _fork(self, request: StartWorker, line: socket.socket | None) -> None:
+        """Have a worker forked. line: the worker's end of its own."""
+        if self._fork_server is None:
+            await self._start_fork_server()
+        message, descriptors = msgspec.json.encode(request), [line.fileno()] if line else []
+        while (server := self._fork_server) is not None:
+            try:
+                socket.send_fds(server, [message], descriptors)
+            except BlockingIOError:
+                await asyncio.sleep(BUSY_SECONDS)
+            except (BrokenPipeError, ConnectionResetError):
+                return  # it has ended, which is heard next
+            else:
+                return
+
+    async def _start_fork_server(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
-        self._line = ours
-        asyncio.get_running_loop().add_reader(ours, self._read_line, ours)
-        return theirs
+        self._fork_server = ours
+        asyncio.get_running_loop().add_reader(ours, self._hear_fork_server, ours)
+        me = os.getpid()
+        words = [str(me), str(theirs.fileno()), PRELOADED_MODULE, f"/proc/{me}/fd/2"]
+        with theirs:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "houston_daemon.service.fork_server"),
+                *(*words, COMMAND_LINE_ROOM),
+                stdin=DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
 
-    def _read_line(self, line: socket.socket) -> None:
+    def _hear_fork_server(self, server: socket.socket) -> None:
         try:
-            data = line.recv(MESSAGE_BYTES)
+            data = server.recv(MESSAGE_BYTES)
         except BlockingIOError:
             return
         except ConnectionResetError:
             data = b""
-        if data:
-            self._said.put_nowait(LineMessage(data.decode()))
-        else:
-            asyncio.get_running_loop().remove_reader(line)
-
-    def _forget_line(self) -> None:
-        """Read what is left of it, and close it."""
-        if self._line is None:
+        if not data:  # its workers have ended with it, by the kernel's hand
+            asyncio.get_running_loop().remove_reader(server)
+            server.close()
+            self._fork_server = None
+            for (rollout, lease), lost in self._workers.items():
+                lost.said.put_nowait(WorkerEnded(rollout, lease, LOST_EXIT_CODE))
             return
-        asyncio.get_running_loop().remove_reader(self._line)
-        with contextlib.suppress(BlockingIOError, ConnectionResetError):
-            while data := self._line.recv(MESSAGE_BYTES):
-                self._said.put_nowait(LineMessage(data.decode()))
-        self._line.close()
-        self._line = None
+        message = msgspec.json.decode(data, type=WorkerStarted | WorkerEnded)
+        worker = self._workers.get((message.rollout, message.lease))
+        if worker is None:  # its driver has given up on it
+            return
+        if isinstance(message, WorkerStarted):
+            worker.pid = message.pid
+            message = msgspec.structs.replace(message, node=_own_place().node)
+        else:
+            worker.pid = 0
+        worker.said.put_nowait(message)
+
+    # --- lines of shared workers ------------------------------------------------------------------
+
+    def _open_line(self, worker: _Worker) -> socket.socket:
+        """The worker's side of a new line."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        worker.line = ours
+        asyncio.get_running_loop().add_reader(ours, _read_line, ours, worker)
+        return theirs
+
+
+async def _read_output(descriptor: int, worker: _Worker) -> None:
+    """What a worker writes, until nobody has the pipe open any more."""
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    pipe = os.fdopen(descriptor, "rb", buffering=0)
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+    with contextlib.closing(transport):
+        while text := await reader.read(OUTPUT_BYTES):
+            worker.said.put_nowait(WorkerOutput(text.decode(errors="replace")))
+
+
+def _read_line(line: socket.socket, worker: _Worker) -> None:
+    try:
+        data = line.recv(MESSAGE_BYTES)
+    except BlockingIOError:
+        return
+    except ConnectionResetError:
+        data = b""
+    if data:
+        worker.said.put_nowait(LineMessage(data.decode()))
+    else:
+        asyncio.get_running_loop().remove_reader(line)
+
+
+def _forget_line(worker: _Worker) -> None:
+    """Read what is left of it, and close it."""
+    if worker.line is None:
+        return
+    asyncio.get_running_loop().remove_reader(worker.line)
+    with contextlib.suppress(BlockingIOError, ConnectionResetError):
+        while data := worker.line.recv(MESSAGE_BYTES):
+            worker.said.put_nowait(LineMessage(data.decode()))
+    worker.line.close()
+    worker.line = None
+
+
+def _on_this_node(request: StartWorker, log: str) -> StartWorker:
+    """As the fork server is asked: its GPUs are those that Ray gave, its log is the actor's."""
+    gpus = _own_place().gpus
+    more = ["--gpus", f"{LOCAL_HOST}={','.join(map(str, gpus))}"] if gpus else []
+    return msgspec.structs.replace(request, log=log, arguments=[*request.arguments, *more])
 
 
 def _own_place() -> ActorPlace:
@@ -136,45 +229,3 @@ def _own_place() -> ActorPlace:
     context = ray.get_runtime_context()
     gpus = tuple(int(number) for number in context.get_accelerator_ids().get("GPU", ()))
     return ActorPlace(context.get_node_id(), socket.gethostname(), gpus)
-
-
-async def _start(request: StartWorker, line: socket.socket | None) -> Process:
-    """Start the worker's process, tied to this one."""
-    arguments = list(request.arguments)
-    if gpus := _own_place().gpus:
-        arguments += ["--gpus", f"{LOCAL_HOST}={','.join(map(str, gpus))}"]
-    descriptor = NO_LINE if line is None else line.fileno()
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "houston_daemon.service.ray_actor",
-        str(os.getpid()),
-        str(descriptor),
-        request.module,
-        *arguments,
-        stdin=DEVNULL,
-        stdout=PIPE,
-        stderr=STDOUT,
-        pass_fds=() if line is None else (descriptor,),
-        start_new_session=True,
-    )
-
-
-def _encoded(message: msgspec.Struct) -> bytes:
-    return msgspec.json.encode(message)
-
-
-def main(arguments: list[str]) -> int:
-    """Be the worker."""
-    parent, descriptor, module, *rest = arguments
-    if not end_with_parent(int(parent)):
-        return 1
-    if int(descriptor) != NO_LINE:
-        os.dup2(int(descriptor), LINE_DESCRIPTOR, inheritable=False)
-        if int(descriptor) != LINE_DESCRIPTOR:
-            os.close(int(descriptor))
-    return run_worker_module(module, rest)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,10 +1,11 @@
-"""The process that speaks with a Ray cluster: it starts workers as actors of it.
+"""The process that speaks with a Ray cluster: it has workers started by actors on its nodes.
 
 `python -m houston_daemon.service.ray_cluster PARENT FD SETTINGS LOG ROOM`, started by the
 supervisor in the place of the fork server, whose messages it understands (`fork_server`); those for
 places and nodes are in `ray_messages`. It is the driver of all actors: when it ends, Ray ends them.
-Which rollout wants a place is the supervisor's business, and where there is one is Ray's. Ray is
-imported here and in the actors only, so that neither it nor its threads are part of the daemon.
+Which rollout wants a place is the supervisor's business, and where there is one is Ray's
+(`ray_placement`). Ray is imported there and in the actors only, so that neither it nor its threads
+are part of the daemon.
 
 Ends with 1 and a sentence in its log when the cluster cannot be reached, or answers no more.
 """
@@ -12,19 +13,22 @@ Ends with 1 and a sentence in its log when the cluster cannot be reached, or ans
 import asyncio
 import contextlib
 import os
-import signal
 import socket
 import sys
 import time
-from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from houston_daemon.service import ray_placement
 from houston_daemon.service.fork_server import (
+    LOST_EXIT_CODE,
     MESSAGE_BYTES,
     ForkServerPing,
     ForkServerPong,
@@ -48,7 +52,6 @@ from houston_daemon.service.ray_messages import (
     StartAtPlace,
     WorkerOutput,
 )
-from houston_shared.config_sections import LOCAL_CLUSTER
 from houston_shared.node_places import node_name
 from houston_shared.secret_redaction import redact
 
@@ -61,32 +64,38 @@ HEAD_SILENT_SECONDS = 15.0
 NODE_VERDICT_SECONDS = 30.0
 """How long Ray may take to say that a node was lost: its own limits add up to 15 s. A successor
 waits for that, since it would be placed on the same node before."""
-IMPOSSIBLE = "asks for "
-"""How a reason begins that only another node can end."""
-LOST_EXIT_CODE = -int(signal.SIGKILL)
-"""What is said of a worker that ended with its actor: Ray kills those."""
-STORE_BYTES = 80_000_000
-"""Object store of a cluster of our own: workers put nothing there, and Ray wants no less."""
-_MEBIBYTE = 1 << 20
+GROUPS_SECONDS, LARGEST_GROUPS_SHARE = 0.05, 0.1
+"""Least time between two looks at groups that wait, and the largest share of time in them."""
+Result = TypeVar("Result")
 
 Order = StartAtPlace | PlaceRequest | ReleasePlace | SignalWorker | ForkServerPing
 ActorSays = WorkerStarted | WorkerEnded | WorkerOutput | LineMessage
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Place:
     request: PlaceRequest
-    actor: Any
-    """Handle of the actor."""
-    found: "asyncio.Task[ActorPlace]"
+    node: str
+    """Where it is, or had best be; "" where nobody knows."""
+    found: "asyncio.Task[ActorPlace]" = field(init=False)
+    group: Any = None
+    """The placement group that holds it, once there is one."""
+    placed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Whether the group is on `node`."""
+    actor: Any = None
+    """The actor that holds it, where it has GPUs."""
     reason: str = ""
     """Why it waits, as was said last."""
+    left: bool = False
+    """Whether nobody wants it any more."""
 
 
 @dataclass(slots=True)
 class _RunningWorker:
     order: StartWorker
     place: _Place
+    actor: Any = None
+    """Of its node, or its own where it has GPUs; once its place is found."""
     line: socket.socket | None = None
     """The supervisor's line to it, where it is shared."""
     ended: bool = False
@@ -102,6 +111,10 @@ class ClusterLine:
         self._places: dict[str, _Place] = {}
         self._workers: dict[tuple[str, int], _RunningWorker] = {}
         self._nodes: dict[str, ClusterNode] = {}
+        self._actors: dict[str, Any] = {}
+        """Node → the actor that runs workers there."""
+        self._calls = ThreadPoolExecutor(1, "ray")
+        """In which Ray is asked for groups, in order."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._unsaid: deque[bytes] = deque()
         """What the supervisor is still to be told."""
@@ -188,49 +201,64 @@ class ClusterLine:
     async def _watch_cluster(self) -> str:
         """Connect, then look at the nodes; returns why that is over."""
         address = self._settings.address
+        connecting = asyncio.to_thread(ray_placement.connect, address)
         try:
-            await asyncio.wait_for(asyncio.to_thread(_connect, address), CONNECT_SECONDS)
+            await asyncio.wait_for(connecting, CONNECT_SECONDS)
         except TimeoutError:
             return f"The Ray cluster {address} cannot be reached: silent for {CONNECT_SECONDS:g} s"
         except Exception as problem:  # noqa: BLE001 whatever Ray raises: it is said, and tried again
-            words = " ".join(str(problem).split())[:300]
+            words = ray_placement.first_line(problem)
             return f"The Ray cluster {address} cannot be reached: {words}"
         self._connected.set()
-        import ray
-
+        self._spawn(self._watch_groups())
         while True:
-            looking = asyncio.gather(
-                asyncio.to_thread(ray.nodes), asyncio.to_thread(ray.available_resources)
-            )
+            looking = asyncio.to_thread(ray_placement.read_nodes)
             try:
                 nodes, free = await asyncio.wait_for(looking, HEAD_SILENT_SECONDS)
             except Exception as problem:  # noqa: BLE001 a head that is gone shows in many ways
-                words = " ".join(str(problem).split())[:200] or "silent"
+                words = ray_placement.first_line(problem) or "silent"
                 return f"The head of the Ray cluster {address} does not answer: {words}"
             self._note_nodes(nodes)
             self._explain(free)
             await asyncio.sleep(LOOK_SECONDS)
 
-    def _note_nodes(self, nodes: Sequence[dict[str, Any]]) -> None:
-        for stands in nodes:
-            offers, id = stands.get("Resources", {}), stands["NodeID"]
-            node = ClusterNode(
-                id=id,
-                host=stands["NodeManagerHostname"],
-                alive=stands["Alive"],
-                cpus=offers.get("CPU", 0.0),
-                memory=int(offers.get("memory", 0)),
-                gpus=offers.get("GPU", 0.0),
-                labels=_own_labels(stands.get("Labels") or {}),
-            )
+    async def _watch_groups(self) -> None:
+        """Look where groups have been placed, while one waits for that."""
+        while True:
+            waiting = [each for each in self._all() if each.group and not each.placed.is_set()]
+            took = 0.0
+            if waiting:
+                began = time.monotonic()
+                try:
+                    grouped = await self._ask(ray_placement.read_groups)
+                except Exception as problem:  # noqa: BLE001 whatever Ray raises: it is asked again
+                    sys.stderr.write(f"groups: {redact(ray_placement.first_line(problem))}\n")
+                    grouped = {}
+                took = time.monotonic() - began
+                for place in waiting:
+                    if place.group and (node := grouped.get(place.group.id.hex())) in self._nodes:
+                        place.node = node
+                        place.placed.set()
+            await asyncio.sleep(max(GROUPS_SECONDS, took / LARGEST_GROUPS_SHARE))
+
+    def _all(self) -> list[_Place]:
+        return [*self._places.values(), *(worker.place for worker in self._workers.values())]
+
+    async def _ask(self, call: Callable[[], Result]) -> Result:
+        """What Ray answers. Raises whatever Ray raises."""
+        return await asyncio.get_running_loop().run_in_executor(self._calls, call)
+
+    def _note_nodes(self, nodes: Sequence[ClusterNode]) -> None:
+        for node in nodes:
+            before = self._nodes.get(node.id)
             if not node.alive:  # what it offered is not said of a dead one
-                before = self._nodes.get(id, node)
-                node = msgspec.structs.replace(before, alive=False)
-            if self._nodes.get(id) != node:
-                self._nodes[id] = node
+                node = msgspec.structs.replace(before or node, alive=False)
+            if before != node:
+                self._nodes[node.id] = node
                 self._say(node)
                 if not node.alive:
-                    self._drop_places(id)
+                    self._actors.pop(node.id, None)
+                    self._drop_places(node.id)
 
     def _drop_places(self, node: str) -> None:
         """Forget places that a lost node held: who wants one asks again."""
@@ -247,19 +275,49 @@ class ClusterLine:
         for place in self._places.values():
             if place.found.done():
                 continue
-            reason = waiting_reason(place.request, list(self._nodes.values()), free)
+            reason = ray_placement.waiting_reason(place.request, list(self._nodes.values()), free)
             if reason != place.reason:
                 place.reason = reason
-                impossible = reason.startswith(IMPOSSIBLE)
+                impossible = reason.startswith(ray_placement.IMPOSSIBLE)
                 self._say(PlaceWaits(place.request.name, reason, impossible=impossible))
 
     # --- places ---------------------------------------------------------------------------------
 
     def _make_place(self, request: PlaceRequest) -> _Place:
-        actor = _make_actor(request)
-        place = _Place(request, actor, asyncio.ensure_future(_ask_place(actor)))
+        place = _Place(request, request.node or self._emptiest_node())
+        place.found = asyncio.ensure_future(self._find(place))
         self._places[request.name] = place
         return place
+
+    async def _find(self, place: _Place) -> ActorPlace:
+        """Have Ray find a place. Raises whatever Ray raises."""
+        request = place.request
+        if request.gpus:
+            place.actor = ray_placement.make_gpu_actor(request)
+            return msgspec.json.decode(await place.actor.place.remote(), type=ActorPlace)
+        group = await self._ask(partial(ray_placement.make_group, request, place.node))
+        if place.left:
+            await self._ask(partial(ray_placement.remove_group, group))
+            raise asyncio.CancelledError
+        place.group = group
+        await place.placed.wait()
+        return ActorPlace(place.node, self._nodes[place.node].host)
+
+    def _emptiest_node(self) -> str:
+        """Where the fewest places are for each processor; "" where none has any."""
+        held = Counter(place.node for place in self._all())
+        alive = [node for node in self._nodes.values() if node.alive and node.cpus]
+        return min(alive, key=lambda node: held[node.id] / node.cpus).id if alive else ""
+
+    async def _leave(self, place: _Place) -> None:
+        """Give back what a place holds; one that is still looked for is given up."""
+        place.left = True
+        if place.actor is not None:
+            ray_placement.kill_actor(place.actor)
+        if place.group is not None:
+            group, place.group = place.group, None
+            place.found.cancel()
+            await self._ask(partial(ray_placement.remove_group, group))
 
     async def _hold_place(self, request: PlaceRequest) -> None:
         await self._connected.wait()
@@ -273,14 +331,12 @@ class ClusterLine:
         except Exception as problem:  # noqa: BLE001 whatever Ray raises: it is said, and tried again
             if self._places.get(request.name) is place:
                 del self._places[request.name]
-                words = " ".join(str(problem).split())[:200]
-                self._say(
-                    PlaceWaits(request.name, f"its actor could not be made: {words}", refused=True)
-                )
+                words = ray_placement.first_line(problem)
+                self._say(PlaceWaits(request.name, f"Ray refused it: {words}", refused=True))
             return
         if trouble := self._trouble_with(found):
             if self._places.pop(request.name, None) is place:
-                _kill(place.actor)
+                self._spawn(self._leave(place))
                 self._say(PlaceWaits(request.name, trouble, refused=True))
             return
         if self._places.get(request.name) is place:
@@ -300,7 +356,7 @@ class ClusterLine:
 
     def _release(self, name: str) -> None:
         if (place := self._places.pop(name, None)) is not None:
-            _kill(place.actor)
+            self._spawn(self._leave(place))
 
     # --- workers --------------------------------------------------------------------------------
 
@@ -322,15 +378,17 @@ class ClusterLine:
             _append(log, f"{await self._why_lost(worker, problem)}\n")
         finally:
             self._workers.pop(key, None)
-            _kill(place.actor)
+            self._spawn(self._leave(place))
             _close_line(worker)
             if not worker.ended:
                 self._say(WorkerEnded(order.rollout, order.lease, LOST_EXIT_CODE))
 
     async def _follow(self, worker: _RunningWorker, log: Path) -> None:
         """Pass on what the actor says of its worker, until that has ended. Raises what Ray does."""
+        found = await worker.place.found
+        worker.actor = worker.place.actor or self._actor_of(found.node)
         order = msgspec.json.encode(worker.order)
-        said = worker.place.actor.run.remote(order, worker.line is not None)
+        said = worker.actor.run.remote(order, worker.line is not None)
         async for reference in said:
             message = msgspec.json.decode(await reference, type=ActorSays)
             match message:
@@ -344,6 +402,11 @@ class ClusterLine:
                     worker.ended = True
                     _close_line(worker)  # before: the supervisor reads it to its end then
                     self._say(message)
+
+    def _actor_of(self, node: str) -> Any:
+        if node not in self._actors:
+            self._actors[node] = ray_placement.make_node_actor(node)
+        return self._actors[node]
 
     def _say_on_line(self, worker: _RunningWorker, data: str) -> None:
         if worker.line is not None:
@@ -363,18 +426,25 @@ class ClusterLine:
             data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(line)
-        worker.place.actor.send.remote(data)
+        self._spawn(self._send(worker, data))
+
+    async def _send(self, worker: _RunningWorker, data: bytes) -> None:
+        await asyncio.wait([worker.place.found])
+        if worker.actor is not None:
+            worker.actor.send.remote(worker.order.rollout, worker.order.lease, data)
 
     async def _why_lost(self, worker: _RunningWorker, problem: Exception) -> str:
         """Why an actor ended, in a line: the worker's last words."""
         found = _found(worker.place)
         if found is None:
-            return f"its actor ended before it was placed: {_first_line(problem)}"
+            return f"it ended before it was placed: {ray_placement.first_line(problem)}"
+        if self._actors.get(found.node) is worker.actor:  # the next worker there has another
+            del self._actors[found.node]
         place = f"node {node_name(found.node)} on {found.host}"
         deadline = time.monotonic() + NODE_VERDICT_SECONDS
-        while self._lives(found.node) and time.monotonic() < deadline:
-            if not _may_be_lost(problem):
-                return f"its actor on the {place} ended: {_first_line(problem)}"
+        while self._lives(found.node):
+            if not ray_placement.may_be_lost(problem) or time.monotonic() > deadline:
+                return f"its actor on the {place} ended: {ray_placement.first_line(problem)}"
             await asyncio.sleep(LOOK_SECONDS / 4)
         return f"the {place} was lost, and the worker with it"
 
@@ -382,8 +452,9 @@ class ClusterLine:
         return node not in self._nodes or self._nodes[node].alive
 
     def _signal(self, order: SignalWorker) -> None:
-        if worker := self._workers.get((order.rollout, order.lease)):
-            worker.place.actor.signal.remote(order.number)
+        worker = self._workers.get((order.rollout, order.lease))
+        if worker is not None and worker.actor is not None:
+            worker.actor.signal.remote(order.rollout, order.lease, order.number)
 
 
 def _close_line(worker: _RunningWorker) -> None:
@@ -399,23 +470,6 @@ def _found(place: _Place) -> ActorPlace | None:
     return place.found.result() if is_found else None
 
 
-def _own_labels(labels: dict[str, str]) -> dict[str, str]:
-    """Without what Ray itself says of every node."""
-    return {name: value for name, value in labels.items() if name != "ray.io/node-id"}
-
-
-def _may_be_lost(problem: Exception) -> bool:
-    """Whether Ray may yet say that the node was lost: it knows of an ended actor at once, and of a
-    node only when that has been silent for a while."""
-    import ray
-
-    return isinstance(problem, ray.exceptions.ActorUnavailableError) or "node" in str(problem)
-
-
-def _first_line(problem: Exception) -> str:
-    return " ".join(str(problem).split())[:300]
-
-
 def _append(log: Path, text: str) -> None:
     """A worker's words into its log; a full disk loses them, and nothing else."""
     with contextlib.suppress(OSError):
@@ -423,117 +477,6 @@ def _append(log: Path, text: str) -> None:
         fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
-
-
-def waiting_reason(
-    request: PlaceRequest, nodes: Sequence[ClusterNode], free: dict[str, float]
-) -> str:
-    """Why a request has no place. free: what Ray says is unused in the whole cluster, memory in
-    bytes."""
-    asks = _describe_request(request)
-    living = [node for node in nodes if node.alive]
-    if not any(_fits(request, node) for node in living):
-        offers = "; ".join(_describe_offer(node) for node in living[:4]) or "there is none"
-        more = f"; and {len(living) - 4} more" if len(living) > 4 else ""
-        return f"{IMPOSSIBLE}{asks}, more than any node has ({offers}{more})"
-    if all(
-        asked <= free.get(name, 0.0)
-        for name, asked in (
-            ("CPU", request.cpus),
-            ("memory", request.memory),
-            ("GPU", request.gpus),
-        )
-    ):
-        return f"waits for its actor to start, which asks for {asks}"
-    unused = [_amount(free.get("CPU", 0.0), "CPU")] if request.cpus else []
-    unused += [f"{free.get('memory', 0.0) / _MEBIBYTE:,.0f} MB"] if request.memory else []
-    unused += [_amount(free.get("GPU", 0.0), "GPU")] if request.gpus else []
-    return f"waits for {asks} on one node; free in the whole cluster: {', '.join(unused) or 'any'}"
-
-
-def _fits(request: PlaceRequest, node: ClusterNode) -> bool:
-    """Whether a node that had nothing else to do could have it."""
-    enough = (
-        request.cpus <= node.cpus and request.memory <= node.memory and request.gpus <= node.gpus
-    )
-    return enough and all(
-        _label_fits(value, node.labels.get(name)) for name, value in request.labels.items()
-    )
-
-
-def _label_fits(wanted: str, value: str | None) -> bool:
-    """By Ray's rules: a value, `!value`, `in(a, b)` or `!in(a, b)`."""
-    wanted, negated = wanted.removeprefix("!"), wanted.startswith("!")
-    values = [wanted]
-    if wanted.startswith("in(") and wanted.endswith(")"):
-        values = [each.strip() for each in wanted[3:-1].split(",")]
-    return (value in values) != negated
-
-
-def _amount(number: float, unit: str) -> str:
-    return f"{number:g} {unit}{'' if number == 1 else 's'}"
-
-
-def _describe_request(request: PlaceRequest) -> str:
-    parts = [_amount(request.cpus, "CPU")] if request.cpus else []
-    parts += [f"{request.memory / _MEBIBYTE:,.0f} MB"] if request.memory else []
-    parts += [_amount(request.gpus, "GPU")] if request.gpus else []
-    parts += [f"{name}={value}" for name, value in request.labels.items()]
-    return ", ".join(parts) or "a node"
-
-
-def _describe_offer(node: ClusterNode) -> str:
-    labels = "".join(f", {name}={value}" for name, value in sorted(node.labels.items()))
-    gpus = f", {_amount(node.gpus, 'GPU')}" if node.gpus else ""
-    return (
-        f"{node.name}: {_amount(node.cpus, 'CPU')}, {node.memory / _MEBIBYTE:,.0f} MB{gpus}{labels}"
-    )
-
-
-# --- Ray ----------------------------------------------------------------------------------------
-
-
-def _connect(address: str) -> None:
-    """Join a cluster, or start one. Raises whatever Ray raises."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    import ray
-
-    quiet = {"log_to_driver": False, "logging_level": "WARNING", "namespace": "houston"}
-    if address == LOCAL_CLUSTER:
-        # GPUs of this machine stay with the ledger of the home, which engines lease from, too.
-        own = {"num_gpus": 0, "include_dashboard": False, "object_store_memory": STORE_BYTES}
-        ray.init(address=LOCAL_CLUSTER, **own, **quiet)
-    else:
-        ray.init(address=address, **quiet)
-
-
-def _make_actor(request: PlaceRequest) -> Any:
-    """An actor that asks for what the request says; Ray places it when it can."""
-    import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    from houston_daemon.service.ray_actor import WorkerActor
-
-    options: dict[str, Any] = {"num_cpus": request.cpus, "num_gpus": request.gpus}
-    options["scheduling_strategy"] = "SPREAD"
-    if request.memory:
-        options["memory"] = request.memory
-    if request.labels:
-        options["label_selector"] = request.labels
-    if request.node:
-        options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(request.node, soft=True)
-    return ray.remote(WorkerActor).options(max_restarts=0, **options).remote()
-
-
-async def _ask_place(actor: Any) -> ActorPlace:
-    return msgspec.json.decode(await actor.place.remote(), type=ActorPlace)
-
-
-def _kill(actor: Any) -> None:
-    import ray
-
-    with contextlib.suppress(ray.exceptions.RayError):
-        ray.kill(actor, no_restart=True)
 
 
 async def _serve(line: socket.socket, settings: ClusterSettings) -> int:

@@ -20,6 +20,7 @@ import msgspec
 
 from houston_daemon.service.daemon_log import FORK_SERVER_LOG, LOGGER, read_last_line
 from houston_daemon.service.fork_server import (
+    COMMAND_LINE_ROOM,
     MESSAGE_BYTES,
     ForkServerPing,
     ForkServerPong,
@@ -90,8 +91,6 @@ def starved_seconds(pid: int, node: str = "") -> float:
         return 0.0
 
 
-COMMAND_LINE_ROOM = "x" * 1024
-"""Place for the command line that a worker shows in `ps`."""
 FIRST_ANSWER_SECONDS = 30.0
 """How long one may be silent until its first word: it imports what workers need, in a second."""
 FORK_SERVER_SILENT_SECONDS = 10.0

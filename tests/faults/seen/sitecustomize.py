@@ -1,17 +1,17 @@
 """Makes the workers of a daemon under test write down what they say and hear.
 
-Python imports this by itself when its folder is on PYTHONPATH. It acts only in a nursery, whose
-workers are forked from it, and in workers that an actor of Ray has started: each line goes to
-`$HOUSTON_WITNESS` with one write, before a message is sent and after its answer was read, so that
-what a worker knew survives its death.
+Python imports this by itself when its folder is on PYTHONPATH. It acts only in a fork
+server, whose workers are forked from it: each line goes to `$HOUSTON_WITNESS` with one write,
+before a message is sent and after its answer was read, so that what a worker knew survives its
+death.
 """
 
 import os
 import sys
 
-STARTERS = {"houston_daemon.service.fork_server", "houston_daemon.service.ray_actor"}
+STARTER = "houston_daemon.service.fork_server"
 
-if STARTERS & set(sys.orig_argv) and "HOUSTON_WITNESS" in os.environ:
+if STARTER in sys.orig_argv and "HOUSTON_WITNESS" in os.environ:
     from tests.faults import spared, witness
 
     if folder := os.environ.get(spared.VARIABLE):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.service.ray_cluster import waiting_reason
 from houston_daemon.service.ray_messages import ClusterNode, PlaceRequest
+from houston_daemon.service.ray_placement import waiting_reason
 from houston_daemon.service.ray_spawner import MEBIBYTE, place_request
 from houston_shared.records import RolloutSpec, TaskRecord
 from tests.support.station import Station
@@ -90,7 +90,7 @@ def test_gpus_of_its_own_machine_are_asked_of_a_cluster_that_gives_them() -> Non
         ),
         pytest.param(
             PlaceRequest("r", cpus=1),
-            "waits for its actor to start, which asks for 1 CPU",
+            "waits for Ray to place it; asks for 1 CPU",
             id="nothing but its start",
         ),
     ],
