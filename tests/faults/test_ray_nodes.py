@@ -247,10 +247,11 @@ def test_short_rollouts_share_workers_on_nodes(tmp_path: Path) -> None:
         rollouts = fleet.work(loads.null(fleet.ground, 40, 0.4), 12)
         nodes = [node for node in fleet.status.nodes if node.rollouts]
         assert sum(node.workers for node in nodes) < len(rollouts)
+        assert {fleet.lease(rollout) for rollout in rollouts} == {1}
         hit = fleet.running_on("b") or fleet.running_on("a")
         fleet.nodes.kill("b" if fleet.running_on("b") else "a")
         until_over(fleet.ground, 300)
-        assert all(fleet.lease(rollout) > 1 for rollout in hit)
+        assert {rollout for rollout in rollouts if fleet.lease(rollout) > 1} == set(hit)
         assert wrong(fleet.ground) == []
     finally:
         fleet.close()

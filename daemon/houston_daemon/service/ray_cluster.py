@@ -94,10 +94,12 @@ class _Place:
 class _RunningWorker:
     order: StartWorker
     place: _Place
+    line: socket.socket | None
+    """The supervisor's line to it, where it is shared."""
     actor: Any = None
     """Of its node, or its own where it has GPUs; once its place is found."""
-    line: socket.socket | None = None
-    """The supervisor's line to it, where it is shared."""
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+    """Whether its actor has it, or will not have it any more."""
     ended: bool = False
     """Whether its actor has said so."""
 
@@ -378,6 +380,7 @@ class ClusterLine:
             _append(log, f"{await self._why_lost(worker, problem)}\n")
         finally:
             self._workers.pop(key, None)
+            worker.started.set()
             self._spawn(self._leave(place))
             _close_line(worker)
             if not worker.ended:
@@ -397,6 +400,7 @@ class ClusterLine:
                 case LineMessage(data):
                     self._say_on_line(worker, data)
                 case WorkerStarted():
+                    worker.started.set()
                     self._say(message)
                 case WorkerEnded():
                     worker.ended = True
@@ -429,7 +433,7 @@ class ClusterLine:
         self._spawn(self._send(worker, data))
 
     async def _send(self, worker: _RunningWorker, data: bytes) -> None:
-        await asyncio.wait([worker.place.found])
+        await worker.started.wait()  # an actor may take a call before one that was made first
         if worker.actor is not None:
             worker.actor.send.remote(worker.order.rollout, worker.order.lease, data)
 
