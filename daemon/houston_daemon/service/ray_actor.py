@@ -33,6 +33,8 @@ from houston_shared.config_sections import LOCAL_HOST
 
 OUTPUT_BYTES = 65_536
 """Most that one message to the log holds."""
+LAST_WORDS_SECONDS = 5.0
+"""How long the output of a worker that has ended is waited for."""
 BUSY_SECONDS = 0.02
 """Until a fork server that has too much to do is told the next thing."""
 
@@ -69,26 +71,26 @@ class WorkerActor:
         self._workers[key] = worker
         theirs = self._open_line(worker) if with_line else None
         reads, writes = os.pipe()
-        try:
-            # A worker opens its log by this name, and so writes into the pipe.
-            log = f"/proc/{os.getpid()}/fd/{writes}"
-            await self._fork(_on_this_node(request, log), theirs)
-            if theirs is not None:
-                theirs.close()
-            reading = asyncio.create_task(_read_output(reads, worker))
-            while not isinstance(message := await worker.said.get(), WorkerEnded):
-                yield msgspec.json.encode(message)
-            os.close(writes)
-            writes = -1
-            await reading
-            _forget_line(worker)
-            while not worker.said.empty():
-                yield msgspec.json.encode(worker.said.get_nowait())
-            yield msgspec.json.encode(message)
-        finally:
-            del self._workers[key]
-            if writes >= 0:
-                os.close(writes)
+        reading = asyncio.create_task(_read_output(reads, worker))
+        with contextlib.ExitStack() as pipe:
+            pipe.callback(os.close, writes)
+            try:
+                # A worker opens its log by this name, and so writes into the pipe.
+                log = f"/proc/{os.getpid()}/fd/{writes}"
+                await self._fork(_on_this_node(request, log), theirs)
+                if theirs is not None:
+                    theirs.close()
+                while not isinstance(message := await worker.said.get(), WorkerEnded):
+                    yield msgspec.json.encode(message)
+            finally:
+                del self._workers[key]
+        # What it has started may have the pipe open for longer than it lived.
+        await asyncio.wait([reading], timeout=LAST_WORDS_SECONDS)
+        reading.cancel()
+        _forget_line(worker)
+        while not worker.said.empty():
+            yield msgspec.json.encode(worker.said.get_nowait())
+        yield msgspec.json.encode(message)
 
     async def send(self, rollout: str, lease: int, data: bytes) -> None:
         """Say something on a worker's line; empty: nothing more will be said."""

@@ -442,8 +442,8 @@ class ClusterLine:
         found = _found(worker.place)
         if found is None:
             return f"it ended before it was placed: {ray_placement.first_line(problem)}"
-        if self._actors.get(found.node) is worker.actor:  # the next worker there has another
-            del self._actors[found.node]
+        if ray_placement.is_of_actor(problem) and self._actors.get(found.node) is worker.actor:
+            del self._actors[found.node]  # the next worker there has another
         place = f"node {node_name(found.node)} on {found.host}"
         deadline = time.monotonic() + NODE_VERDICT_SECONDS
         while self._lives(found.node):

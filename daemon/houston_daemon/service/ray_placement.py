@@ -135,6 +135,13 @@ def kill_actor(actor: Any) -> None:
         ray.kill(actor, no_restart=True)
 
 
+def is_of_actor(problem: Exception) -> bool:
+    """Whether an actor has ended, or cannot be reached; else only its call has failed."""
+    import ray
+
+    return isinstance(problem, ray.exceptions.RayActorError)
+
+
 def may_be_lost(problem: Exception) -> bool:
     """Whether Ray says, or may yet say, that the node was lost: it knows of an ended actor at once,
     and of a node only when that has been silent for a while."""
