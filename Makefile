@@ -180,7 +180,8 @@ test-foreign: $(BIN)/.dev $(CONSUMERS)/verifiers/.made
 # Ray is not part of what developers install, so that everything else is tried without it.
 test-ray: $(BIN)/.dev
 	@$(BIN)/pip install -q -e '.[ray,ray-train]'
-	$(BIN)/pytest tests/faults/test_ray_nodes.py tests/training/sft/test_ray_launch.py $(ARGS)
+	$(BIN)/pytest tests/faults/test_ray_nodes.py tests/faults/test_ray_network.py \
+	  tests/training/sft/test_ray_launch.py $(ARGS)
 
 # Kills for as long as ARGS say (--minutes 40 --kills 1200 --seed 1); the same command goes on
 # where it was broken off. The sum is kept in bench/results/soak.json.
