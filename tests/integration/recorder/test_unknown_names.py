@@ -32,3 +32,13 @@ def test_what_is_not_there_is_refused_with_its_code(named: str, station: Station
     denied = person.ask(MESSAGES[named](worker.rollout))
     assert isinstance(denied, wire.Denied), denied
     assert denied.code == ExitCode.NOT_FOUND, denied.cause
+
+
+def test_a_rollout_without_a_stored_prompt_has_no_branches(station: Station) -> None:
+    """Only a home made by other means has one: a worker stores the prompt first."""
+    worker, person = station.working(), station.person()
+    worker.step(1)
+    assert station.query("SELECT head_seq FROM rollouts") == [(None,)]
+    denied = person.ask(wire.BranchRollout(request="b", rollout=worker.rollout, step=1))
+    assert isinstance(denied, wire.Denied) and "no stored prompt" in denied.cause
+    assert station.recorder.status(60.0)

@@ -192,7 +192,12 @@ def _build_origin(store: Store, owner: str, step: int, shared: _SharedStep) -> B
     row = require_rollout(store, owner)
     spec = store.read_record(row.spec_seq, RolloutSpec)
     earlier = spec.origin if spec and spec.origin else BranchPoint(seq=0, head_seq=0)
-    assert row.head_seq is not None  # a step is closed, so there was a prompt
+    if row.head_seq is None:  # of a home that is damaged, or made by other means
+        raise denial(
+            f"{owner} has no stored prompt, so no agent can go on from its steps.",
+            f"houston steps {owner}",
+            NO_BRANCH_STARTED,
+        )
     forks = store.connection.execute(
         "SELECT seq, first_kept_step FROM forks WHERE rollout = ? AND step <= ? ORDER BY number",
         (owner, step),
