@@ -8,6 +8,7 @@ to whoever runs with it is not known here.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,8 @@ from houston_shared.errors import ConfigurationError, HoustonError
 
 SETTLE_SECONDS = 0.3
 """How long a file must have been left alone before it is read."""
+FIND_AGAIN_SECONDS = 10.0
+"""Between two looks where links lead, with nothing told of them."""
 _WATCH_INTERVAL_MS = 1_000
 _STAYS_IN_FORCE = "The one that was read before stays in force."
 
@@ -83,23 +86,39 @@ class EditedFiles:
         return min((since + SETTLE_SECONDS for _, since in self._unsettled.values()), default=None)
 
 
+class FilePlace(NamedTuple):
+    """Where a file lies, and what it leads to where it is a link."""
+
+    path: Path
+    real: Path
+    is_link: bool
+    """Whether another file may come to be meant without a change of this one: all of its folder
+    counts. The name `*.toml` stands for everything in its folder, too."""
+
+
+def find_place(file: Path) -> FilePlace:
+    """Where a file lies; costs a look at each folder above it."""
+    path, real = file.absolute(), file.resolve()
+    is_link = path.name.startswith("*") or real != path.parent.resolve() / path.name
+    return FilePlace(path, real, is_link)
+
+
 class AwaitedPaths:
     """Where something must happen to be a change of one of the files: to them, or their folders.
 
     What else lies in these folders does not count: a home has its database there, which changes
-    with every commit. Where a file is a link, all of its folder counts: what it leads to may be
-    another. The name `*.toml` stands for everything in its folder.
+    with every commit.
     """
 
-    def __init__(self, files: Iterable[Path]) -> None:
+    def __init__(self, places: Iterable[FilePlace]) -> None:
         self._paths: set[str] = set()
         self._folders: set[str] = set()
         """Folders of which all counts."""
-        for file in files:
-            path, real = file.absolute(), file.resolve()
-            self._paths |= {str(path), str(real), str(path.parent), str(real.parent)}
-            if path.name.startswith("*") or real != path.parent.resolve() / path.name:
-                self._folders |= {str(path.parent), str(real.parent)}
+        for path, real, is_link in places:
+            folders = {str(path.parent), str(real.parent)}
+            self._paths |= {str(path), str(real), *folders}
+            if is_link:
+                self._folders |= folders
 
     def __contains__(self, path: str) -> bool:
         """Whether something that happened to a path is worth a look."""
@@ -115,14 +134,25 @@ class FolderWatcher:
         self._wake = wake
         self._folders: frozenset[Path] = frozenset()
         self._stop = threading.Event()
+        self._places: dict[Path, FilePlace] = {}
+        """Of the files that are followed, as they were found."""
+        self._touched = threading.Event()
+        """Whether something happened since: a link may lead elsewhere."""
+        self._find_again = 0.0
+        """When to find all of them anew, monotonic: not every change is told of."""
         self._awaited = AwaitedPaths(())
 
     def follow(self, paths: Iterable[Path]) -> None:
         """Watch the folders of these files from now on, and of those that links lead to."""
-        wanted = set(paths)
-        places = {place for path in wanted for place in (path.parent, path.resolve().parent)}
-        self._awaited = AwaitedPaths(wanted)
-        folders = frozenset(place for place in places if place.is_dir())
+        now = time.monotonic()
+        if self._touched.is_set() or now >= self._find_again:
+            self._touched.clear()
+            self._places, self._find_again = {}, now + FIND_AGAIN_SECONDS
+        self._places = {path: self._places.get(path) or find_place(path) for path in set(paths)}
+        self._awaited = AwaitedPaths(self._places.values())
+        beside = {path.parent for path in self._places}
+        beside |= {place.real.parent for place in self._places.values()}
+        folders = frozenset(folder for folder in beside if folder.is_dir())
         if folders == self._folders:
             return
         self.close()
@@ -151,6 +181,7 @@ class FolderWatcher:
                 ignore_permission_denied=True,
                 raise_interrupt=False,
             ):
+                self._touched.set()
                 self._wake()
         except (OSError, RuntimeError):
             # A folder went, or no watch is left: looks still find every edit, only later.
