@@ -296,7 +296,9 @@ class ClusterLine:
         request = place.request
         if request.gpus:
             place.actor = ray_placement.make_gpu_actor(request)
-            return msgspec.json.decode(await place.actor.place.remote(), type=ActorPlace)
+            found = msgspec.json.decode(await place.actor.place.remote(), type=ActorPlace)
+            place.node = found.node
+            return found
         group = await self._ask(partial(ray_placement.make_group, request, place.node))
         if place.left:
             await self._ask(partial(ray_placement.remove_group, group))
@@ -306,10 +308,18 @@ class ClusterLine:
         return ActorPlace(place.node, self._nodes[place.node].host)
 
     def _emptiest_node(self) -> str:
-        """Where the fewest places are for each processor; "" where none has any."""
+        """Where the fewest places are for each processor, of those that workers may be on; "" where
+        there is none."""
         held = Counter(place.node for place in self._all())
-        alive = [node for node in self._nodes.values() if node.alive and node.cpus]
-        return min(alive, key=lambda node: held[node.id] / node.cpus).id if alive else ""
+        fit = [
+            node
+            for node in self._nodes.values()
+            if node.alive and node.cpus and self._may_be_on(node.host)
+        ]
+        return min(fit, key=lambda node: held[node.id] / node.cpus).id if fit else ""
+
+    def _may_be_on(self, host: str) -> bool:
+        return not self._settings.here_only or host == socket.gethostname()
 
     async def _leave(self, place: _Place) -> None:
         """Give back what a place holds; one that is still looked for is given up."""
@@ -345,7 +355,7 @@ class ClusterLine:
             self._say(PlaceFound(request.name, found.node))
 
     def _trouble_with(self, found: ActorPlace) -> str:
-        if not self._settings.here_only or found.host == socket.gethostname():
+        if self._may_be_on(found.host):
             return ""
         return (
             f"the node {node_name(found.node)} is on {found.host}, and workers reach the recorder"

@@ -1,12 +1,15 @@
 """What a worker asks of a node, and why one waits, in words; without the package ray."""
 
+import socket
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from houston_daemon.service.ray_messages import ClusterNode, PlaceRequest
+from houston_daemon.service.ray_cluster import ClusterLine, _Place
+from houston_daemon.service.ray_messages import ClusterNode, ClusterSettings, PlaceRequest
 from houston_daemon.service.ray_placement import waiting_reason
 from houston_daemon.service.ray_spawner import MEBIBYTE, place_request
 from houston_shared.records import RolloutSpec, TaskRecord
@@ -126,3 +129,27 @@ def test_without_the_package_one_sentence_says_what_to_install(station: Station)
     assert "`[ray] address` needs the package ray, which is not installed." in done.stderr
     assert "pip install 'houston-agents[ray]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+HERE = ClusterNode("dddddddd4", socket.gethostname(), True, cpus=2)
+
+
+@pytest.mark.parametrize(
+    ("here_only", "places"),
+    [
+        pytest.param(False, [LARGE, LARGE, LARGE, LARGE, SMALL], id="by processors"),
+        pytest.param(True, [HERE, HERE], id="on this machine, where workers reach nothing else"),
+    ],
+)
+async def test_places_are_spread_over_nodes_that_workers_may_be_on(
+    here_only: bool, places: list[ClusterNode]
+) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        line = ClusterLine(ours, ClusterSettings("gpu1:6379", here_only=here_only))
+        line._note_nodes([LARGE, SMALL, LOST, *([HERE] if here_only else [])])
+        taken = []
+        for number, _ in enumerate(places):
+            line._places[f"r{number}"] = _Place(PlaceRequest(f"r{number}"), line._emptiest_node())
+            taken.append(line._places[f"r{number}"].node)
+        assert Counter(taken) == Counter(node.id for node in places)
