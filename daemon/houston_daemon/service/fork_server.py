@@ -38,9 +38,10 @@ LOST_EXIT_CODE = -int(signal.SIGKILL)
 """Of a worker that ended with what had started it: the kernel, or Ray, kills those."""
 LINE_DESCRIPTOR = 3
 """Where a shared worker finds its line to the supervisor."""
+FORK_SERVER = "houston_daemon.service.fork_server"
 PRELOADED_MODULE = "houston_daemon.agent.worker_preload"
 """What workers need, imported once for all of them."""
-COMMAND_LINE_ROOM = "x" * 1024
+_COMMAND_LINE_ROOM = "x" * 1024
 """Place for the command line that a worker shows in `ps`."""
 DESCRIPTORS_TO_CLOSE = 4_096
 """More descriptors than a nursery ever has."""
@@ -220,6 +221,15 @@ def _set_command_line(words: list[str]) -> None:
     text = b"\0".join(os.fsencode(word) for word in words)[: end - start - 1]
     ctypes.memset(start, 0, end - start)
     ctypes.memmove(start, text, len(text))
+
+
+def spawner_command(module: str, descriptor: int, preload: str, log: str) -> list[str]:
+    """How this program is started, or another `module` that takes the same messages.
+
+    descriptor: its end of the line. preload: what it imports first. log: where its output goes.
+    """
+    words = (str(os.getpid()), str(descriptor), preload, log, _COMMAND_LINE_ROOM)
+    return [sys.executable, "-m", module, *words]
 
 
 def main(arguments: list[str]) -> int:

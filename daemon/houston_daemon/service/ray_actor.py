@@ -12,7 +12,6 @@ import contextlib
 import os
 import signal
 import socket
-import sys
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -20,13 +19,14 @@ from dataclasses import dataclass, field
 import msgspec
 
 from houston_daemon.service.fork_server import (
-    COMMAND_LINE_ROOM,
+    FORK_SERVER,
     LOST_EXIT_CODE,
     MESSAGE_BYTES,
     PRELOADED_MODULE,
     StartWorker,
     WorkerEnded,
     WorkerStarted,
+    spawner_command,
 )
 from houston_daemon.service.ray_messages import ActorPlace, LineMessage, WorkerOutput
 from houston_shared.config_sections import LOCAL_HOST
@@ -135,12 +135,10 @@ class WorkerActor:
         ours.setblocking(False)
         self._fork_server = ours
         asyncio.get_running_loop().add_reader(ours, self._hear_fork_server, ours)
-        me = os.getpid()
-        words = [str(me), str(theirs.fileno()), PRELOADED_MODULE, f"/proc/{me}/fd/2"]
+        log = f"/proc/{os.getpid()}/fd/2"
         with theirs:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "houston_daemon.service.fork_server"),
-                *(*words, COMMAND_LINE_ROOM),
+                *spawner_command(FORK_SERVER, theirs.fileno(), PRELOADED_MODULE, log),
                 stdin=DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,

@@ -115,6 +115,8 @@ class ClusterLine:
         self._nodes: dict[str, ClusterNode] = {}
         self._actors: dict[str, Any] = {}
         """Node → the actor that runs workers there."""
+        self._group_waits = asyncio.Event()
+        """Whether a group may have no node yet."""
         self._calls = ThreadPoolExecutor(1, "ray")
         """In which Ray is asked for groups, in order."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -209,7 +211,7 @@ class ClusterLine:
         except TimeoutError:
             return f"The Ray cluster {address} cannot be reached: silent for {CONNECT_SECONDS:g} s"
         except Exception as problem:  # noqa: BLE001 whatever Ray raises: it is said, and tried again
-            words = ray_placement.first_line(problem)
+            words = ray_placement.in_one_line(problem)
             return f"The Ray cluster {address} cannot be reached: {words}"
         self._connected.set()
         self._spawn(self._watch_groups())
@@ -218,7 +220,7 @@ class ClusterLine:
             try:
                 nodes, free = await asyncio.wait_for(looking, HEAD_SILENT_SECONDS)
             except Exception as problem:  # noqa: BLE001 a head that is gone shows in many ways
-                words = ray_placement.first_line(problem) or "silent"
+                words = ray_placement.in_one_line(problem) or "silent"
                 return f"The head of the Ray cluster {address} does not answer: {words}"
             self._note_nodes(nodes)
             self._explain(free)
@@ -227,20 +229,23 @@ class ClusterLine:
     async def _watch_groups(self) -> None:
         """Look where groups have been placed, while one waits for that."""
         while True:
+            await self._group_waits.wait()
             waiting = [each for each in self._all() if each.group and not each.placed.is_set()]
-            took = 0.0
-            if waiting:
-                began = time.monotonic()
-                try:
-                    grouped = await self._ask(ray_placement.read_groups)
-                except Exception as problem:  # noqa: BLE001 whatever Ray raises: it is asked again
-                    sys.stderr.write(f"groups: {redact(ray_placement.first_line(problem))}\n")
-                    grouped = {}
-                took = time.monotonic() - began
-                for place in waiting:
-                    if place.group and (node := grouped.get(place.group.id.hex())) in self._nodes:
-                        place.node = node
-                        place.placed.set()
+            if not waiting:
+                self._group_waits.clear()
+                continue
+            began = time.monotonic()
+            try:
+                grouped = await self._ask(ray_placement.read_groups)
+            except Exception as problem:  # noqa: BLE001 of a head that is gone `_watch_cluster` hears
+                sys.stderr.write(f"groups: {redact(ray_placement.in_one_line(problem))}\n")
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
+            took = time.monotonic() - began
+            for place in waiting:
+                if place.group and (node := grouped.get(place.group.id.hex())) in self._nodes:
+                    place.node = node
+                    place.placed.set()
             await asyncio.sleep(max(GROUPS_SECONDS, took / LARGEST_GROUPS_SHARE))
 
     def _all(self) -> list[_Place]:
@@ -304,6 +309,7 @@ class ClusterLine:
             await self._ask(partial(ray_placement.remove_group, group))
             raise asyncio.CancelledError
         place.group = group
+        self._group_waits.set()
         await place.placed.wait()
         return ActorPlace(place.node, self._nodes[place.node].host)
 
@@ -343,7 +349,7 @@ class ClusterLine:
         except Exception as problem:  # noqa: BLE001 whatever Ray raises: it is said, and tried again
             if self._places.get(request.name) is place:
                 del self._places[request.name]
-                words = ray_placement.first_line(problem)
+                words = ray_placement.in_one_line(problem)
                 self._say(PlaceWaits(request.name, f"Ray refused it: {words}", refused=True))
             return
         if trouble := self._trouble_with(found):
@@ -451,14 +457,14 @@ class ClusterLine:
         """Why an actor ended, in a line: the worker's last words."""
         found = _found(worker.place)
         if found is None:
-            return f"it ended before it was placed: {ray_placement.first_line(problem)}"
+            return f"it ended before it was placed: {ray_placement.in_one_line(problem)}"
         if ray_placement.is_of_actor(problem) and self._actors.get(found.node) is worker.actor:
             del self._actors[found.node]  # the next worker there has another
         place = f"node {node_name(found.node)} on {found.host}"
         deadline = time.monotonic() + NODE_VERDICT_SECONDS
         while self._lives(found.node):
             if not ray_placement.may_be_lost(problem) or time.monotonic() > deadline:
-                return f"its actor on the {place} ended: {ray_placement.first_line(problem)}"
+                return f"its actor on the {place} ended: {ray_placement.in_one_line(problem)}"
             await asyncio.sleep(LOOK_SECONDS / 4)
         return f"the {place} was lost, and the worker with it"
 

@@ -152,8 +152,8 @@ def may_be_lost(problem: Exception) -> bool:
     return "its node has died" in str(problem)
 
 
-def first_line(problem: Exception) -> str:
-    """What Ray said, on one line, of which its words take many."""
+def in_one_line(problem: Exception) -> str:
+    """What Ray said, which takes many lines."""
     return " ".join(str(problem).split())[:300]
 
 

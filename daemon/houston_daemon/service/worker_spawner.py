@@ -8,10 +8,8 @@ a worker is `worker_pool`. Everything here belongs to the supervisor's main thre
 """
 
 import contextlib
-import os
 import socket
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +18,14 @@ import msgspec
 
 from houston_daemon.service.daemon_log import FORK_SERVER_LOG, LOGGER, read_last_line
 from houston_daemon.service.fork_server import (
-    COMMAND_LINE_ROOM,
+    FORK_SERVER,
     MESSAGE_BYTES,
     ForkServerPing,
     ForkServerPong,
     StartWorker,
     WorkerEnded,
     WorkerStarted,
+    spawner_command,
 )
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_shared.backoff import Backoff
@@ -116,7 +115,7 @@ class WorkerLost:
 class WorkerSpawner:
     """The line to the nursery; `Born`, `Died` and `Lost` arrive as events of the inbox."""
 
-    module = "houston_daemon.service.fork_server"
+    module = FORK_SERVER
     """What the nursery runs."""
     title = "nursery of workers"
     """What the status calls it."""
@@ -237,14 +236,7 @@ class WorkerSpawner:
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-m", self.module]
-        command += [
-            str(os.getpid()),
-            str(theirs.fileno()),
-            self._preload,
-            str(self._log),
-            COMMAND_LINE_ROOM,
-        ]
+        command = spawner_command(self.module, theirs.fileno(), self._preload, str(self._log))
         try:
             point("supervisor.nursery.before")
             self._process = subprocess.Popen(
