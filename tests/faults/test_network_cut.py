@@ -24,12 +24,12 @@ from tests.faults.history import History, check
 from tests.faults.stored import stored
 from tests.faults.tap import free_port
 from tests.integration.rollout.rig import Rig
-from tests.support.lossy_link import LossyLink, why_not
+from tests.support.lossy_link import LossyLink, needs_links
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(bool(why_not()), reason=why_not() or "-"),
+    needs_links,
 ]
 CUT_SECONDS = float(os.environ.get("HOUSTON_CUT_SECONDS", "60"))
 DELAY, LOSS = 0.04, 0.02

@@ -15,7 +15,7 @@ from tests.faults import loads
 from tests.faults.account import until_over, wrong
 from tests.faults.ground import Speaker
 from tests.faults.ray_fleet import Fleet, Links
-from tests.support.lossy_link import LossyLink, why_not
+from tests.support.lossy_link import LossyLink, needs_links
 from tests.support.station import command_line
 
 pytest.importorskip("ray")
@@ -108,10 +108,7 @@ def links() -> Iterator[Links]:
         to_ray.close()
 
 
-behind_links = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
-
-
-@behind_links
+@needs_links
 def test_a_node_cut_off_from_the_recorder_for_a_minute_goes_on(
     tmp_path: Path, links: Links
 ) -> None:
@@ -147,7 +144,7 @@ def test_a_node_cut_off_from_the_recorder_for_a_minute_goes_on(
         fleet.close()
 
 
-@behind_links
+@needs_links
 def test_rollouts_of_a_node_that_is_cut_off_go_on_elsewhere(tmp_path: Path, links: Links) -> None:
     """Its workers live on for a while and are fenced off: nothing that they say counts."""
     fleet = Fleet(tmp_path, links=links)
@@ -165,7 +162,7 @@ def test_rollouts_of_a_node_that_is_cut_off_go_on_elsewhere(tmp_path: Path, link
             lambda: all(fleet.lease(each) > 1 for each in behind), 120, "successors have begun"
         )
         links.recorder.heal()  # before Ray: a worker that still lives can be heard again
-        time.sleep(5)
+        time.sleep(5)  # for what such a worker has to say
         anna.stop()
         links.ray.heal()
         until_over(ground, 300)

@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 NETWORK = "198.18"
 """For tests of networks (RFC 2544)."""
 _CLONE_NEWNET = 0x40000000
@@ -34,6 +36,9 @@ def why_not() -> str:
     if shutil.which("ip") is None:
         return "there is no `ip`"
     return "" if _TUN.exists() else f"there is no {_TUN}"
+
+
+needs_links = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 
 
 class LossyLink:

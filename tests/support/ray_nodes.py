@@ -87,7 +87,7 @@ def descendants(pid: int) -> list[int]:
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            parent = parent_of(int(entry.name))
         except OSError:  # it has ended
             continue
         children.setdefault(parent, []).append(int(entry.name))
