@@ -112,7 +112,7 @@ async def worker(folder: Path, kind: str, size: int) -> Worker:
     )  # fmt: skip
     environment = make_environment(spec, task)
     await environment.open()
-    standing = Standing(1, 10, 0.0, 10_000.0, 0, None, None)
+    standing = Standing(1, 10, 10_000.0, 0)
     results: list[ToolResult] = []
 
     async def act(name: str, **arguments: Any) -> None:

@@ -24,7 +24,7 @@ COMMANDS = {
     "40 ms of work": "for ((i = 0; i < 10000; i++)); do :; done",
     "200 lines": "seq 200",
 }
-STANDING = Standing(1, 10, 0.0, 10_000.0, 0, None, None)
+STANDING = Standing(1, 10, 10_000.0, 0)
 
 
 def measure(folder: Path) -> dict[str, Any]:

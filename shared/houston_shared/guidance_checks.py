@@ -15,9 +15,8 @@ from houston_shared.guidance_prohibitions import (
     files_to_read_first,
     find_prohibitions,
 )
+from houston_shared.records import EVALUATION_CALL
 
-EVALUATION_CALL = "eval"
-"""The call that a submission is."""
 _SENTENCE = re.compile(r"(?P<words>.+?)(?P<end>[.;!?\n](?!\w)|\Z)", re.DOTALL)
 _NAME = re.compile(r"(?<![\w./-])(?:--?[a-z][\w-]+|[\w-]*[\w/-][./_][\w./-]*\w)")
 """A flag; or a word with a dot, a slash or an underscore in it, such as a path or an identifier."""

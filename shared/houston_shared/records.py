@@ -34,6 +34,8 @@ AT_REST_ACTIVITY = "paused"
 
 GuidanceMode = Literal["next", "wake", "interrupt"]
 GuidanceState = Literal["queued", "delivered", "withdrawn"]
+EVALUATION_CALL = "eval"
+"""Name of the call that a submission is, and kind of its result."""
 PURIFICATION_KEY = "purification"
 """Parameter of a sample that was put together of a failed answer and its correction: a table with
 `mode`, `similarity`, `attempts` and `from_attempt` (docs/purification.md)."""

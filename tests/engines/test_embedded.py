@@ -258,6 +258,16 @@ async def test_log_probabilities_are_those_at_temperature_1_and_are_called_so(
 
 @pytest.mark.slow
 @pytest.mark.model
+def test_a_malformed_request_is_refused_for_good(embedded: Served) -> None:
+    """A client sends again what a server could not do, and not what it refuses."""
+    address = embedded.process.url.removesuffix("/v1")
+    for path in ("v1/completions", "tokenize", "v1/load_lora_adapter", "v1/unload_lora_adapter"):
+        answer = httpx.post(f"{address}/{path}", content=b"{half", timeout=60)
+        assert answer.status_code == 400 and answer.json()["error"]["code"] == 400, path
+
+
+@pytest.mark.slow
+@pytest.mark.model
 async def test_a_whole_answer_is_the_streamed_one(embedded: Served) -> None:
     engine = TokenEngine("embedded", embedded.process.url)
     await engine.ready()

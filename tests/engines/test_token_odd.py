@@ -1,6 +1,7 @@
 """Whatever a token server streams, an engine asks again or refuses in a sentence."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from houston_daemon.engines.engine_protocol import EngineRefused, EngineUnavaila
 from houston_daemon.engines.token_engine import TokenEngine
 from houston_shared.backoff import RetryPolicy
 from tests.engines.chat_server import ChatServer
+from tests.support.web import web
 
 ASKED = SampleRequest(prompt_ids=[1, 2], messages=(), tools=(), max_tokens=4)
 
@@ -120,3 +122,15 @@ async def test_ids_without_their_log_probabilities_are_refused(server: ChatServe
     with pytest.raises(EngineRefused, match="1 token ids with 0 log-prob"):
         await made.sample(ASKED, asyncio.Event())
     await made.close()
+
+
+@pytest.mark.parametrize("body", [{"data": []}, {"data": None}, {"data": [3]}, [], "x", {}])
+async def test_a_server_that_lists_no_model_is_away(body: Any) -> None:
+    """So answers one that is still loading, or something else at that address."""
+    with web() as pages:
+        pages.pages["/health"] = (200, {}, b"")
+        pages.pages["/v1/models"] = (200, {}, json.dumps(body).encode())
+        made = TokenEngine("token:test", pages.url().rstrip("/") + "/v1")
+        with pytest.raises(EngineUnavailable, match="model"):
+            await made.ready()
+        await made.close()

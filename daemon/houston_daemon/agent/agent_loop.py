@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from houston_daemon.agent import context_fork, policy_sampling, purification
 from houston_daemon.agent.agent_kind import AgentKind
-from houston_daemon.agent.call_execution import EVALUATION_CALL, CallExecutor
+from houston_daemon.agent.call_execution import (
+    CallExecutor,
+)
 from houston_daemon.agent.context_fork import ContextForker
 from houston_daemon.agent.policy_sampling import PolicySampler, build_ledger_entry
 from houston_daemon.agent.purification import StepAttempt, StepPurifier
@@ -31,6 +33,7 @@ from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 from houston_shared.guidance_tag import disarm
 from houston_shared.records import (
+    EVALUATION_CALL,
     DeliveredGuidance,
     ObservationBody,
     SampleBody,
@@ -360,8 +363,9 @@ class AgentLoop:
             return False
         if not accepted and (call := self.agent.fallback_call(opened)):
             await self._run_own_call(opened, call)
-        calls = len(opened.sample.calls)
-        if may_run_final_evaluation(opened.results[calls:]) and self.unscored.wants_score(
+        added = opened.results[len(opened.sample.calls) :]
+        tried = [result for result in added if result.call.name == EVALUATION_CALL]
+        if may_run_final_evaluation(tried) and self.unscored.wants_score(
             opened.results, self.budgets
         ):
             call = ToolCall(

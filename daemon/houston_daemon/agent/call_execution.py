@@ -25,13 +25,12 @@ from houston_daemon.prompts.token_limits import RESERVED_TAIL_TOKENS
 from houston_shared import wire
 from houston_shared.faults import point
 from houston_shared.guidance_tag import disarm
-from houston_shared.records import CallIntent, ToolCall, ToolResult
+from houston_shared.records import EVALUATION_CALL, CallIntent, ToolCall, ToolResult
 from houston_shared.secret_redaction import redact, redact_all
 
 log = logging.getLogger(__name__)
 CALL_GRACE_SECONDS = 10.0
 """How long a call may take to return after its waiting was ended for time."""
-EVALUATION_CALL = "eval"
 """The call that scores; it has its own time limit, and time is reserved for it."""
 _RunCall = Callable[[Standing, Stop], Coroutine[Any, Any, ToolResult]]
 

@@ -37,6 +37,7 @@ from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 from houston_shared.guidance_tag import disarm
 from houston_shared.records import (
+    EVALUATION_CALL,
     LOOKAHEAD_KEY,
     PURIFICATION_KEY,
     CallIntent,
@@ -162,7 +163,7 @@ class StepPurifier:
         if self._undo == "none":
             told, self.said_no_undo = self.said_no_undo, True
             return "" if told else NO_UNDO
-        scored = any(one.kind == "eval" and one.success for one in opened.results)
+        scored = any(one.kind == EVALUATION_CALL and one.success for one in opened.results)
         return "a submission cannot be taken back" if scored else ""
 
     def _stop_reason(self) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from houston_daemon.environments.environment_protocol import Standing
 from houston_daemon.environments.environment_registry import kind
-from houston_shared.records import ToolResult
+from houston_shared.records import EVALUATION_CALL, ToolResult
 from houston_shared.task import Task
 from houston_shared.times_and_counts import format_clock
 
@@ -97,7 +97,7 @@ class EvaluationScores:
 
     def count_result(self, result: ToolResult, active_seconds: float) -> None:
         """Count an evaluation's result, which came at this active time; others change nothing."""
-        if result.kind != "eval" or "overall_score" not in result.fields:
+        if result.kind != EVALUATION_CALL or "overall_score" not in result.fields:
             return
         self.seconds += float(result.fields.get("seconds", result.seconds))
         self.evaluations += bool(result.fields.get("counted", True))
@@ -182,12 +182,10 @@ class RolloutBudgets:
         return Standing(
             step=step,
             steps_left=max(0, self.budget.steps - step),
-            active_seconds=self.clock.seconds,
             seconds_left=max(0.0, self.seconds_left),
             evaluations=self.scores.evaluations,
-            best_score=self.scores.best,
-            last_score=self.scores.last,
             evaluation_seconds=self.scores.seconds,
+            cost_spent=self.is_cost_spent,
         )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from houston_daemon.agent.agent_kind import AgentKind, ReactAgent
-from houston_daemon.agent.agent_loop import AgentLoop, UnscoredChanges
+from houston_daemon.agent.agent_loop import AgentLoop
 from houston_daemon.agent.call_execution import CallExecutor
 from houston_daemon.agent.context_fork import ContextForker
 from houston_daemon.agent.engine_cache import EngineCache
@@ -141,19 +141,14 @@ async def wait_for_engine(
             await refusals.end_pause()
             if (kept := engines.take(spec, url)) is not None:
                 return kept
-        engine = None
+        replicas = line.control.current.replicas.get(spec.engine, ())
         try:
-            replicas = line.control.current.replicas.get(spec.engine, ())
-            engine, settings = make_rollout_engine(spec, url, replicas)
-            await engine.ready()
-            await refusals.end_pause()
-            if engines:
-                return await engines.keep(spec, url, engine, settings)
-            return engine, settings
+            engine, settings = await _make_ready_engine(spec, url, replicas, refusals)
+            return (
+                await engines.keep(spec, url, engine, settings) if engines else (engine, settings)
+            )
         except (EngineRefused, EngineUnavailable) as problem:
             line.activity = refusals.activity(problem)
-            if engine is not None:
-                await engine.close()
             if refusals or isinstance(problem, EngineRefused):
                 await refusals.pause_and_wait(problem)
                 continue
@@ -161,6 +156,24 @@ async def wait_for_engine(
             await line.control.wait((), ENGINE_AWAY_WAITS[min(tries, len(ENGINE_AWAY_WAITS) - 1)])
             await line.wait_at_safe_point()
         tries += 1
+
+
+async def _make_ready_engine(
+    spec: RolloutSpec,
+    url: str,
+    replicas: Sequence[wire.EngineReplica],
+    refusals: EngineRefusalPause,
+) -> tuple[Engine, Mapping[str, Any]]:
+    """An engine that answers, and its settings. Raises what `wait_for_engine` waits for or raises;
+    then no connection of it is left."""
+    engine, settings = make_rollout_engine(spec, url, replicas)
+    try:
+        await engine.ready()
+        await refusals.end_pause()
+    except BaseException:
+        await engine.close()
+        raise
+    return engine, settings
 
 
 async def wait_for_task_requirements(task: Task, line: RecorderClient) -> None:
@@ -470,10 +483,8 @@ def _pending_summary_tries(welcome: wire.Welcome) -> tuple[wire.SideSample, ...]
 
 def _restore_loop_state(rollout: AgentLoop, resumed: ResumedContext) -> AgentLoop:
     """`rollout` with what the records of its context tell."""
-    rollout.unscored = UnscoredChanges()
     for record in resumed.closed:
         rollout.unscored.note_record(record)
-    rollout.last_closed = None
     if resumed.last is not None and resumed.open is None and not resumed.last.inherited:
         rollout.last_closed = resumed.last  # the end of a parent is not that of its branch
     if resumed.open is not None:

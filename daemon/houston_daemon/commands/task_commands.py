@@ -96,7 +96,7 @@ async def _run_evaluation(
         await host.prepare(workspace)
         slots = Slots(root, task_definition.name, 1)
         evaluation = Evaluation(host, task_definition, task.folder, slots, _no_snapshot)
-        return await evaluation.run(Standing(1, 1, 0.0, _UNLIMITED_SECONDS, 0, None, None), Stop())
+        return await evaluation.run(Standing(1, 1, _UNLIMITED_SECONDS, 0), Stop())
     finally:
         await host.destroy_terminals()
         await host.close()

@@ -39,8 +39,8 @@ class SampleRequest:
     grammar: Mapping[str, Any] | None = None
     """JSON schema that the sampled text must follow, or None for free text."""
     temperature: float | None = None
-    """None where nobody set it: a token engine then samples at `TEMPERATURE`, and a chat endpoint
-    is sent none."""
+    """None where nobody set it: a token engine then samples at `DEFAULT_TEMPERATURE`, and a chat
+    endpoint is sent none."""
     top_p: float | None = None
     """None where nobody set it: as above, with 1."""
     policy: str = ""
@@ -149,7 +149,7 @@ class ContextOverflow(EngineRefused):
 
 
 class Engine(Protocol):
-    """Turns prompts into samples. One instance serves one rollout; safe to use from one loop."""
+    """Turns prompts into samples. One instance may serve several rollouts of one event loop."""
 
     name: str
     """As written into the ledger, e.g. `embedded`, `vllm`, `chat:gpt-x`, `script`."""

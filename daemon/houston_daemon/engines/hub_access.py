@@ -38,14 +38,14 @@ class HubFile(NamedTuple):
     blob: str
     """What git calls its content (SHA-1)."""
 
-    def matches(self, path: Path) -> bool:
-        """Whether a file has this content. Raises OSError."""
-        with path.open("rb") as opened:
+    def matches(self, content: Path | bytes) -> bool:
+        """Whether this is the content, or that of a file. Raises OSError."""
+        with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as opened:
             if self.sha256:
                 return hashlib.file_digest(opened, "sha256").hexdigest() == self.sha256
-            digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
-            digest.update(opened.read())
-            return digest.hexdigest() == self.blob
+            data = opened.read()
+            header = b"blob %d\0" % len(data)
+            return hashlib.sha1(header + data, usedforsecurity=False).hexdigest() == self.blob
 
 
 class HubListing(NamedTuple):
@@ -169,7 +169,7 @@ def _verify_pushed(id: HubId, kind: RepositoryKind, files: Mapping[str, Path | b
     wrong = [
         name
         for name, content in files.items()
-        if name not in listing.files or not _has_content(listing.files[name], content)
+        if name not in listing.files or not listing.files[name].matches(content)
     ]
     if wrong:
         raise HoustonError(
@@ -177,15 +177,6 @@ def _verify_pushed(id: HubId, kind: RepositoryKind, files: Mapping[str, Path | b
             "Do not use that commit.",
             "Push it again",
         )
-
-
-def _has_content(file: HubFile, content: Path | bytes) -> bool:
-    if isinstance(content, Path):
-        return file.matches(content)
-    if file.sha256:
-        return hashlib.sha256(content).hexdigest() == file.sha256
-    header = b"blob %d\0" % len(content)
-    return hashlib.sha1(header + content, usedforsecurity=False).hexdigest() == file.blob
 
 
 @contextlib.contextmanager

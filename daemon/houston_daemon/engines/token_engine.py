@@ -299,9 +299,7 @@ class TokenEngine:
 
     async def _served_roots(self) -> dict[str, str]:
         """What the server has, by name, with the folder that it says."""
-        answer = await self._http.get("/v1/models", timeout=10.0)
-        await raise_for_failure(answer)
-        cards = answer.json().get("data") or ()
+        cards = await self._model_cards()
         return {str(card.get("id")): str(card.get("root") or "") for card in cards}
 
     async def _replace(self, name: str) -> None:
@@ -359,11 +357,21 @@ class TokenEngine:
             )
 
     async def _find_model(self) -> None:
+        cards = await self._model_cards()
+        if not cards:
+            raise TransientFailure("it lists no model")
+        self._model = self._model or str(cards[0].get("id") or "")
+        self.window = self.window or cards[0].get("max_model_len")
+
+    async def _model_cards(self) -> list[dict[str, Any]]:
+        """What the server lists: its model, then adapters. Raises TransientFailure where its answer
+        is no list of models: so answers what is not up yet, or is no such server."""
         answer = await self._http.get("/v1/models", timeout=10.0)
         await raise_for_failure(answer)
-        card = answer.json()["data"][0]
-        self._model = self._model or str(card["id"])
-        self.window = self.window or card.get("max_model_len")
+        try:
+            return [dict(card) for card in answer.json()["data"] or ()]
+        except (ValueError, LookupError, TypeError):
+            raise TransientFailure("its /v1/models is no list of models") from None
 
     def _body(self, request: SampleRequest) -> dict[str, Any]:
         body: dict[str, Any] = {

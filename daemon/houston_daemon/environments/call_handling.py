@@ -22,7 +22,7 @@ from houston_daemon.environments.typed_observation import Failed, Finished, Obse
 from houston_daemon.hosts.host_protocol import FileDiff, RolloutHost
 from houston_daemon.hosts.resource_limits import LimitHit
 from houston_shared.errors import HoustonError
-from houston_shared.records import CallIntent, FileChange, ToolCall, ToolResult
+from houston_shared.records import EVALUATION_CALL, CallIntent, FileChange, ToolCall, ToolResult
 from houston_shared.safe_text import safe_line
 from houston_shared.secret_redaction import redact
 
@@ -64,7 +64,8 @@ class CallInterrupted(Exception):
 async def unless_stopped(work: Coroutine[Any, Any, T], stop: Stop, *, wake: bool = False) -> T:
     """The result of `work`, which is cancelled when `stop` says interrupt or budget.
 
-    A wake lets it go on, unless it is work that may be waited for long (`wake`). Raises BrokenOff.
+    A wake lets it go on, unless it is work that may be waited for long (`wake`). Raises
+    CallInterrupted.
     """
     task = asyncio.create_task(work)
     watch = asyncio.create_task(_stopped(stop, wake))
@@ -115,12 +116,11 @@ def result(
     )
 
 
-SCORE_CALL = "eval"
 """What the loop calls at the end of a rollout that has no score; no tool of the agent."""
 
 
 class ToolEnvironment:
-    """What environments without terminals do alike. See `protocol.Environment`.
+    """What environments without terminals do alike. See `environment_protocol.Environment`.
 
     Each one opens its world and says what is wrong with a call (`_check`), what a call does (`_do`)
     and what it tells of errors that it knows (`_error_text`). Where `undo` is `restore` it also
@@ -139,7 +139,7 @@ class ToolEnvironment:
 
     def check(self, call: ToolCall) -> ToolCall:
         """The call with its arguments validated (defaults filled in), or with `error` set."""
-        if self._scores and call.name == SCORE_CALL and not call.arguments and not call.error:
+        if self._scores and call.name == EVALUATION_CALL and not call.arguments and not call.error:
             return call
         return self._check(call)
 

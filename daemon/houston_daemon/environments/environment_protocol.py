@@ -65,14 +65,19 @@ class Standing:
 
     step: int
     steps_left: int
-    active_seconds: float
     seconds_left: float
+    """Of active time."""
     evaluations: int
     """Submissions used."""
-    best_score: float | None
-    last_score: float | None
     evaluation_seconds: float = 0.0
     """Time that evaluations took so far, those without a score too."""
+    cost_spent: bool = False
+    """Whether samples have cost what they may."""
+
+    @property
+    def budget_spent(self) -> bool:
+        """Whether a budget ends the rollout with this step, so that the loop asks for its score."""
+        return not self.steps_left or self.seconds_left <= 0 or self.cost_spent
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +108,8 @@ class Environment(Protocol):
         """Make the world, or find it again after a restart.
 
         begun: the rollout has steps in this world already. Raises HoustonError when the world
-        cannot be made; `hosts.errors.NeedsPerson` when it is gone, or another home drives it, and
-        `hosts.errors.HostAway` while a machine that it needs cannot be reached.
+        cannot be made; `host_protocol.NeedsPerson` when it is gone, or another home drives it, and
+        `host_protocol.HostAway` while a machine that it needs cannot be reached.
         """
         ...
 

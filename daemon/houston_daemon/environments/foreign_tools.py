@@ -22,10 +22,9 @@ from houston_daemon.environments.foreign_schema import (
 )
 from houston_daemon.environments.observation_boundary import one_line
 from houston_daemon.environments.tool_arguments import Catalog
-from houston_shared.records import ToolCall
+from houston_shared.records import EVALUATION_CALL, ToolCall
 
 MOST_TOOLS = 200
-_RESERVED = ("eval",)
 _UNSOUND = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -53,7 +52,7 @@ class ForeignTools:
 
         kept_names: names that were given already, with whose tool has them and its name there.
         """
-        taken_names = {tool.name for tool in own.tools} | set(_RESERVED)
+        taken_names = {tool.name for tool in own.tools} | {EVALUATION_CALL}
         self._own = own
         self._offered: dict[str, OfferedTool] = {}
         for name, tool in _named(list(offered)[:MOST_TOOLS], taken_names, kept_names or {}):

@@ -13,14 +13,16 @@ from typing import ClassVar, Generic, TypeVar
 import msgspec
 
 from houston_daemon.environments import call_handling
-from houston_daemon.environments.call_handling import SCORE_CALL, ToolEnvironment
+from houston_daemon.environments.call_handling import (
+    ToolEnvironment,
+)
 from houston_daemon.environments.environment_protocol import Standing, Stop
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.rollout_state import load_state, save_state, state_file
 from houston_daemon.environments.tool_arguments import Arguments, Catalog
 from houston_daemon.environments.typed_observation import Failed, Observation
 from houston_shared.errors import HoustonError
-from houston_shared.records import ToolCall, ToolResult
+from houston_shared.records import EVALUATION_CALL, ToolCall, ToolResult
 
 
 class CallsMade(msgspec.Struct):
@@ -79,13 +81,7 @@ class JournalWorld(ToolEnvironment, ABC, Generic[WorldT]):
 
     async def open(self, begun: bool = False) -> None:
         """Find the file of a purified rollout; any other is told by `replay`."""
-        try:
-            kept = load_state(self._file, CallsMade)
-        except (OSError, msgspec.MsgspecError) as problem:
-            raise HoustonError(
-                f"{self._file} cannot be read: {problem}.", "The rollout cannot go on."
-            ) from None
-        if kept is not None:
+        if (kept := load_state(self._file, CallsMade)) is not None:
             self._keeps_file = self._found = True
             self._made = kept
             self._begin_with(kept.calls)
@@ -94,7 +90,7 @@ class JournalWorld(ToolEnvironment, ABC, Generic[WorldT]):
         """See `environment_protocol.ReplayedEnvironment`."""
         if not self._keeps_file:
             run = (one for one in results if one.success and one.kind != "interrupted")
-            self._begin_with([one.call for one in run if one.call.name != SCORE_CALL])
+            self._begin_with([one.call for one in run if one.call.name != EVALUATION_CALL])
 
     async def save_state(self, name: str) -> None:
         """Keep the world as it is now under `name`, through any kill."""
@@ -121,7 +117,7 @@ class JournalWorld(ToolEnvironment, ABC, Generic[WorldT]):
             self._begin_with(self._made.calls[:-1])
         self._found = False
         seen = self._seen(call, standing)
-        if seen.success and call.name != SCORE_CALL:
+        if seen.success and call.name != EVALUATION_CALL:
             self._made.calls.append(call)
             if self._keeps_file:
                 save_state(self._file, self._made)
@@ -130,10 +126,10 @@ class JournalWorld(ToolEnvironment, ABC, Generic[WorldT]):
     def _seen(self, call: ToolCall, standing: Standing) -> Observation:
         if call.error:
             return Failed(error=self._say_error(call.error))
-        if call.name != SCORE_CALL:
+        if call.name != EVALUATION_CALL:
             return self._do_action(self._catalog.arguments(call), standing)
-        if standing.steps_left and standing.seconds_left > 0:
-            return Failed(error=self._say_error(f"There is no tool {SCORE_CALL!r}."))
+        if not standing.budget_spent:
+            return Failed(error=self._say_error(f"There is no tool {EVALUATION_CALL!r}."))
         return self._score_spent()
 
     def _say_error(self, error: str) -> str:
@@ -151,5 +147,5 @@ class JournalWorld(ToolEnvironment, ABC, Generic[WorldT]):
         return self._catalog.check(call)
 
 
-_REPLAYED = Standing(1 << 30, 1, 0.0, 1.0, 0, None, None)
+_REPLAYED = Standing(1 << 30, 1, 1.0, 0)
 """Late enough for every call that succeeded once."""

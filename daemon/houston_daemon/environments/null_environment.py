@@ -31,7 +31,7 @@ class Finish(Arguments, frozen=True, kw_only=True):
 
 
 class NullEnvironment(ToolEnvironment):
-    """Answers at once and keeps nothing. See `protocol.Environment`."""
+    """Answers at once and keeps nothing. See `environment_protocol.Environment`."""
 
     undo: Undo = "stateless"
 

@@ -6,6 +6,7 @@ from typing import TypeVar
 import msgspec
 
 from houston_shared import atomic_file
+from houston_shared.errors import HoustonError
 from houston_shared.records import RolloutSpec
 from houston_shared.terminal_log_files import rollout_folder
 
@@ -18,8 +19,13 @@ def state_file(spec: RolloutSpec, name: str, rollout: str = "") -> Path:
 
 
 def load_state(file: Path, kind: type[StateT]) -> StateT | None:
-    """The state, or None where there is none yet. Raises OSError, msgspec.MsgspecError."""
-    return msgspec.json.decode(file.read_bytes(), type=kind) if file.is_file() else None
+    """The state, or None where there is none yet. Raises HoustonError where it cannot be read."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=kind) if file.is_file() else None
+    except (OSError, ValueError) as problem:
+        raise HoustonError(
+            f"{file} cannot be read: {problem}.", "The rollout cannot go on."
+        ) from None
 
 
 def save_state(file: Path, state: msgspec.Struct) -> None:

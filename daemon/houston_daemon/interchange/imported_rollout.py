@@ -28,6 +28,7 @@ from houston_shared.errors import HoustonError
 from houston_shared.guidance_tag import PERSON_RULE, disarm
 from houston_shared.records import (
     ELSEWHERE,
+    EVALUATION_CALL,
     ContextHead,
     Drift,
     ForkBody,
@@ -46,7 +47,6 @@ from houston_shared.wire import FRAME_LIMIT, encode_message
 NOTHING_IMPORTED = "Nothing was imported."
 NO_RESULT = "[the file has no result of this call]"
 NO_INSTRUCTIONS = "[the file has no instructions]"
-SCORE_CALL = "eval"
 """Name of the call whose result a score is; no model made it."""
 SCORE_SCALE = 100.0
 """Points of a score of 1."""
@@ -247,10 +247,10 @@ class ImportedRollout:
         if not fits:
             self.leave_out("score that is none from 0 to 1")
         points = round(value * SCORE_SCALE, 6) if value is not None and fits else None
-        number = f"{len(self._steps) + 1}.{SCORE_CALL}{len(self._open.scores)}"
+        number = f"{len(self._steps) + 1}.{EVALUATION_CALL}{len(self._open.scores)}"
         self._open.scores.append(
             ToolResult(
-                call=ToolCall(id=number, name=SCORE_CALL, arguments={}),
+                call=ToolCall(id=number, name=EVALUATION_CALL, arguments={}),
                 kind="eval",
                 success=True,
                 text=self._disarm(redact(_clean(text))),

@@ -14,6 +14,7 @@ from typing import Any
 from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.prompts import dialect_protocol as read
 from houston_daemon.prompts.dialect_protocol import AgentAction, PromptPiece, PromptToolResult
+from houston_daemon.prompts.model_dialects import chatml_prompt
 from houston_daemon.prompts.words_dialect import said_in_tail, without_own_lines
 from houston_shared.guidance_tag import CLOSING_TAG, OPENING_TAG
 from houston_shared.records import ToolCall
@@ -47,13 +48,7 @@ class CallsDialect:
 
     def question(self, system: str, text: str) -> list[PromptPiece]:
         """See `Dialect.question`."""
-        return [
-            PromptPiece("<|im_start|>system\n", True),
-            PromptPiece(system, False),
-            PromptPiece(f"{_STOP}\n<|im_start|>user\n", True),
-            PromptPiece(text, False),
-            PromptPiece(f"{_STOP}\n{_OPENING}", True),
-        ]
+        return chatml_prompt(system, text, _OPENING)
 
     def observation(
         self, results: Sequence[PromptToolResult], tail: str, stop: str | None = None

@@ -38,7 +38,7 @@ from houston_shared.task import Task
 from houston_shared.task_tables import WordWorldSettings
 
 _CHARACTERS = 600
-_GOES_ON = Standing(1, 1, 0.0, 1.0, 0, None, None)
+_GOES_ON = Standing(1, 1, 1.0, 0)
 _SPEC = RolloutSpec(
     rollout="",
     task=TaskRecord(name="episode", folder="", definition="", instructions=""),

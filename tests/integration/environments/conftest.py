@@ -50,7 +50,7 @@ class Station:
 
     @property
     def standing(self) -> Standing:
-        return Standing(self.step, 10, 0.0, 1_000.0, self.evaluations, None, None)
+        return Standing(self.step, 10, 1_000.0, self.evaluations)
 
     def call(self, name: str, **arguments: Any) -> ToolCall:
         return ToolCall(id=f"{self.step}.{next(self._ids)}", name=name, arguments=arguments)

@@ -122,6 +122,8 @@ async def test_output_is_counted_back_from_the_newest(station: Station) -> None:
     assert middle.text.endswith("195\n196\n197")
     empty = await station("get_session_output", start_lines=2, end_lines=5)
     assert "(no output)" in empty.text
+    none_left = await station("get_session_output", start_lines=10, end_lines=15)
+    assert "(no output)" in none_left.text, "the newest 15 were to be left out"
     missing = await station("get_session_output", session_id="none")
     assert not missing.success
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from houston_shared.errors import HoustonError
 from tests.integration.environments.conftest import MakeStation, Station
 
 
@@ -20,6 +21,15 @@ async def test_the_file_window_survives(station: Station) -> None:
     assert "long.txt" in (await station("get_file_info")).text
     edited = await station("edit_file", path="long.txt", start=1, end=1, content="x")
     assert not edited.fields["blind"]
+
+
+async def test_a_state_that_cannot_be_read_is_named(station: Station) -> None:
+    await station("run_command", command="echo begun")
+    await station.environment.close_step(5)
+    (file,) = station.workspace.parent.glob("*.json")
+    file.write_text("{half")
+    with pytest.raises(HoustonError, match=f"{file.name} cannot be read"):
+        await station.again()
 
 
 async def test_a_running_command_is_found_again(station: Station) -> None:

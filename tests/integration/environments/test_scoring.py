@@ -83,7 +83,7 @@ async def test_time_for_evaluations_is_limited_in_total(make_station: MakeStatio
     station = await make_station("import time; time.sleep(60)", budget=budget, evaluate=evaluate())
     call = station.environment.check(station.call("eval"))
     for used, says in ((1.4, "longer than 0.6 s"), (2.0, "The time that evaluations may take")):
-        standing = Standing(5, 10, 0.0, 1_000.0, 0, None, None, used)
+        standing = Standing(5, 10, 1_000.0, 0, used)
         result = await station.environment.act(call, standing, Stop())
         assert not result.success
         assert says in result.text

@@ -33,7 +33,7 @@ class World:
             host_root=str(folder / "host"), seed=3,
         )  # fmt: skip
         self.environment: Environment = make_environment(self.spec, self.task)
-        self.standing = Standing(3, 10, 0.0, 900.0, 0, None, None)
+        self.standing = Standing(3, 10, 900.0, 0)
 
     async def again(self) -> None:
         await self.environment.close(ended=False)
@@ -96,7 +96,7 @@ async def test_without_a_set_the_answer_ends_the_rollout_unscored(tmp_path: Path
     await world.environment.open()
     early = await world("answer", text="x")
     assert not early.success and "before step 4" in early.text
-    world.standing = Standing(4, 9, 0.0, 900.0, 0, None, None)
+    world.standing = Standing(4, 9, 900.0, 0)
     answer = await world("answer", text="an island")
     assert answer.kind == "answer" and answer.fields["finished"] is True
     assert answer.fields["answer"] == "an island"

@@ -100,7 +100,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 def standing(step: int) -> Standing:
-    return Standing(step, 10, 0.0, 1_000.0, 0, None, None)
+    return Standing(step, 10, 1_000.0, 0)
 
 
 async def act(environment: Environment, name: str, step: int = 1, **arguments: Any) -> ToolResult:
@@ -163,17 +163,25 @@ async def test_a_server_that_is_away_is_told_or_waited_for(world: World) -> None
     assert (await act(one, "count", 2, number=1)).text == "Right."
 
 
-async def test_an_action_whose_answer_is_lost_is_not_done_twice(world: World) -> None:
-    def once_slow(text: str) -> str:
-        text = text.replace('"repeatable": True', '"repeatable": False')
-        late = "    if body['number'] == 2: __import__('time').sleep(1.5)\n"
-        return text.replace("    return one[\"answers\"][body[\"key\"]]", late +
-                            "    return one[\"answers\"][body[\"key\"]]")  # fmt: skip
+def slow_at_2(text: str) -> str:
+    """A server that answers its second action too late."""
+    text = text.replace('"repeatable": True', '"repeatable": False')
+    late = "    if body['number'] == 2: __import__('time').sleep(1.5)\n"
+    return text.replace("    return one[\"answers\"][body[\"key\"]]", late +
+                        "    return one[\"answers\"][body[\"key\"]]")  # fmt: skip
 
-    world.server.start(once_slow)
+
+@pytest.mark.parametrize("forgotten", [False, True], ids=["", "by a server that was restarted"])
+async def test_an_action_whose_answer_is_lost_is_not_done_twice(
+    world: World, forgotten: bool
+) -> None:
+    world.server.start(slow_at_2)
     one = world.make(seconds=0.7)
     await one.open()
     await act(one, "count", 1, number=1)
+    if forgotten:
+        world.server.stop()
+        world.server.start(slow_at_2)
     lost = await act(one, "count", 2, number=2)
     assert "did not answer within 0.7 s" in lost.text and "is unknown" in lost.text
     assert (await act(one, "count", 3, number=3)).fields["finished"], "2 was counted once"

@@ -92,6 +92,7 @@ async def hang() -> str:
 @server.tool()
 def die() -> str:
     """End at once."""
+    print("these are my last words", file=sys.stderr, flush=True)
     os._exit(3)
 
 

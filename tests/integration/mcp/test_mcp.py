@@ -32,7 +32,7 @@ from houston_shared.task import SandboxSettings, Task, load_task
 from houston_shared.task_tables import EvaluationSettings, McpServerSettings, McpSettings
 
 SERVER = Path(__file__).with_name("server.py")
-STANDING = Standing(5, 10, 0.0, 1_000.0, 0, None, None)
+STANDING = Standing(5, 10, 1_000.0, 0)
 PACKAGES = sysconfig.get_path("purelib")
 READ = tuple(map(str, local_host_setup.interpreter_paths(SERVER, PACKAGES)))
 
@@ -166,11 +166,14 @@ async def test_tools_of_two_servers(world: World, address: str) -> None:
     assert (await act(one, "finish")).fields["finished"]
 
 
-async def test_a_server_that_dies_is_started_anew(world: World) -> None:
+async def test_a_server_that_dies_is_started_anew(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     one = await world.open(near=world.stdio())
     await act(one, "add", a=1)
     died = await act(one, "die")
     assert "The server near ended" in died.text and not died.success
+    assert "has ended: these are my last words" in caplog.text
     assert (await act(one, "total")).text == "0"
     flooded = await act(one, "flood", megabytes=18)
     assert "The server near ended" in flooded.text, "a large file is no message"

@@ -103,7 +103,7 @@ async def opened(folder: Path, made: Task, begun: bool = False) -> AsyncIterator
 
 
 def standing(step: int) -> Standing:
-    return Standing(step, 10, 0.0, 1_000.0, 0, None, None)
+    return Standing(step, 10, 1_000.0, 0)
 
 
 async def act(environment: Environment, name: str, step: int = 1, **arguments: Any) -> ToolResult:

@@ -12,7 +12,7 @@ from houston_shared.records import CallIntent, RolloutSpec, TaskRecord, ToolCall
 from houston_shared.task import Task
 from houston_shared.task_tables import PythonToolSettings
 
-STANDING = Standing(5, 10, 0.0, 1_000.0, 0, None, None)
+STANDING = Standing(5, 10, 1_000.0, 0)
 
 
 class Bench:

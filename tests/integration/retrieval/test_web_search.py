@@ -16,7 +16,7 @@ from houston_shared.secret_redaction import SECRETS_VARIABLE, install_secrets, p
 from houston_shared.task import Task, TaskSearchSettings
 from tests.integration.retrieval.conftest import KEY, Providers
 
-STANDING = Standing(3, 10, 0.0, 1_000.0, 0, None, None)
+STANDING = Standing(3, 10, 1_000.0, 0)
 LEAST = {"query", "requested_top_k", "total_results", "search_results", "from_cache", "error_code"}
 
 

@@ -1,5 +1,6 @@
 """What samples cost by declared prices, and a task's budget of it, with real worker processes."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,6 +39,48 @@ def test_a_spent_budget_ends_the_rollout_and_the_agent_is_told(
     assert costs(rig, rollout) == [1.0, 1.0, 1.0]
     tails = [step.observation.tail for step in rig.steps(rollout) if step.observation]
     assert [f"cost {spent} of 2.5" in tail for spent, tail in enumerate(tails, 1)] == [True] * 3
+
+
+QUESTIONS = """
+[search]
+corpus = "workspace/corpus.jsonl"
+[questions]
+file = "workspace/questions.jsonl"
+[agent]
+kind = "flow"
+verify = false
+"""
+DOCUMENT = {"id": "doc-1", "title": "Arnsel", "text": "Arnsel was founded in 1612."}
+QUESTION = {"id": "q-1", "question": "When was Arnsel founded?", "answers": ["1612"]}
+
+
+@pytest.mark.parametrize(
+    ("environment", "called", "task"),
+    [
+        ("small_workstation", "list", '[small_workstation]\nwanted = { "a.txt" = "two" }\n'),
+        # Its answer without a planner comes too early, and is refused.
+        ("search_qa", "search", QUESTIONS),
+    ],
+)
+def test_a_world_that_scores_itself_does_so_where_the_cost_is_spent(
+    rig: Rig, endpoint: Endpoint, environment: str, called: str, task: str
+) -> None:
+    endpoint.decide = lambda body: call(called, **({"query": "x"} if called == "search" else {}))
+    files = {
+        "a.txt": "one",
+        "corpus.jsonl": json.dumps(DOCUMENT),
+        "questions.jsonl": json.dumps(QUESTION),
+    }
+    rollout = rig.rollout(
+        settings={**endpoint.settings, "price": INPUT},
+        task=TASK.replace("evaluations = 0", "evaluations = 1") + task,
+        environment=environment,
+        files=files,
+    )
+    rig.run(rollout)
+    assert rig.state(rollout) == ("finished", "budget: cost")
+    last = rig.steps(rollout)[-1].results[-1]
+    assert (last.kind, last.fields.get("overall_score")) == ("eval", 0.0), last.text
 
 
 def test_another_worker_knows_what_was_spent(rig: Rig, endpoint: Endpoint) -> None:

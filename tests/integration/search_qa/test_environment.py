@@ -39,7 +39,7 @@ class World:
             seed=3,
         )
         self.environment: Environment = make_environment(self.spec, self.task)
-        self.standing = Standing(3, 10, 0.0, 900.0, 0, None, None)
+        self.standing = Standing(3, 10, 900.0, 0)
         self.file = folder / "host" / "rollouts" / "r1" / "search_qa.json"
 
     async def again(self) -> None:
@@ -81,14 +81,14 @@ async def test_two_searches_and_an_answer(tmp_path: Path) -> None:
 async def test_a_wrong_answer_and_one_too_many(tmp_path: Path) -> None:
     world = World(tmp_path, "q-24", evaluations=1, minimum_steps=2)
     await world.environment.open()
-    world.standing = Standing(1, 10, 0.0, 900.0, 0, None, None)
+    world.standing = Standing(1, 10, 900.0, 0)
     early = await world("answer", text="the glassmakers of Corrin")
     assert not early.success and "refused before step 2" in early.text
-    world.standing = Standing(2, 10, 0.0, 900.0, 0, None, None)
+    world.standing = Standing(2, 10, 900.0, 0)
     wrong = await world("answer", text="the glassmakers of Hollin")
     assert wrong.fields["overall_score"] == 0.0
     assert wrong.fields["f1"] == pytest.approx(2 / 3, abs=1e-5)
-    world.standing = Standing(3, 10, 0.0, 900.0, 1, 0.0, 0.0)
+    world.standing = Standing(3, 10, 900.0, 1)
     late = await world("answer", call_id="4.0", text="the glassmakers of Corrin")
     assert late.success and late.fields["finished"] and "overall_score" not in late.fields
 
@@ -100,7 +100,7 @@ async def test_a_step_cannot_try_several_answers(tmp_path: Path) -> None:
     results = [await world("answer", call_id=f"3.{n}", text=t) for n, t in enumerate(tried)]
     assert [one.fields.get("overall_score") for one in results] == [0.0, None, None]
     assert [one.kind for one in results] == ["eval", "answer", "answer"]
-    world.standing = Standing(4, 10, 0.0, 900.0, 1, 0.0, 0.0)  # a person asked to think again
+    world.standing = Standing(4, 10, 900.0, 1)  # a person asked to think again
     again = await world("answer", call_id="4.0", text="Jonas Wick")
     assert again.fields["overall_score"] == 100.0
 
@@ -165,8 +165,9 @@ async def test_a_rollout_without_an_answer_scores_nothing(tmp_path: Path) -> Non
     assert early.kind == "error", "no way for an agent to end with nothing, or to look"
     assert "eval" not in {tool.name for tool in world.environment.tools}
     for spent in (
-        Standing(20, 0, 0.0, 100.0, 0, None, None),
-        Standing(9, 11, 900.0, 0.0, 0, None, None),
+        Standing(20, 0, 100.0, 0),
+        Standing(9, 11, 0.0, 0),
+        Standing(9, 11, 900.0, 0, cost_spent=True),
     ):
         world.standing = spent
         scored = await world("eval")

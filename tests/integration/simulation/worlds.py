@@ -43,7 +43,7 @@ class Played:
         )
         self.folder = folder / "host" / "rollouts" / self.spec.rollout
         self.log = self.folder / f"{name}.jsonl"
-        self.standing = Standing(3, 10, 0.0, 900.0, 0, None, None)
+        self.standing = Standing(3, 10, 900.0, 0)
         self.environment = self._made()
         self._calls = 0
 

@@ -63,7 +63,7 @@ class Trial:
 
     async def __call__(self, name: str, **arguments: object) -> ToolResult:
         call = self.environment.check(ToolCall(id="5.1", name=name, arguments=arguments))
-        standing = Standing(5, 100, 0.0, 1_000.0, 0, None, None)
+        standing = Standing(5, 100, 1_000.0, 0)
         return await self.environment.act(call, standing, Stop())
 
     @property

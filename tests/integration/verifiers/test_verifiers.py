@@ -112,7 +112,7 @@ class World:
 
 
 def standing(step: int) -> Standing:
-    return Standing(step, 10, 0.0, 1_000.0, 0, None, None)
+    return Standing(step, 10, 1_000.0, 0)
 
 
 async def act(environment: Environment, name: str, step: int, **arguments: Any) -> ToolResult:

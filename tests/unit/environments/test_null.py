@@ -12,7 +12,7 @@ SPEC = RolloutSpec(rollout="r", task=RECORD, engine="script:x", engine_settings=
 
 
 def standing(step: int) -> Standing:
-    return Standing(step, 10, 0.0, 100.0, 0, None, None)
+    return Standing(step, 10, 100.0, 0)
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ SPEC = RolloutSpec(rollout="r", task=RECORD, engine="script:x", engine_settings=
 FILES = SmallWorkstationSettings(
     files={"a.txt": "rome: 12 forks", "b.txt": "oslo: 30 tents"}, wanted={"answer.txt": "12"}
 )
-GOES_ON = Standing(3, 5, 0.0, 100.0, 0, None, None)
-SPENT = Standing(8, 0, 0.0, 100.0, 0, None, None)
+GOES_ON = Standing(3, 5, 100.0, 0)
+SPENT = Standing(8, 0, 100.0, 0)
 
 
 def desk() -> Environment:

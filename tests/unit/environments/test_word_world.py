@@ -26,8 +26,8 @@ SPEC = RolloutSpec(
 )
 WORLD = WordWorldSettings(right="red", codes={"red": "123", "blue": "456"})
 STEPS = itertools.count(1)
-GOES_ON = Standing(3, 5, 0.0, 100.0, 0, None, None)
-SPENT = Standing(8, 0, 0.0, 100.0, 0, None, None)
+GOES_ON = Standing(3, 5, 100.0, 0)
+SPENT = Standing(8, 0, 100.0, 0)
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ async def played(
         condemned.append(suite.condemns(task, turn))
         function = {"name": turn.name, "arguments": json.dumps(turn.arguments)}
         call = ToolCall(id=f"{step}.0", name=turn.name, arguments=dict(turn.arguments))
-        result = await environment.act(call, Standing(step, 9, 0.0, 9.0, 0, None, None), Stop())
+        result = await environment.act(call, Standing(step, 9, 9.0, 0), Stop())
         tail = f"\n<real_user>{said}</real_user>" if said else ""
         messages += [
             {"role": "assistant", "content": "", "tool_calls": [{"function": function}]},

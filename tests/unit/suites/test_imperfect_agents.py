@@ -23,7 +23,7 @@ from houston_shared.records import RolloutSpec, ToolCall
 from houston_shared.task import load_task
 from houston_shared.terminal_log_files import rollout_folder
 
-GOES_ON = Standing(1, 7, 0.0, 100.0, 0, None, None)
+GOES_ON = Standing(1, 7, 100.0, 0)
 
 
 async def score(folder: Path, index: int, calls: Calls) -> tuple[float, list[bool]]:

@@ -17,7 +17,7 @@ from houston_shared.task import load_task
 
 IN_MEMORY = [name for name, suite in SUITES.items() if suite.solve and name != "python-problems"]
 """`python` needs a sandbox; its programs are run below."""
-GOES_ON = Standing(1, 7, 0.0, 100.0, 0, None, None)
+GOES_ON = Standing(1, 7, 100.0, 0)
 
 
 @pytest.mark.parametrize("split", SPLITS)

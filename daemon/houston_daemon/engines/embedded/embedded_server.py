@@ -41,7 +41,8 @@ class EmbeddedServer:
                 Route("/tokenize", self.tokenize, methods=["POST"]),
                 Route("/v1/load_lora_adapter", self.load_adapter, methods=["POST"]),
                 Route("/v1/unload_lora_adapter", self.unload_adapter, methods=["POST"]),
-            ]
+            ],
+            exception_handlers={msgspec.DecodeError: _malformed_request},
         )
 
     async def health(self, request: Request) -> Response:
@@ -59,12 +60,9 @@ class EmbeddedServer:
 
     async def completions(self, request: Request) -> Response:
         """Sample once, streamed or whole."""
-        try:
-            request_body = msgspec.json.decode(
-                await request.body(), type=completions_wire.CompletionRequest
-            )
-        except msgspec.DecodeError as problem:
-            return _error_response(str(problem), 400)
+        request_body = msgspec.json.decode(
+            await request.body(), type=completions_wire.CompletionRequest
+        )
         if request_body.model not in ("", self._name, *self._model.adapters):
             return _error_response(
                 f"The model `{request_body.model}` does not exist.", 404, "NotFoundError"
@@ -94,10 +92,7 @@ class EmbeddedServer:
 
     async def tokenize(self, request: Request) -> Response:
         """The token ids of a text, as vLLM gives them."""
-        try:
-            text = msgspec.json.decode(await request.body(), type=completions_wire.TokenizeRequest)
-        except msgspec.DecodeError as problem:
-            return _error_response(str(problem), 400)
+        text = msgspec.json.decode(await request.body(), type=completions_wire.TokenizeRequest)
         ids = self._model.tokenizer.encode(text.prompt, add_special_tokens=text.add_special_tokens)
         found = {"count": len(ids), "max_model_len": self._model.window, "tokens": ids}
         return JSONResponse(found)
@@ -152,6 +147,10 @@ class EmbeddedServer:
         return PlainTextResponse(
             f"Success: LoRA adapter '{request_body.lora_name}' removed successfully."
         )
+
+
+async def _malformed_request(request: Request, problem: Exception) -> Response:
+    return _error_response(str(problem), 400)
 
 
 async def _stream_response(

@@ -14,7 +14,6 @@ from msgspec import Meta
 
 from houston_daemon.environments import observation_boundary
 from houston_daemon.environments.call_handling import (
-    SCORE_CALL,
     CallInterrupted,
     ToolEnvironment,
     finish,
@@ -42,7 +41,7 @@ from houston_daemon.environments.typed_observation import (
     render,
 )
 from houston_shared.errors import ConfigurationError
-from houston_shared.records import CallIntent, RolloutSpec, ToolCall, ToolResult
+from houston_shared.records import EVALUATION_CALL, CallIntent, RolloutSpec, ToolCall, ToolResult
 from houston_shared.secret_redaction import redact
 from houston_shared.task import LoadedTask, Task
 
@@ -144,7 +143,7 @@ _FIELDS, _NAME, _TEXT = 50, 60, 500
 
 
 class SimulatorEnvironment(ToolEnvironment):
-    """A simulator for one rollout. See `protocol.Environment`."""
+    """A simulator for one rollout. See `environment_protocol.Environment`."""
 
     def __init__(
         self,
@@ -210,7 +209,7 @@ class SimulatorEnvironment(ToolEnvironment):
     async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         if self._tools.find(call.name) is not None:
             return await unless_stopped(self._step(call), stop)
-        if call.name == SCORE_CALL:
+        if call.name == EVALUATION_CALL:
             return await self._score(standing)
         finished = finish(standing, self._task.budget.minimum_steps)
         if finished.finished:
@@ -229,9 +228,8 @@ class SimulatorEnvironment(ToolEnvironment):
         )
 
     async def _score(self, standing: Standing) -> Observation:
-        spent = not standing.steps_left or standing.seconds_left <= 0
         state = self._session.state
-        if not (spent or state.finished or state.done):
+        if not (standing.budget_spent or state.finished or state.done):
             return Failed(error="There is no tool 'eval'; finish ends the episode.")
         return SimulatorScore(overall_score=(await self._session.score()).overall_score)
 

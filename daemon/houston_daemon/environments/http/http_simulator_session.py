@@ -110,7 +110,7 @@ class SimulatorSession:
 
     async def open(self, begun: bool) -> None:
         """Begin, or go on. Raises NeedsPerson where the simulator is away or has lost it."""
-        kept_state = await asyncio.to_thread(self._found)
+        kept_state = await asyncio.to_thread(load_state, self._file, SessionState)
         if kept_state is None and begun:
             raise HoustonError(
                 "The rollout cannot go on: its record of the session is no longer on the host.",
@@ -136,18 +136,13 @@ class SimulatorSession:
             return await self._sent(action, number)
         if self._unsure is not None:
             await self._settle(self._unsure)
-        self._unsure = action
         try:
-            answer = await self._sent(action)
+            answer = await self._sent_once(action)
         except SimulatorFailed as problem:
             if not problem.lost:
-                if problem.done:
-                    await self._keep(action)
-                self._unsure = action if problem.done is None else None
                 raise
-            self._unsure = None
             await self._find_again()
-            answer = await self._sent(action)
+            answer = await self._sent_once(action)
         await self._keep(action, answer)
         return answer
 
@@ -228,6 +223,19 @@ class SimulatorSession:
             "reset", {**body, "settings": self._settings}, Reset, again=True
         )
 
+    async def _sent_once(self, action: RecordedAction) -> Step:
+        """The answer to a new action. One of which nobody knows whether it was done, as its answer
+        failed to come or somebody broke it off, is settled before the next."""
+        self._unsure = action
+        try:
+            return await self._sent(action)
+        except SimulatorFailed as problem:
+            if problem.done:
+                await self._keep(action)
+            elif problem.lost or problem.done is False:
+                self._unsure = None
+            raise
+
     async def _sent(self, action: RecordedAction, number: int = 0) -> Step:
         body = {
             **self._body(),
@@ -253,15 +261,6 @@ class SimulatorSession:
 
     def _body(self) -> dict[str, Any]:
         return {"session": self._spec.rollout}
-
-    def _found(self) -> SessionState | None:
-        try:
-            return load_state(self._file, SessionState)
-        except (OSError, ValueError) as problem:
-            raise HoustonError(
-                f"The record of the session cannot be read ({type(problem).__name__}).",
-                "The rollout cannot go on.",
-            ) from None
 
     def _of_parent(self) -> list[RecordedAction]:
         """What a branch's parent did up to the step that it starts from."""

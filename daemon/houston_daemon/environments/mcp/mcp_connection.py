@@ -33,7 +33,7 @@ _PLAIN = ("", "identity")
 
 
 async def bound_answers(response: httpx2.Response) -> None:
-    """A hook of the client: let the body end in an error after `relay.LONGEST` bytes."""
+    """A hook of the client: let the body end in an error after `mcp_relay.LONGEST` bytes."""
     if response.headers.get("content-type", "").lower().startswith("text/event-stream"):
         return
     assert isinstance(response.stream, httpx2.AsyncByteStream)
@@ -202,8 +202,8 @@ class Connection:
             await self._died()
 
     async def _died(self) -> None:
+        await self.close()  # which reads its last words
         log.warning("the server %s has ended: %s", self.name, self._stderr or "no word")
-        await self.close()
         raise ServerFailed(
             f"The server {self.name} ended or the connection to it broke; whether the call had its"
             " effect is unknown. The next call starts it anew, without what it had in memory."

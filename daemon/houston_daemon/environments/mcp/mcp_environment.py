@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from houston_daemon.environments.call_handling import (
-    SCORE_CALL,
     CallInterrupted,
     ToolEnvironment,
     finish,
@@ -21,7 +20,7 @@ from houston_daemon.environments.mcp.mcp_step_changes import StepChanges
 from houston_daemon.environments.typed_observation import Interrupted, Observation, Text, render
 from houston_daemon.hosts.local_host import LocalHost
 from houston_shared.errors import HoustonError
-from houston_shared.records import CallIntent, ToolCall, ToolResult
+from houston_shared.records import EVALUATION_CALL, CallIntent, ToolCall, ToolResult
 from houston_shared.task import Task
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ log = logging.getLogger(__name__)
 
 
 class McpEnvironment(ToolEnvironment):
-    """Servers of tools for one rollout. See `protocol.Environment`."""
+    """Servers of tools for one rollout. See `environment_protocol.Environment`."""
 
     def __init__(
         self,
@@ -134,7 +133,7 @@ class McpEnvironment(ToolEnvironment):
     async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         if self._servers.offered.find(call.name) is not None:
             return await unless_stopped(self._call(call), stop, wake=True)
-        if call.name == SCORE_CALL and self._evaluation is not None:
+        if call.name == EVALUATION_CALL and self._evaluation is not None:
             return await self._evaluation.run(standing, stop)
         return finish(standing, self._task.budget.minimum_steps)
 

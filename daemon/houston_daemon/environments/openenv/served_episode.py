@@ -19,11 +19,9 @@ from houston_daemon.environments.environment_protocol import (
 )
 from houston_daemon.environments.environment_registry import kind, make_environment
 from houston_daemon.hosts.rollout_cleanup import clean_rollout
-from houston_shared.records import RolloutSpec, ToolCall, ToolResult
+from houston_shared.records import EVALUATION_CALL, RolloutSpec, ToolCall, ToolResult
 from houston_shared.task import LoadedTask
 from houston_shared.terminal_log_files import rollout_folder
-
-SCORE_CALL = "eval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +91,9 @@ class ServedEpisode:
         self.step += 1
         before = self._score
         result = await self._run(environment, ToolCall(f"{self.step}.0", name, arguments))
-        standing = self._standing()
-        spent = not standing.steps_left or standing.seconds_left <= 0
-        self._over = spent or bool(result.fields.get("finished"))
-        if self._over and self._is_scored and result.kind != SCORE_CALL:
-            await self._run(environment, ToolCall(f"{self.step}.1", SCORE_CALL, {}))
+        self._over = self._standing().budget_spent or bool(result.fields.get("finished"))
+        if self._over and self._is_scored and result.kind != EVALUATION_CALL:
+            await self._run(environment, ToolCall(f"{self.step}.1", EVALUATION_CALL, {}))
         closing = await environment.close_step(self.step)
         text = "\n".join((result.text, *closing.notes))
         reward = round((self._score - before) / 100.0, 6)
@@ -121,7 +117,7 @@ class ServedEpisode:
     async def _run(self, environment: Environment, call: ToolCall) -> ToolResult:
         result = await environment.act(environment.check(call), self._standing(), Stop())
         score = result.fields.get("overall_score")
-        if result.kind == SCORE_CALL and isinstance(score, int | float):
+        if result.kind == EVALUATION_CALL and isinstance(score, int | float):
             self._score = float(score)
             self._evaluations += bool(result.fields.get("counted", True))
         return result
@@ -131,9 +127,6 @@ class ServedEpisode:
         return Standing(
             step=self.step,
             steps_left=max(0, budget.steps - self.step),
-            active_seconds=used,
             seconds_left=max(0.0, budget.active_seconds - used),
             evaluations=self._evaluations,
-            best_score=None,
-            last_score=None,
         )

@@ -26,7 +26,10 @@ from houston_shared.task import Task
 
 
 class CodeEnvironment(ToolEnvironment):
-    """A code tool, and perhaps a question, for one rollout. See `protocol.Environment`."""
+    """A code tool, and perhaps a question, for one rollout.
+
+    See `environment_protocol.Environment`.
+    """
 
     code_call: ClassVar[str]
     """Name of the call that runs code."""

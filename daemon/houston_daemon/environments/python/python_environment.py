@@ -8,7 +8,6 @@ from msgspec import Meta
 
 from houston_daemon.environments import local_host_setup
 from houston_daemon.environments.call_handling import (
-    SCORE_CALL,
     too_early,
     unless_stopped,
 )
@@ -31,7 +30,7 @@ from houston_daemon.environments.tool_arguments import Arguments, Catalog, chose
 from houston_daemon.environments.typed_observation import Failed, Observation
 from houston_daemon.hosts.local_host import LocalHost
 from houston_shared.errors import ConfigurationError
-from houston_shared.records import RolloutSpec, ToolCall
+from houston_shared.records import EVALUATION_CALL, RolloutSpec, ToolCall
 from houston_shared.task import LoadedTask, Task
 
 
@@ -104,7 +103,7 @@ class PythonEnvironment(CodeEnvironment):
         self._tool = PythonTool(host, task.python)
 
     async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
-        if call.name == SCORE_CALL and self._answering:
+        if call.name == EVALUATION_CALL and self._answering:
             return self._answering.unanswered(standing, Finish.name)
         arguments = self._catalog.arguments(call)
         if isinstance(arguments, RunPython):

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import msgspec
 
-from houston_daemon.environments.call_handling import SCORE_CALL
 from houston_daemon.environments.environment_protocol import Standing
 from houston_daemon.environments.questions.answer_scorers import (
     CHOICE_LETTERS,
@@ -24,7 +23,7 @@ from houston_daemon.environments.questions.question_set import (
 from houston_daemon.environments.rollout_state import load_state, save_state, state_file
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
 from houston_shared.errors import ConfigurationError, HoustonError
-from houston_shared.records import RolloutSpec
+from houston_shared.records import EVALUATION_CALL, RolloutSpec
 from houston_shared.task import LoadedTask, Task
 from houston_shared.task_tables import QuestionScorer
 
@@ -102,19 +101,12 @@ class QuestionAnswering:
 
         None for a rollout that begins. Raises HoustonError when one that has steps lost it.
         """
-        try:
-            state = load_state(self._file, QuestionState)
-            if state is None and self._spec.parent:
-                parent = load_state(
-                    state_file(self._spec, self._file.name, self._spec.parent), QuestionState
-                )
-                if parent is None:
-                    raise cannot_go_on(
-                        f"what {self._spec.parent} was asked is no longer on the host"
-                    )
-                state = self._keep(QuestionState(parent.question, parent.index))
-        except (OSError, ValueError) as problem:
-            raise cannot_go_on(f"its state cannot be read ({type(problem).__name__})") from None
+        state = load_state(self._file, QuestionState)
+        if state is None and (parent_id := self._spec.parent):
+            parent = load_state(state_file(self._spec, self._file.name, parent_id), QuestionState)
+            if parent is None:
+                raise cannot_go_on(f"what {parent_id} was asked is no longer on the host")
+            state = self._keep(QuestionState(parent.question, parent.index))
         if state is None and begun:
             raise cannot_go_on("its question is no longer on the host")
         self._state = state
@@ -160,8 +152,8 @@ class QuestionAnswering:
 
         tool: what an agent answers with that calls this itself.
         """
-        if standing.steps_left and standing.seconds_left > 0:
-            return Failed(error=f"There is no tool {SCORE_CALL!r}; {tool} gives the answer.")
+        if not standing.budget_spent:
+            return Failed(error=f"There is no tool {EVALUATION_CALL!r}; {tool} gives the answer.")
         return Answered(overall_score=0.0, question_id=self.now.question.id, finished=False)
 
     def _keep(self, state: QuestionState) -> QuestionState:

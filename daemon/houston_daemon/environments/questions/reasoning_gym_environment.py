@@ -16,7 +16,6 @@ from msgspec import Meta
 
 from houston_daemon.environments import local_host_setup
 from houston_daemon.environments.call_handling import (
-    SCORE_CALL,
     CallInterrupted,
     ToolEnvironment,
     named_failure,
@@ -31,7 +30,7 @@ from houston_daemon.environments.tool_arguments import Arguments, Catalog, chose
 from houston_daemon.environments.typed_observation import Failed, Observation
 from houston_daemon.hosts.local_host import LocalHost
 from houston_shared.errors import ConfigurationError, HoustonError
-from houston_shared.records import ToolCall
+from houston_shared.records import EVALUATION_CALL, ToolCall
 from houston_shared.task import LoadedTask, Task
 
 PACKAGE = "reasoning_gym"
@@ -86,7 +85,7 @@ class _Said(msgspec.Struct, frozen=True):
 
 
 class ReasoningGymEnvironment(ToolEnvironment):
-    """A question for one rollout. See `protocol.Environment`."""
+    """A question for one rollout. See `environment_protocol.Environment`."""
 
     undo: Undo = "stateless"
 
@@ -111,8 +110,8 @@ class ReasoningGymEnvironment(ToolEnvironment):
         return named_failure(call, problem) if isinstance(problem, HoustonError) else ""
 
     async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
-        if call.name == SCORE_CALL:
-            if standing.steps_left and standing.seconds_left > 0:
+        if call.name == EVALUATION_CALL:
+            if not standing.budget_spent:
                 return Failed(error="There is no tool 'eval'; finish gives the answer.")
             return self._answered(0.0, finished=False)
         if error := too_early(standing, self._task.budget.minimum_steps):

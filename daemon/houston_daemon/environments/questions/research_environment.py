@@ -13,7 +13,6 @@ from msgspec import Meta
 
 from houston_daemon.environments import local_host_setup
 from houston_daemon.environments.call_handling import (
-    SCORE_CALL,
     unless_stopped,
 )
 from houston_daemon.environments.environment_protocol import Standing, Stop
@@ -43,7 +42,7 @@ from houston_daemon.environments.workstation.search_actions import SearchActions
 from houston_daemon.environments.workstation_actions import WebSearch
 from houston_daemon.hosts.local_host import LocalHost
 from houston_shared.errors import ConfigurationError
-from houston_shared.records import RolloutSpec, ToolCall
+from houston_shared.records import EVALUATION_CALL, RolloutSpec, ToolCall
 from houston_shared.task import LoadedTask, Task
 
 SEARCH_HITS = 5
@@ -169,7 +168,7 @@ class ResearchEnvironment(CodeEnvironment):
             self.brief = "\n\n".join(filter(None, (self.brief, packages)))
 
     async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
-        if call.name == SCORE_CALL and self._answering:
+        if call.name == EVALUATION_CALL and self._answering:
             return self._answering.unanswered(standing, Answer.name)
         arguments = self._catalog.arguments(call)
         if isinstance(arguments, Think):

@@ -12,7 +12,6 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta
 
 from houston_daemon.environments.call_handling import (
-    SCORE_CALL,
     CallInterrupted,
     ToolEnvironment,
     unless_stopped,
@@ -35,7 +34,7 @@ from houston_daemon.environments.retrieval.searcher import retrieval_root, task_
 from houston_daemon.environments.tool_arguments import Arguments, Catalog, chosen_actions
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
 from houston_shared.errors import ConfigurationError, HoustonError
-from houston_shared.records import RolloutSpec, ToolCall
+from houston_shared.records import EVALUATION_CALL, RolloutSpec, ToolCall
 from houston_shared.task import LoadedTask, Task
 
 
@@ -182,7 +181,7 @@ _HEAD = 300
 
 
 class SearchQa(ToolEnvironment):
-    """One question for one rollout. See `protocol.Environment`."""
+    """One question for one rollout. See `environment_protocol.Environment`."""
 
     undo: Undo = "stateless"
 
@@ -216,7 +215,7 @@ class SearchQa(ToolEnvironment):
         return str(problem) if isinstance(problem, SearchFailed | CallInterrupted) else ""
 
     async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
-        if call.name == SCORE_CALL:
+        if call.name == EVALUATION_CALL:
             return self._answering.unanswered(standing, Answer.name)
         arguments = self._catalog.arguments(call)
         if isinstance(arguments, Search):

@@ -212,7 +212,7 @@ T = TypeVar("T")
 
 
 class Corpus:
-    """See `protocol.Provider`; also gives whole documents."""
+    """See `retrieval_protocol.Provider`; also gives whole documents."""
 
     keeps = False
 

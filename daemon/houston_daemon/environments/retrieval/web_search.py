@@ -34,7 +34,7 @@ SERPER_URL = "https://google.serper.dev/search"
 
 
 class Serper:
-    """See `protocol.Provider`. One request asks for up to 100 hits (`num`)."""
+    """See `retrieval_protocol.Provider`. One request asks for up to 100 hits (`num`)."""
 
     keeps = True
 
@@ -58,7 +58,7 @@ _MOST = 20
 
 
 class Tavily:
-    """See `protocol.Provider`. It never gives more than 20 hits."""
+    """See `retrieval_protocol.Provider`. It never gives more than 20 hits."""
 
     keeps = True
 
@@ -111,7 +111,7 @@ async def pages(
 
 
 class Searxng:
-    """See `protocol.Provider`. A page holds what its engines give, about 10 to 30 hits."""
+    """See `retrieval_protocol.Provider`. A page holds 10 to 30 hits."""
 
     keeps = True
 

@@ -136,7 +136,7 @@ _RESET = "reset task is not offered: a rollout is one attempt. Go on from here, 
 
 
 class ScienceWorldSimulator:
-    """See `simulation.environment.Simulator`."""
+    """See `simulation_environment.Simulator`."""
 
     module = "houston_daemon.environments.simulation.scienceworld_simulator"
 

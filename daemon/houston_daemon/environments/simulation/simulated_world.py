@@ -60,7 +60,7 @@ class ActionLog:
     def load(self) -> None:
         """Read it, if there is one. A last line without an end was never answered: it goes.
 
-        Raises OSError, Damaged.
+        Raises OSError, LogDamaged.
         """
         data, complete = self._read()
         if complete != data:
@@ -71,7 +71,7 @@ class ActionLog:
     def _read(self) -> tuple[bytes, bytes]:
         """Take over what is in the file and change nothing there; all of it, and its whole lines.
 
-        Raises OSError, Damaged.
+        Raises OSError, LogDamaged.
         """
         self.beginning, self.turns = None, []
         if not self._file.is_file():
@@ -91,7 +91,7 @@ class ActionLog:
         """Write what was done in the parent's world up to and with `step`.
 
         The parent may be at work: its log is only read. changed: settings that are the branch's
-        own. Raises OSError, and Damaged also where the parent has no log.
+        own. Raises OSError, and LogDamaged also where the parent has no log.
         """
         past = ActionLog(parent)
         past._read()
@@ -109,7 +109,10 @@ class ActionLog:
         atomic_file.write_atomically(file, self._file.read_bytes())
 
     def return_to(self, file: Path) -> bool:
-        """Take a kept copy's place; False where nothing was done since. Raises OSError, Damaged."""
+        """Take a kept copy's place; False where nothing was done since.
+
+        Raises OSError, LogDamaged.
+        """
         kept_log = ActionLog(file)
         kept_log._read()
         if kept_log.beginning is None:

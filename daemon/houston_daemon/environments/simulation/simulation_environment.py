@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Meta
 
 from houston_daemon.environments.call_handling import (
-    SCORE_CALL,
     CallInterrupted,
     ToolEnvironment,
     too_early,
@@ -29,7 +28,7 @@ from houston_daemon.environments.tool_arguments import Arguments, Catalog, chose
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
 from houston_daemon.hosts.host_protocol import NeedsPerson
 from houston_shared.errors import ConfigurationError, HoustonError
-from houston_shared.records import RolloutSpec, ToolCall
+from houston_shared.records import EVALUATION_CALL, RolloutSpec, ToolCall
 from houston_shared.task import LoadedTask, Task
 from houston_shared.terminal_log_files import rollout_folder
 
@@ -248,11 +247,11 @@ class Simulation(ToolEnvironment):
         self.brief = "\n\n".join(part for part in (opened.goal, opened.place) if part)
 
     async def save_state(self, name: str) -> None:
-        """See `protocol.Environment.save_state`: what was done is copied."""
+        """See `environment_protocol.Environment.save_state`: what was done is copied."""
         await self.world.save(name)
 
     async def restore_state(self, name: str) -> None:
-        """See `protocol.Environment.restore_state`: a new world does again what the copy has."""
+        """See `environment_protocol.Environment`: a new world does again what the copy has."""
         try:
             await self.world.restore(name)
         except (SimulatorFailed, WorldLost, OSError) as problem:
@@ -280,7 +279,7 @@ class Simulation(ToolEnvironment):
         return ""
 
     async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
-        if call.name == SCORE_CALL:
+        if call.name == EVALUATION_CALL:
             return self._spent(standing)
         return await unless_stopped(self._in_the_world(call, standing), stop)
 
@@ -336,7 +335,7 @@ class Simulation(ToolEnvironment):
 
     def _spent(self, standing: Standing) -> Observation:
         """The score of a rollout whose budget is spent, which the loop asks for."""
-        if standing.steps_left and standing.seconds_left > 0:
+        if not standing.budget_spent:
             return Failed(error="There is no tool 'eval'; finish ends the task.")
         return self._now("The budget is spent.", finished=False)
 

@@ -78,7 +78,7 @@ _CLAUSE = re.compile(r"[.,;]|\bthen\b")
 
 
 class TextWorldSimulator:
-    """See `simulation.environment.Simulator`."""
+    """See `simulation_environment.Simulator`."""
 
     module = "houston_daemon.environments.simulation.textworld_simulator"
 

@@ -265,7 +265,7 @@ class CommandActions:
             begin, note = self._since(call.session_id, float(call.since_timestamp))
         count = max(0, call.start_lines - call.end_lines)
         lines, earlier = await newest_lines(terminal, begin, status.log_bytes, call.start_lines)
-        lines_shown = lines[: len(lines) - call.end_lines] if call.end_lines else lines
+        lines_shown = lines[: max(0, len(lines) - call.end_lines)]
         summary = f"{len(lines_shown)} lines"
         if call.end_lines:
             summary += f", the newest {min(call.end_lines, len(lines))} left out"

@@ -51,7 +51,7 @@ class Endpoint:
         )
 
     async def transcribe(self, name: str, data: bytes, model: str) -> str:
-        """The speech in a sound file. Raises Unanswered."""
+        """The speech in a sound file. Raises NoEndpointAnswer."""
         answer = await self._ask(
             "/audio/transcriptions",
             data={"model": model or self._settings.audio_model, "response_format": "json"},
@@ -60,7 +60,7 @@ class Endpoint:
         return _text(answer.get("text") if isinstance(answer, dict) else None)
 
     async def look(self, pictures: Sequence[Picture], task: str) -> str:
-        """What a model says of pictures. Raises Unanswered."""
+        """What a model says of pictures. Raises NoEndpointAnswer."""
         body = await asyncio.to_thread(_question, self._settings.model, pictures, task)
         kind = {"Content-Type": "application/json"}
         answer = await self._ask("/chat/completions", content=body, headers=kind)

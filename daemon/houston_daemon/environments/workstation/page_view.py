@@ -170,8 +170,8 @@ class PageView:
             return Failed(error="Nothing was searched in this page; web_page_search does.")
         finds = self._finds()
         if index > len(finds):
-            error = f"{self._place.keyword!r} stands in {len(finds)} lines; there is no {index}th."
-            return Failed(error=error)
+            lines = f"{self._place.keyword!r} stands in {len(finds)} lines"
+            return Failed(error=f"{lines}; there is no find {index}.")
         after = self._place.find % len(finds) + 1 if finds else 0
         return self._find(finds, index or after, context)
 

@@ -63,7 +63,7 @@ class Unpacker:
         return self._stream is not None and self._stream.eof
 
     def take(self, piece: bytes) -> None:
-        """Unpack one more piece. Raises Damaged when not even its beginning can be unpacked."""
+        """Unpack one more piece. Raises DamagedContent when nothing of it can be unpacked."""
         room = self._limit - len(self.data)
         if self.full:  # zlib would keep whatever comes after the end
             return
@@ -193,7 +193,7 @@ class Fetcher:
         self._context: ssl.SSLContext | None = None
 
     async def get(self, address: str) -> Fetched:
-        """The content of `address` (see `normal`). Raises Unfetched."""
+        """The content of `address` (see `normal`). Raises FetchFailed."""
         if self._context is None:
             self._context = await asyncio.to_thread(httpx.create_ssl_context)
         deadline = time.monotonic() + self._settings.seconds
@@ -298,7 +298,7 @@ class Fetcher:
 
 
 def normal_url(address: str) -> str:
-    """An address as it is fetched: with a scheme, without a fragment. Raises Unfetched."""
+    """An address as it is fetched: with a scheme, without a fragment. Raises FetchFailed."""
     address = address.strip()
     head, colon, rest = address.partition(":")
     if "://" not in address:

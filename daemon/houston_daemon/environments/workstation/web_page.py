@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import hashlib
 import os
-import secrets
 import tempfile
 import time
 from pathlib import Path
@@ -21,6 +20,7 @@ from houston_daemon.environments.workstation.document_converter import (
     Unreadable,
 )
 from houston_daemon.environments.workstation.web_fetch import Fetched
+from houston_shared import atomic_file
 
 LINE = 1_000
 """Characters of a line; the rest of a longer one goes on in the next."""
@@ -213,15 +213,7 @@ class PageCache:
 def write(file: Path, page: Page) -> None:
     """Write a page: beside, then in its place."""
     data = zstandard.compress(msgspec.msgpack.encode(page), 3)
-    beside = file.with_name(f".{secrets.token_hex(8)}")
-    try:
-        with beside.open("wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        beside.replace(file)
-    finally:
-        beside.unlink(missing_ok=True)
+    atomic_file.write_atomically(file, data, beside=atomic_file.unique_beside(file))
 
 
 def read(file: Path) -> Page | None:

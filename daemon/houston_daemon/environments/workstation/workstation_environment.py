@@ -85,11 +85,9 @@ from houston_daemon.hosts.ssh.ssh_protocol import Hello
 from houston_shared.config_sections import LOCAL_HOST, MultimodalSettings, WebBrowseSettings
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.faults import point
-from houston_shared.records import CallIntent, RolloutSpec, ToolCall, ToolResult
+from houston_shared.records import EVALUATION_CALL, CallIntent, RolloutSpec, ToolCall, ToolResult
 from houston_shared.task import LoadedTask, Task
 from houston_shared.terminal_log_files import rollout_folder
-
-EVAL = "eval"
 
 
 def catalog(task: Task) -> Catalog:
@@ -100,7 +98,11 @@ def catalog(task: Task) -> Catalog:
     actions = chosen_actions(task, ACTIONS.values(), "the workstation")
     chosen = {name: with_host_argument(action, task.hosts) for name, action in actions.items()}
     # A task may keep `eval` from the agent; the loop scores it all the same.
-    scoring = {EVAL: ACTIONS[EVAL]} if task.evaluate.command and EVAL not in chosen else {}
+    scoring = (
+        {EVALUATION_CALL: ACTIONS[EVALUATION_CALL]}
+        if task.evaluate.command and EVALUATION_CALL not in chosen
+        else {}
+    )
     return Catalog(chosen, _bounds(task), scoring)
 
 
@@ -129,7 +131,7 @@ def workstation_result(
     seconds: float,
     met: Sequence[LimitHit] = (),
 ) -> ToolResult:
-    """The result of `call`; see `environments.result`."""
+    """The result of `call`; see `call_handling.result`."""
     if isinstance(observation, CommandOutput) and not (observation.window or observation.running):
         met = (*met, *_file_size(observation))
     return call_handling.result(call, observation, limit, seconds, met)
@@ -164,7 +166,10 @@ _FREEING = (
 
 
 class Workstation:
-    """Terminals, files, an evaluator and patience, for one rollout. See `protocol.Environment`."""
+    """Terminals, files, an evaluator and patience, for one rollout.
+
+    See `environment_protocol.Environment`.
+    """
 
     brief = ""
     undo: Undo = "none"
@@ -229,7 +234,7 @@ class Workstation:
         return time.time() + self._sleep_seconds(call)
 
     async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
-        """Run one call; see `protocol.Environment.act`."""
+        """Run one call; see `environment_protocol.Environment.act`."""
         start_time = time.monotonic()
         call = self._catalog.check(call)
         self._places.hear(standing.step, call)

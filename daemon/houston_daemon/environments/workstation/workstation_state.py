@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.environments.environment_protocol import Closing
+from houston_daemon.environments.rollout_state import load_state
 from houston_shared import atomic_file
 from houston_shared.faults import point
 from houston_shared.records import FileChange, JobReport, TerminalSpan
@@ -101,11 +102,14 @@ class StateFile:
         self.now = WorkstationState()
 
     def load(self) -> bool:
-        """Find the state again; False when there is none: the rollout starts for the first time."""
-        if not self._path.exists():
+        """Find the state again; False when there is none: the rollout starts for the first time.
+
+        Raises HoustonError where it cannot be read.
+        """
+        state = load_state(self._path, WorkstationState)
+        if state is None:
             return False
-        self._written = self._path.read_bytes()
-        self.now = msgspec.json.decode(self._written, type=WorkstationState)
+        self.now, self._written = state, msgspec.json.encode(state)
         return True
 
     def save(self) -> None:
