@@ -337,9 +337,9 @@ class DisarmedText(NamedTuple):
 def disarm(text: str) -> DisarmedText:
     """Neutralise everything that could be read as the guidance tag.
 
-    What reads as the opening `<` of a look-alike (`look_alike` says which) becomes `&lt;`, whatever
-    it was written with: the text stays legible, the tag is dead, and disarmed again it stays as it
-    is. Text without one comes back byte for byte.
+    What reads as the opening `<` of a look-alike (`find_look_alikes` says which) becomes `&lt;`,
+    whatever it was written with: the text stays legible, the tag is dead, and disarmed again it
+    stays as it is. Text without one comes back byte for byte.
     """
     spots = find_look_alikes(text)
     if not spots:

@@ -65,7 +65,7 @@ HUMAN, JUDGE_MASKS, ERROR_MASKS, JUDGE_KEEPS, RULE = range(5)
 def verdict_rank(source: str, keep: bool, error: bool) -> int:
     """The place of a verdict among those on its step: the lowest counts.
 
-    source: `human`, `judge` or `rule`. error: for a rule's mask, whether it `names_error`; of
+    source: `human`, `judge` or `rule`. error: for a rule's mask, whether `names_error_rule`; of
     others it says nothing.
     """
     if source == "human":

@@ -44,7 +44,8 @@ def pending_migrations(connection: sqlite3.Connection) -> list[tuple[int, str]]:
 
 
 def migrate_schema(connection: sqlite3.Connection, to: int | None = None) -> None:
-    """Bring an open, writable database to `VERSION` (or a version before it), in one transaction.
+    """Bring an open, writable database to `SCHEMA_VERSION`, or a version before it, in one
+    transaction.
 
     Raises sqlite3.Error; the transaction is then still open, or was never begun.
     """

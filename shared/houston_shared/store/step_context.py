@@ -66,8 +66,8 @@ class TokenIdsErased(Exception):
 def read_prompt_ids(sample_seq: int) -> ReadPlan[list[int] | None]:
     """Ids of the prompt of this sample; None when its engine works without token ids.
 
-    Raises Erased when a body that holds some of them was erased, and HoustonError when the chain
-    of parents is broken.
+    Raises TokenIdsErased when a body that holds some of them was erased, and HoustonError when the
+    chain of parents is broken.
     """
     rows = yield RunSql(_LEDGER_WALK, (sample_seq,))
     if not rows or rows[0][3] is None:

@@ -129,7 +129,7 @@ def read_steps(
     """Steps `first` to `last` (both included) with everything they hold, in order.
 
     attempts: also those that purification replaced, and its look-aheads. A body that was erased
-    reads as `ERASED`.
+    reads as `ERASED_TEXT`.
     """
     rows = yield from list_step_rows(rollout, first, last, attempts)
     steps = []

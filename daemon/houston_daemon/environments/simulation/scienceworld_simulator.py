@@ -38,7 +38,7 @@ def connect(options: Sequence[str] = _JAVA) -> tuple[Any, Any]:
 
 
 class ScienceWorld:
-    """One variation of one task. See `serve.World`."""
+    """One variation of one task. See `simulator_protocol.World`."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._random, self._world = connect()

@@ -106,7 +106,7 @@ _INFOS = ("objective", "description", "inventory", "admissible_commands", "score
 
 
 class TextWorldGame:
-    """One game. See `serve.World`."""
+    """One game. See `simulator_protocol.World`."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
