@@ -8,7 +8,7 @@ imports little beyond what it is told to preload
 (docs/decisions.md#workers-are-forked-from-a-fork-server).
 
 Messages on FD (a SOCK_SEQPACKET pair) are JSON: `StartWorker` and `ForkServerPing` come in,
-`WorkerStarted`, `WorkerEnded` and `ForkServerPong` go out.
+`WorkerStarted`, `WorkerNotStarted`, `WorkerEnded` and `ForkServerPong` go out.
 """
 
 import contextlib
@@ -76,6 +76,14 @@ class WorkerStarted(msgspec.Struct, frozen=True, tag=True):
     """Node of a cluster that it runs on; empty for this machine, by the fork server's hand."""
 
 
+class WorkerNotStarted(msgspec.Struct, frozen=True, tag=True):
+    """A worker could not be forked: there are no more processes, descriptors or memory now."""
+
+    rollout: str
+    lease: int
+    reason: str
+
+
 class WorkerEnded(msgspec.Struct, frozen=True, tag=True):
     """A worker has ended."""
 
@@ -119,14 +127,24 @@ class ForkServer:
 
     def _fork(self, request: StartWorker, descriptors: Sequence[int]) -> None:
         fork_server = os.getpid()
-        point("nursery.fork.before")
-        pid = os.fork()
-        if pid == 0:
-            _run_as_worker(request, fork_server, self._line, descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
+        pid = -1
+        try:
+            point("nursery.fork.before")
+            pid = os.fork()
+            if pid == 0:
+                _run_as_worker(request, fork_server, self._line, descriptors)
+            watched = os.pidfd_open(pid)
+        except OSError as problem:  # as an error of this process it would end every other worker
+            if pid > 0:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            self._send(WorkerNotStarted(request.rollout, request.lease, str(problem)))
+            return
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
         started = WorkerStarted(request.rollout, request.lease, pid)
-        self._selector.register(os.pidfd_open(pid), selectors.EVENT_READ, started)
+        self._selector.register(watched, selectors.EVENT_READ, started)
         point("nursery.fork.after")
         self._send(started)
 
@@ -137,7 +155,7 @@ class ForkServer:
         point("nursery.reap.after")
         self._send(WorkerEnded(started.rollout, started.lease, os.waitstatus_to_exitcode(status)))
 
-    def _send(self, message: WorkerStarted | WorkerEnded | ForkServerPong) -> None:
+    def _send(self, message: msgspec.Struct) -> None:
         self._line.send(msgspec.json.encode(message))
 
 

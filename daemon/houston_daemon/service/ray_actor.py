@@ -25,6 +25,7 @@ from houston_daemon.service.fork_server import (
     PRELOADED_MODULE,
     StartWorker,
     WorkerEnded,
+    WorkerNotStarted,
     WorkerStarted,
     spawner_command,
 )
@@ -158,10 +159,13 @@ class WorkerActor:
             for (rollout, lease), lost in self._workers.items():
                 lost.said.put_nowait(WorkerEnded(rollout, lease, LOST_EXIT_CODE))
             return
-        message = msgspec.json.decode(data, type=WorkerStarted | WorkerEnded)
+        message = msgspec.json.decode(data, type=WorkerStarted | WorkerNotStarted | WorkerEnded)
         worker = self._workers.get((message.rollout, message.lease))
         if worker is None:  # its driver has given up on it
             return
+        if isinstance(message, WorkerNotStarted):
+            worker.said.put_nowait(WorkerOutput(f"it could not be forked: {message.reason}\n"))
+            message = WorkerEnded(message.rollout, message.lease, LOST_EXIT_CODE)
         if isinstance(message, WorkerStarted):
             worker.pid = message.pid
             message = msgspec.structs.replace(message, node=_own_place().node)

@@ -22,7 +22,7 @@ from houston_daemon.service.daemon_log import LOGGER, read_last_line
 from houston_daemon.service.fork_server import WorkerEnded, WorkerStarted
 from houston_daemon.service.shared_workers import SharedWorkers
 from houston_daemon.service.supervisor_queries import ResumableRollout
-from houston_daemon.service.worker_spawner import SilenceWatch, WorkerLost
+from houston_daemon.service.worker_spawner import FAILED_START_SECONDS, SilenceWatch, WorkerLost
 from houston_shared.backoff import Backoff, next_try
 from houston_shared.faults import point
 from houston_shared.node_places import node_name
@@ -31,8 +31,6 @@ from houston_shared.records import RolloutSpec
 STARTING_WORKERS_LIMIT = 4
 """Workers asked for and not yet born; more would only starve each other and the recorder."""
 WORKER_DEATHS_LIMIT = 5
-FAILED_START_SECONDS = 60.0
-"""After a worker that could not even be asked for."""
 
 
 @dataclass(slots=True)
@@ -300,7 +298,8 @@ class WorkerPool:
         self._unreported_ends.append((rollout, worker.lease, failure))
 
     def on_lost(self, event: WorkerLost, now: float) -> None:
-        """Its nursery ended, and it with it: no death of its own, and no fault of its rollout."""
+        """It ended with its nursery, or was never forked: no death of its own, and no fault of its
+        rollout."""
         rollouts = [event.rollout]
         if self.shared and event.rollout in self.shared:
             lefts, running = self.shared.take_ended(event.rollout)

@@ -24,6 +24,7 @@ from houston_daemon.service.fork_server import (
     ForkServerPong,
     StartWorker,
     WorkerEnded,
+    WorkerNotStarted,
     WorkerStarted,
     spawner_command,
 )
@@ -98,18 +99,23 @@ PING_SECONDS = 2.0
 """Between an answer and the next question."""
 LONGEST_ROUND_SECONDS = 6.0
 """What one look counts of a silence at most: a daemon that was stopped itself heard nobody."""
+FAILED_START_SECONDS = 60.0
+"""After a worker that could not be started: the machine has no room for one."""
 STEADY_SECONDS = 60.0
 """A nursery that lived this long ended by accident: the next one starts at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerLost:
-    """A worker ended because its nursery did."""
+    """A worker ended because its nursery did, or could not be forked: no fault of its own."""
 
     rollout: str
     lease: int
     delay: float
     """Seconds after which workers may be asked for again."""
+
+
+_ForkServerSays = WorkerStarted | WorkerNotStarted | WorkerEnded | ForkServerPong
 
 
 class WorkerSpawner:
@@ -273,11 +279,14 @@ class WorkerSpawner:
 
     def _take(self, data: bytes) -> list[object]:
         """The events of one message."""
-        message = msgspec.json.decode(data, type=WorkerStarted | WorkerEnded | ForkServerPong)
+        message = msgspec.json.decode(data, type=_ForkServerSays)
         if isinstance(message, ForkServerPong):
             return []
-        if isinstance(message, WorkerEnded):
+        if not isinstance(message, WorkerStarted):
             self._running.pop((message.rollout, message.lease), None)
+        if isinstance(message, WorkerNotStarted):
+            LOGGER.error("worker of %s could not be forked: %s", message.rollout, message.reason)
+            return [WorkerLost(message.rollout, message.lease, FAILED_START_SECONDS)]
         return [message]
 
     def _handle_loss(self) -> None:

@@ -1,7 +1,10 @@
 """Workers: real processes, bounded in number, restarted with backoff, failed at last."""
 
+import errno
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -9,13 +12,26 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from houston_daemon.recorder.live_workers import WorkerSilence
 from houston_daemon.recorder.recorder_handle import Assignment
 from houston_daemon.service.daemon_log import LOG_CHECK_SECONDS, DaemonLogs, LogFile, read_last_line
-from houston_daemon.service.fork_server import StartWorker, WorkerEnded, WorkerStarted
+from houston_daemon.service.fork_server import (
+    LOST_EXIT_CODE,
+    MESSAGE_BYTES,
+    ForkServer,
+    ForkServerPing,
+    ForkServerPong,
+    StartWorker,
+    WorkerEnded,
+    WorkerNotStarted,
+    WorkerStarted,
+)
 from houston_daemon.service.log_rotation import rotated_logs
+from houston_daemon.service.ray_actor import WorkerActor, _Worker
+from houston_daemon.service.ray_messages import WorkerOutput
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_daemon.service.supervisor_queries import ResumableRollout
 from houston_daemon.service.worker_pool import (
@@ -23,7 +39,7 @@ from houston_daemon.service.worker_pool import (
     WORKER_DEATHS_LIMIT,
     WorkerPool,
 )
-from houston_daemon.service.worker_spawner import WorkerLost, WorkerSpawner
+from houston_daemon.service.worker_spawner import FAILED_START_SECONDS, WorkerLost, WorkerSpawner
 from houston_shared.errors import HoustonError
 from houston_shared.records import RolloutSpec, TaskRecord
 from tests.support.station import alive, command_line
@@ -294,6 +310,63 @@ def test_workers_end_with_a_nursery_that_is_killed_and_start_again(
     some.until(lambda: all(live.pid for live in some.workers._running.values()))
     assert some.recorder.leases == {"r0": 2, "r1": 2}
     some.clear()
+
+
+def test_a_worker_that_cannot_be_watched_costs_no_other_and_is_tried_again(
+    bench: Callable[..., Bench],
+) -> None:
+    some = bench(STAY, ["r0"])
+    some.fill()
+    some.until(lambda: all(live.pid for live in some.workers._running.values()))
+    (first,), (server,) = some.workers.pids.values(), some.births.pids.values()
+    usual = resource.prlimit(server, resource.RLIMIT_NOFILE)
+    resource.prlimit(server, resource.RLIMIT_NOFILE, (3, usual[1]))
+    some.recorder.waiting.append("r1")
+    some.fill()
+    some.until(lambda: len(some.workers) == 1)
+    assert alive(first)
+    assert some.workers.next_due(some.now) == some.now + FAILED_START_SECONDS
+    resource.prlimit(server, resource.RLIMIT_NOFILE, usual)
+    some.now = FAILED_START_SECONDS + 1
+    some.fill()
+    some.until(lambda: all(live.pid for live in some.workers._running.values()))
+    assert some.recorder.leases == {"r0": 1, "r1": 2}
+    assert (some.recorder.failures, some.births.restarts) == ({}, 0)
+    some.clear()
+
+
+def test_a_fork_server_that_cannot_fork_says_so_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse() -> int:
+        raise BlockingIOError(errno.EAGAIN, "no more processes")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    line, line_of_worker = socket.socketpair()
+    with ours, theirs, line:
+        order = msgspec.json.encode(StartWorker("r0", 1, "m", [], "/dev/null", 1_000))
+        socket.send_fds(ours, [order], [line_of_worker.fileno()])
+        line_of_worker.close()
+        ours.send(msgspec.json.encode(ForkServerPing()))
+        ours.shutdown(socket.SHUT_WR)
+        ForkServer(theirs).run()
+        said = msgspec.json.decode(ours.recv(MESSAGE_BYTES), type=WorkerNotStarted)
+        assert (said.rollout, said.lease) == ("r0", 1)
+        assert "no more processes" in said.reason
+        assert msgspec.json.decode(ours.recv(MESSAGE_BYTES), type=ForkServerPong)
+        assert line.recv(1) == b"", "nobody else has the worker's descriptor"
+
+
+def test_on_a_node_a_worker_that_cannot_be_forked_has_ended() -> None:
+    actor, worker = WorkerActor(), _Worker()
+    actor._workers["r0", 1] = worker
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        theirs.send(msgspec.json.encode(WorkerNotStarted("r0", 1, "no more processes")))
+        actor._hear_fork_server(ours)
+    assert worker.said.get_nowait() == WorkerOutput("it could not be forked: no more processes\n")
+    assert worker.said.get_nowait() == WorkerEnded("r0", 1, LOST_EXIT_CODE)
 
 
 def test_a_nursery_that_keeps_ending_costs_no_rollout_a_death_and_is_waited_for(
