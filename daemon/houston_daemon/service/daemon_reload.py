@@ -168,8 +168,12 @@ class EditReloader:
         """Check an edited file, and keep what is wrong for the status."""
         try:
             effect = check()
-        except HoustonError as problem:
-            self._problems[subject] = problem.cause
+        except Exception as problem:  # noqa: BLE001 packages check, too: no edit ends the daemon
+            self._problems[subject] = (
+                problem.cause
+                if isinstance(problem, HoustonError)
+                else f"{type(problem).__name__}: {problem}"
+            )
             LOGGER.warning("%s was edited and is refused: %s", subject, problem)
             return
         self._problems.pop(subject, None)
