@@ -84,6 +84,8 @@ class EngineSupervisor:
         self._watched: dict[str, WatchedEngine] = {}
         self._edited: set[str] = set()
         """Engines that run with settings which were edited since."""
+        self._ending: dict[str, threading.Thread] = {}
+        """Server → what ends the last one of its name that was let go, or has ended it."""
 
     @property
     def states(self) -> dict[str, str]:
@@ -121,7 +123,8 @@ class EngineSupervisor:
             if replica in watched.replicas:
                 continue
             told = replica if watched.is_replicated else ""
-            watch = EngineWatch(name, each, self._tell, told, found.policies_of)
+            after = self._ending.get(replica)
+            watch = EngineWatch(name, each, self._tell, told, found.policies_of, after)
             watched.replicas[replica] = WatchedReplica(watch)
             watch.start()
 
@@ -147,7 +150,7 @@ class EngineSupervisor:
             own = [use for engine, use in uses if engine == name]
             for replica in watched.drained(own, now):
                 LOGGER.info("replica %s of engine %s has left", replica, name)
-                _stop_in_thread(watched.replicas.pop(replica))
+                self._end_in_thread(replica, watched.replicas.pop(replica))
 
     @property
     def is_any_replicated(self) -> bool:
@@ -186,8 +189,20 @@ class EngineSupervisor:
     def drop(self, name: str) -> None:
         """Watch an engine no more and end it, in a thread: that may take its time."""
         if (watched := self._watched.pop(name, None)) is not None:
-            for replica in watched.replicas.values():
-                _stop_in_thread(replica)
+            for replica, each in watched.replicas.items():
+                self._end_in_thread(replica, each)
+
+    def _end_in_thread(self, name: str, replica: WatchedReplica) -> None:
+        """End a server; its successor waits for that, which would else be ended in its place."""
+        earlier = self._ending.get(name)
+
+        def end() -> None:
+            if earlier is not None:
+                earlier.join()
+            replica.watch.stop(False, ENGINE_DROP_SECONDS)
+
+        self._ending[name] = threading.Thread(target=end, daemon=True)
+        self._ending[name].start()
 
     def mark_edited(self, name: str) -> None:
         """Its settings are others: it is made anew as soon as no rollout uses it."""
@@ -255,11 +270,6 @@ class EngineSupervisor:
             thread.start()
         for thread in threads:
             thread.join(max(0.0, end - time.monotonic()))
-
-
-def _stop_in_thread(replica: WatchedReplica) -> None:
-    args = (False, ENGINE_DROP_SECONDS)
-    threading.Thread(target=replica.watch.stop, args=args, daemon=True).start()
 
 
 def resolve_engine(

@@ -85,14 +85,17 @@ class EngineWatch:
         tell: Callable[[EngineState], None],
         replica: str = "",
         policies_of: Callable[[str], tuple[str, ...]] | None = None,
+        after: threading.Thread | None = None,
     ) -> None:
         """replica: which of several servers it is. policies_of: asks the server at a URL for its
-        adapters, in moments; None where none are asked for."""
+        adapters, in moments; None where none are asked for. after: ends the one before it, which
+        has the same state file and GPUs."""
         self.name = name
         self._replica = replica
         self._policies_of = policies_of
         self._policies: tuple[str, ...] = ()
         self._server = server
+        self._after = after
         self._tell = tell
         self._ended = threading.Event()
         self._unwanted = False
@@ -117,6 +120,8 @@ class EngineWatch:
             self._server.end(end - time.monotonic())
 
     def _run(self) -> None:
+        if self._after is not None:
+            self._after.join()
         backoff = Backoff()
         while not self._ended.is_set():
             self._ready_since = None

@@ -24,6 +24,7 @@ from houston_daemon.service.engine_supervisor import (
     EngineSupervisor,
     MissingEngine,
     RemoteEngine,
+    ReplicaServers,
     engine_server_factory,
 )
 from houston_daemon.service.engine_watch import EngineState
@@ -245,6 +246,53 @@ def test_stopping_is_bounded_even_when_an_engine_hangs(tmp_path: Path) -> None:
     before = time.monotonic()
     engines.stop(keep=False, seconds=0.3)
     assert time.monotonic() - before < 4
+
+
+@pytest.mark.parametrize("let_go", ["dropped", "taken out and put back"])
+def test_a_server_waits_for_the_end_of_the_one_before_it(let_go: str) -> None:
+    """They have one state file and one lease of a GPU: the first would end the second."""
+    told: list[str] = []
+    may_end, second_up = threading.Event(), threading.Event()
+
+    class SlowlyEnding(RemoteEngine):
+        def __init__(self, name: str) -> None:
+            super().__init__("http://127.0.0.1:1")
+            self.name = name
+
+        def bring_up(self) -> None:
+            told.append(f"{self.name} up")
+            if self.name == "second":
+                second_up.set()
+
+        def healthy(self) -> bool:
+            return True
+
+        def end(self, seconds: float = 10.0) -> None:
+            if self.name == "first":
+                assert may_end.wait(60)
+                told.append("first ended")
+
+    inbox = SupervisorInbox()
+    servers: dict[str, RemoteEngine] = {"own": SlowlyEnding("first")}
+    engines = EngineSupervisor(lambda name: ReplicaServers(dict(servers)), Pauses(), inbox.put)  # type: ignore[arg-type]
+    engines.watch(["own"])
+    while "first up" not in told:
+        time.sleep(0.01)
+    if let_go == "dropped":
+        engines.drop("own")
+        servers["own"] = SlowlyEnding("second")
+        engines.watch(["own"])
+    else:
+        del servers["own"]
+        engines.change_servers("own", 0.0)
+        engines.end_drained([], 60.0)
+        servers["own"] = SlowlyEnding("second")
+        engines.change_servers("own", 61.0)
+    assert not second_up.wait(0.3)
+    may_end.set()
+    assert second_up.wait(60)
+    assert told == ["first up", "first ended", "second up"]
+    engines.stop(keep=False, seconds=5)
 
 
 ANSWERS = """
