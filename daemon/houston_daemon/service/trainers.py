@@ -262,6 +262,8 @@ class Trainers:
         for run_id in self._crashes.keys() - {run.id for run in self._runs}:
             del self._crashes[run_id]  # it was cancelled as it waited
         self._gpus.release_others({run.id for run in self._runs} | self._children.keys())
+        for run_id in self._children.keys() - {run.id for run in unfinished}:
+            _ask_to_end(self._children[run_id], "daemon")  # cancelled as it was started
         for run in self._runs:
             if child := self._children.get(run.id):
                 _ask_to_end(child, run.cancelling)
@@ -366,6 +368,8 @@ class Trainers:
         gpus = request.gpus if request else 0
         folder = policy_and_run_files.training_run_folder(self._home, run.id)
         visible = self._gpus.visible(run.id)
+        # First: who cancels it from now on has its process ended.
+        self._recorder.report_training_state(run.id, "running", "", start=True)
         try:
             process = trainer_launch.start_trainer_process(
                 self._loaded, run.id, run.kind, gpus, visible, CHECKPOINT_SECONDS
@@ -377,7 +381,6 @@ class Trainers:
             return
         self._children[run.id] = _TrainerProcess(process)
         LOGGER.info("training %s: started (pid %s, %s)", run.id, process.pid, folder)
-        self._recorder.report_training_state(run.id, "running", "", start=True)
 
     def _conclude(self, run: str, code: int, ending: str, now: float) -> None:
         """What the end of a process means for its run."""

@@ -1,18 +1,23 @@
 """What the end of a trainer's process means, and when the supervisor looks again."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from houston_daemon.service import trainer_launch
+from houston_daemon.service import trainers as trainers_module
 from houston_daemon.service.gpu_ledger import GpuLedger
 from houston_daemon.service.trainers import TrainerEnded, Trainers, _TrainerProcess
 from houston_shared import atomic_file, policy_and_run_files
 from houston_shared.config import load_configuration
+from houston_shared.store.policy_queries import TrainingRunRow
 
 RUN = "sft-1"
 
@@ -91,3 +96,40 @@ def test_a_run_that_said_why_it_failed_is_not_tried_again(
     ends(1, 200.0)
     assert told.moves == [(RUN, "failed")]
     assert trainers.troubles(200.0) == {}
+
+
+def test_a_run_is_announced_before_its_process_is_started(
+    trainers: Trainers, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is cancelled between the two has a process that somebody knows of."""
+    run = TrainingRunRow(
+        id=RUN, kind="sft", state="queued", reason="", alone=0, cancelling="", policy="",
+        starts=0, by="person:ann", seq=1, queued_at=0, started_at=0, ended_at=None, last_seq=1,
+    )  # fmt: skip
+
+    def cannot_start(*_: object) -> None:
+        assert told.moves == [(RUN, "running")]
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(trainer_launch, "start_trainer_process", cannot_start)
+    monkeypatch.setattr(trainers, "_asked", lambda run: None)
+    trainers._start(run)
+    assert told.moves == [(RUN, "running"), (RUN, "failed")]
+
+
+def test_the_process_of_a_run_that_is_over_is_asked_to_end(
+    trainers: Trainers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NoRuns:
+        def run(self, _: object) -> list[TrainingRunRow]:
+            return []
+
+    @contextmanager
+    def read_no_runs(_: object) -> Any:
+        yield NoRuns()
+
+    monkeypatch.setattr(trainers_module, "Reader", read_no_runs)
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    trainers._children[RUN] = _TrainerProcess(process)
+    trainers.update(0.0)
+    assert process.wait(20) == -signal.SIGTERM
