@@ -168,7 +168,7 @@ def lock_copy_folder(home: Home, folder: Path, own: Path, unfinished: str) -> It
     try:
         if fd is not None:
             for path in folder.glob(unfinished):
-                _remove_path(path)
+                remove_path(path)
         yield
     finally:
         if fd is not None:
@@ -216,7 +216,8 @@ def _unlock_folder(fd: int) -> None:
     os.close(fd)
 
 
-def _remove_path(path: Path) -> None:
+def remove_path(path: Path) -> None:
+    """Remove a file, a link, or a folder with all in it. Raises OSError."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -10,7 +10,7 @@ import contextlib
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
@@ -127,8 +127,8 @@ def pause_restored_rollouts(home: Home, origin: str, at: str, store: str = "") -
     except sqlite3.Error as problem:
         raise HoustonError(
             f"The restored home {home.path} cannot be opened ({problem}).",
-            "Its rollouts were not paused: do not start it while the home before still runs.",
-            "houston verify",
+            "Nothing was restored.",
+            "Make room there, or restore another backup: houston backup --list",
             ExitCode.DAMAGED,
         ) from None
 
@@ -370,15 +370,38 @@ def restore_backup(folder: Path, home: Home, store: str = "") -> tuple[BackupMan
             ExitCode.DAMAGED,
         )
     source = Home(folder)
-    for name in manifest.files:
-        if name != "houston.toml" or not home.configuration.exists():
-            durable_copy.copy_file(folder / name, home.path / name)
-    home.blobs.mkdir(mode=0o700, exist_ok=True)
-    for path in source.blobs.glob("*/*.zst"):
-        durable_copy.copy_file(path, store_reader.blob_path(home, path.stem))
-    home.path.chmod(0o700)
-    durable_copy.sync_tree(home.path)
-    return manifest, pause_restored_rollouts(home, manifest.home, manifest.at, store)
+    with _whole_or_nothing(home):
+        for name in manifest.files:
+            if name != "houston.toml" or not home.configuration.exists():
+                durable_copy.copy_file(folder / name, home.path / name)
+        home.blobs.mkdir(mode=0o700, exist_ok=True)
+        for path in source.blobs.glob("*/*.zst"):
+            durable_copy.copy_file(path, store_reader.blob_path(home, path.stem))
+        home.path.chmod(0o700)
+        durable_copy.sync_tree(home.path)
+        return manifest, pause_restored_rollouts(home, manifest.home, manifest.at, store)
+
+
+@contextlib.contextmanager
+def _whole_or_nothing(home: Home) -> Iterator[None]:
+    """Remove what was restored where that fails: half a home could be started, and rollouts that
+    were not paused yet would go on in it. Raises HoustonError where the disk refuses."""
+    own = set(KEPT_HOME_ENTRIES)
+    if not home.configuration.exists():
+        own.discard(home.configuration.name)
+    try:
+        yield
+    except BaseException as problem:
+        for entry in home.path.iterdir() if home.path.exists() else ():
+            if entry.name not in own:
+                durable_copy.remove_path(entry)
+        if not isinstance(problem, OSError):
+            raise
+        raise HoustonError(
+            f"{home.path} cannot be written: {problem.strerror or problem}.",
+            "Nothing was restored.",
+            "Make room or permission there, then try again.",
+        ) from problem
 
 
 def require_empty_home(home: Home) -> None:

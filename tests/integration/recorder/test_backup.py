@@ -20,6 +20,7 @@ from houston_shared import wire
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.hub_models import pins_file
+from tests.support import small_disk
 from tests.support import station as real
 from tests.support.full_home import fill, flip
 from tests.support.houston_command import houston_command
@@ -213,6 +214,28 @@ def test_a_wrong_backup_is_refused_before_anything_is_done(tmp_path: Path) -> No
     for good in (home.backups, Path(made.name), home.backups / made.name):
         assert home_backup.find_one_backup(home, good) == home.backups / made.name
     assert repair_home(home, Path(made.name)).changed
+
+
+def test_a_full_disk_leaves_no_half_of_a_restored_home(tmp_path: Path) -> None:
+    station = Station(tmp_path / "home").start()
+    fill(station)
+    made = home_backup.make_backup(station.home)
+    station.stop()
+    (tmp_path / "small").mkdir()
+    with small_disk.mounted(tmp_path / "small", 8):
+        home = Home(tmp_path / "small" / "home")
+        home.logs.mkdir(parents=True)
+        log = home.logs / "daemon.log"
+        log.write_text("of the one before")
+        filler = small_disk.fill(tmp_path / "small", leave=100_000)
+        for _ in range(2):
+            with pytest.raises(HoustonError, match="No space left") as refused:
+                home_backup.restore_backup(station.home.backups / made.name, home)
+            assert refused.value.effect == "Nothing was restored."
+            assert [path for path in home.path.rglob("*") if path.is_file()] == [log]
+        filler.unlink()
+        home_backup.restore_backup(station.home.backups / made.name, home)
+        assert verify_home(home).sound
 
 
 KILLED = """
