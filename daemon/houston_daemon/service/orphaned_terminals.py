@@ -54,17 +54,17 @@ class OrphanedTerminals:
         ready = {rollout for rollout in self._waiting if rollout not in live}
         if self._process is not None:
             return
-        if not ready:
-            self._end_remote(live)
-            return
         orphaned = sorted(
             rollout for rollout in ready if has_leftovers(self._root, rollout, self._home)
         )
         try:
             if orphaned:
                 self._start(orphaned)
+            elif not ready:
+                self._end_remote(live)
         except OSError as problem:  # no more processes or descriptors: tried again
-            LOGGER.warning("terminals of %s are not ended yet: %s", ", ".join(orphaned), problem)
+            names = ", ".join(orphaned) or "rollouts elsewhere"
+            LOGGER.warning("terminals of %s are not ended yet: %s", names, problem)
             return
         self._waiting -= ready
 
@@ -100,8 +100,14 @@ class OrphanedTerminals:
 
     def _start_with(self, orders: list[CleanupOrder]) -> None:
         point("supervisor.leftovers.before")
-        self._process = start_cleanup(self._home, orders, subprocess.DEVNULL)
-        self._inbox.watch(os.pidfd_open(self._process.pid), OrphanCleanupEnded())
+        process = start_cleanup(self._home, orders, subprocess.DEVNULL)
+        try:
+            self._inbox.watch(os.pidfd_open(process.pid), OrphanCleanupEnded())
+        except OSError:  # its end would never be heard, and nothing be ended any more
+            process.kill()
+            process.wait()
+            raise
+        self._process = process
 
 
 def _read_remote_orders(root: Path, notes: list[Path]) -> list[CleanupOrder]:
