@@ -91,6 +91,10 @@ class ArtifactCopier:
         copied = 0
         try:
             owner = self._owner or self._open()
+            if self.unreadable:  # no event comes any more of one that has ended
+                self._check_owner(owner)
+                for rollout in list(self.unreadable):
+                    self._copy_snapshots(rollout)
             while rows := self._read(self.seq, RUN_EVENTS):
                 self._check_owner(owner)
                 self._copy_run(owner, rows)

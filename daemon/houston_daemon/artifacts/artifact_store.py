@@ -12,7 +12,7 @@ import os
 import posixpath
 import shutil
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -134,15 +134,7 @@ class ArtifactStore:
 
     def write(self, name: str, data: bytes) -> None:
         """Write an object and read it back. Raises StoreRefused."""
-        try:
-            if self._writes_whole:
-                self._fs.pipe_file(self._path(name), data)
-            else:
-                beside = f"{self._path(name)}.new-{uuid.uuid4().hex}"
-                self._fs.pipe_file(beside, data)
-                self._fs.mv(beside, self._path(name))
-        except Exception as problem:
-            raise self._refused(problem) from problem
+        self._put(name, lambda path: self._fs.pipe_file(path, data))
         self._check_written(name, hashlib.sha256(data).hexdigest())
 
     def write_file(self, name: str, source: Path, sha256: str) -> None:
@@ -150,16 +142,22 @@ class ArtifactStore:
         cannot be read."""
         with source.open("rb"):
             pass
-        try:
-            if self._writes_whole:
-                self._fs.put_file(str(source), self._path(name))
-            else:
-                beside = f"{self._path(name)}.new-{uuid.uuid4().hex}"
-                self._fs.put_file(str(source), beside)
-                self._fs.mv(beside, self._path(name))
-        except Exception as problem:
-            raise self._refused(problem) from problem
+        self._put(name, lambda path: self._fs.put_file(str(source), path))
         self._check_written(name, sha256)
+
+    def _put(self, name: str, put: Callable[[str], object]) -> None:
+        """Have an object appear whole or not at all. put: writes it to a path."""
+        path = self._path(name)
+        beside = path if self._writes_whole else f"{path}.new-{uuid.uuid4().hex}"
+        try:
+            put(beside)
+            if beside != path:
+                self._fs.mv(beside, path)
+        except Exception as problem:
+            if beside != path:
+                with contextlib.suppress(Exception):  # it is not there, or the store is gone
+                    self._fs.rm_file(beside)
+            raise self._refused(problem) from problem
 
     def keep_file(self, name: str, source: Path, sha256: str) -> None:
         """As `write_file`, for a name that only this content has: not written where it is there."""

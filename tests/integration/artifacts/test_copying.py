@@ -1,5 +1,6 @@
 """A home's copy in a store: whole after any fault, one home's, and a home again elsewhere."""
 
+import errno
 import sqlite3
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from houston_daemon.artifacts.artifact_store import (
     StoreRefused,
 )
 from houston_daemon.artifacts.missing_files import fetch_missing_adapter
-from houston_daemon.artifacts.snapshot_bundles import fetch_shadow
+from houston_daemon.artifacts.snapshot_bundles import RolloutSnapshots, fetch_shadow
 from houston_daemon.artifacts.store_owner import StoreTaken, read_owners
 from houston_daemon.hosts.snapshots.shadow_repository import ShadowRepository
 from houston_daemon.maintenance import event_erasure, home_backup
@@ -420,6 +421,35 @@ def test_objects_are_compared_on_both_ways(any_store: ArtifactStore, tmp_path: P
     assert any_store.read("once") == b"first"
 
 
+@pytest.mark.parametrize("fails", ["put", "mv"])
+def test_a_write_that_fails_leaves_nothing_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """In a folder that a network serves, say: what is beside takes room, and nobody lists it."""
+    store = ArtifactStore(f"file://{tmp_path}/store")
+    source = tmp_path / "source"
+    source.write_bytes(b"hello")
+    real_put = store._fs.pipe_file
+
+    def put_half(path: str, _: object) -> None:
+        real_put(path, b"hel")
+        fail()
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    if fails == "put":
+        monkeypatch.setattr(store._fs, "pipe_file", put_half)
+        monkeypatch.setattr(store._fs, "put_file", lambda source, path: put_half(path, source))
+    else:
+        monkeypatch.setattr(store._fs, "mv", fail)
+    with pytest.raises(StoreRefused, match="No space left"):
+        store.write_file("a/b", source, "")
+    with pytest.raises(StoreRefused, match="No space left"):
+        store.write("a/b", b"hello")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [source]
+
+
 @pytest.mark.parametrize(
     ("url", "says"),
     [
@@ -449,8 +479,34 @@ async def test_snapshots_are_read_where_the_rollout_was_started_to_keep_them(
     station: Station, store: ArtifactStore, tmp_path: Path
 ) -> None:
     """Another `hosts.root` since changes nothing for it."""
+    rollout, commit = await _take_snapshot(station, tmp_path / "first-root")
+    copier(station, store).round()
+    assert fetch_shadow(store, rollout, tmp_path / "shadow") == commit
+
+
+async def test_a_snapshot_that_could_not_be_read_is_tried_again_without_an_event(
+    station: Station, store: ArtifactStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a rollout that has ended none comes any more."""
+
+    def cannot_read(_: RolloutSnapshots) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    rollout, commit = await _take_snapshot(station, tmp_path / "root")
+    copying = copier(station, store)
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(RolloutSnapshots, "copy", cannot_read)
+        copying.round()
+        assert copying.round() == 0
+        assert copying.unreadable.keys() == {rollout}
+    assert copying.round() == 0
+    assert copying.unreadable == {}
+    assert fetch_shadow(store, rollout, tmp_path / "shadow") == commit
+
+
+async def _take_snapshot(station: Station, root: Path) -> tuple[str, str]:
+    """A rollout that keeps its files there, and the snapshot of its first step."""
     person = station.person()
-    root = tmp_path / "first-root"
     message = wire.StartRollouts(
         request="s", specs=(msgspec.structs.replace(spec(), host_root=str(root)),)
     )
@@ -460,8 +516,6 @@ async def test_snapshots_are_read_where_the_rollout_was_started_to_keep_them(
     (folder / "workspace" / "a").write_text("1")
     repository = ShadowRepository(folder / "workspace", folder / "shadow")
     commit = (await repository.take("step")).commit
-    worker = station.worker(rollout)
-    worker.step(1, snapshot=commit)
-    copier(station, store).round()
-    assert fetch_shadow(store, rollout, tmp_path / "shadow") == commit
     await repository.close()
+    station.worker(rollout).step(1, snapshot=commit)
+    return rollout, commit
