@@ -70,9 +70,7 @@ async def test_the_shell_keeps_its_state_between_commands(terminal: LocalTermina
     assert lines == ["/tmp", "1", "f:x", "2"]
 
 
-async def test_20_mb_arrive_whole_and_are_read_in_windows(
-    terminal: LocalTerminal, host: LocalHost
-) -> None:
+async def test_20_mb_arrive_whole(terminal: LocalTerminal, host: LocalHost) -> None:
     source = host.workspace / "big.txt"
     source.write_bytes(b"".join(b"%09d %s\n" % (n, b"x" * 54) for n in range(320_000)))
     start = await terminal.run("cat big.txt")
@@ -80,10 +78,6 @@ async def test_20_mb_arrive_whole_and_are_read_in_windows(
     assert status.exit_code == 0 and status.log_bytes - start > 20_000_000
     log = terminal.log.read(start, start + len(expected := _as_printed(source.read_bytes())))
     assert hashlib.sha256(log).digest() == hashlib.sha256(expected).digest()
-    window = await terminal.window(start, None, first=3, last=2)
-    assert [line[:9] for line in window.first] == ["000000000", "000000001", "000000002"]
-    assert [line[:9] for line in window.last] == ["000319998", "000319999"]
-    assert window.skipped_lines == 319_995
     lines = await terminal.lines(start)
     assert len(lines) == 320_000 and lines[-1].startswith("000319999")
 

@@ -1,4 +1,4 @@
-"""Marks never show, segments are one log, windows look at no more than they show."""
+"""Marks never show, and segments are one log."""
 
 from pathlib import Path
 
@@ -68,30 +68,3 @@ def test_segments_are_one_log(log: TerminalLog, tmp_path: Path) -> None:
 
 def test_an_empty_log(log: TerminalLog) -> None:
     assert (log.size(), log.lines(0), log.last_output()) == (0, [], 0.0)
-    window = log.window(0, None, first=5, last=5)
-    assert (window.first, window.last, window.skipped_lines) == ([], [], 0)
-
-
-WINDOWS = {
-    "both ends": (2, 2, ["0", "1"], ["8", "9"], 6),
-    "the end": (0, 3, [], ["7", "8", "9"], 7),
-    "the beginning": (3, 0, ["0", "1", "2"], [], 7),
-    "all of it": (5, 5, [str(n) for n in range(10)], [], 0),
-    "more than there is": (50, 50, [str(n) for n in range(10)], [], 0),
-}
-
-
-@pytest.mark.parametrize("name", WINDOWS)
-@pytest.mark.parametrize("ending", [b"", _E, _E + _P])
-def test_a_window_has_the_lines_asked_for(name: str, ending: bytes, log: TerminalLog) -> None:
-    first, last, head, tail, skipped = WINDOWS[name]
-    log.begin_segment(b"".join(b"%d\r\n" % n for n in range(10)) + ending)
-    window = log.window(0, None, first, last)
-    assert (window.first, window.last, window.skipped_lines) == (head, tail, skipped)
-
-
-def test_a_window_into_one_endless_line_is_cut_by_bytes(log: TerminalLog) -> None:
-    log.begin_segment(b"x" * 5_000_000)
-    window = log.window(0, None, first=10, last=10, most_bytes=1000)
-    assert (len(window.first[0]), len(window.last[0])) == (1000, 1000)
-    assert window.skipped_bytes == 5_000_000 - 2000

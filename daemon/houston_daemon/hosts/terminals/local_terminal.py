@@ -32,7 +32,7 @@ from houston_daemon.hosts.process_table import ProcessKey, ProcessStat
 from houston_daemon.hosts.terminals import shell_marks, terminal_start
 from houston_daemon.hosts.terminals.background_commands import BackgroundCommands
 from houston_daemon.hosts.terminals.shell_marks import MarkNonces
-from houston_daemon.hosts.terminals.terminal_log import LogWindow, TerminalLog
+from houston_daemon.hosts.terminals.terminal_log import TerminalLog
 from houston_daemon.hosts.terminals.terminal_start import TerminalState
 from houston_daemon.hosts.terminals.tmux_server import TmuxServer
 from houston_shared import atomic_file
@@ -160,10 +160,6 @@ class LocalTerminal:
     async def lines(self, start: int, end: int | None = None) -> list[str]:
         """The log between two byte offsets as screen lines; marks never show."""
         return await asyncio.to_thread(self.log.lines, start, end)
-
-    async def window(self, start: int, end: int | None, first: int, last: int) -> LogWindow:
-        """The first and last lines of a span, decoding no more than these."""
-        return await asyncio.to_thread(self.log.window, start, end, first, last)
 
     async def signal(self, name: Literal["INT", "TERM", "KILL"]) -> list[str]:
         """Signal the foreground command's processes; returns their names.

@@ -18,7 +18,6 @@ _LONGEST = 100
 _END = re.compile(rb"\x1b\]7771;[rse];[^\x07\x1b]{0,80}\x07")
 _PROMPT = re.compile(rb"\x1b\]7771;p;[^\x07\x1b]{0,80}\x07")
 _HALF = re.compile(rb"\x1b(?:\](?:7(?:7(?:7(?:1[^\x07\x1b]{0,90})?)?)?)?)?\Z")
-_LAST = re.compile(rb"(?:\x1b\]7771;[^\x07\x1b]{0,90}\x07)+\Z")
 _SHOWN = 200
 _TIME, _NOW = "%.17s", '"${EPOCHREALTIME-}"'
 """Seconds since 1970 with microseconds; empty before bash 5."""
@@ -117,12 +116,6 @@ def without_marks(data: bytes, before: bytes, secret: MarkNonces | None) -> byte
     if secret is not None:
         data = data.replace(secret.start.encode(), b"").replace(secret.end.encode(), b"")
     return _PROMPT.sub(lambda mark: _with_fresh_line(mark, data), data)
-
-
-def trailing_marks(data: bytes) -> int:
-    """How many bytes at the end of `data` are marks, which make no line."""
-    mark = _LAST.search(data[-2 * _LONGEST :])
-    return len(mark.group()) if mark is not None else 0
 
 
 def _with_fresh_line(mark: "re.Match[bytes]", data: bytes) -> bytes:

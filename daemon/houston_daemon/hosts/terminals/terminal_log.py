@@ -7,14 +7,11 @@ writes the log (and this module, the sentence about a gap).
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from houston_daemon.hosts.terminals.shell_marks import (
     MARK_LOOK_BEHIND,
     MarkNonces,
-    trailing_marks,
     without_marks,
 )
 from houston_shared import terminal_log_files
@@ -151,20 +148,6 @@ class _LineScreen:
             cells.clear()
 
 
-_BLOCK_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class LogWindow:
-    """The first and last lines of a span, and what lies between."""
-
-    first: list[str]
-    last: list[str]
-    skipped_lines: int
-    """Line feeds between the two parts; 0 when they meet."""
-    skipped_bytes: int
-
-
 class TerminalLog:
     """Reads the segments of one terminal's folder; safe while they grow."""
 
@@ -220,59 +203,6 @@ class TerminalLog:
         stop = self.size() if end is None else end
         before = self.read(max(0, start - MARK_LOOK_BEHIND), start)
         return render_lines(without_marks(self.read(start, stop), before, self.secret))
-
-    def window(
-        self, start: int, end: int | None, first: int, last: int, most_bytes: int = 400_000
-    ) -> LogWindow:
-        """At most `first` lines from the front and `last` from the back of [start, end).
-
-        Looks only at the bytes it returns, `most_bytes` for each part, and counts line feeds
-        between. A span that is small enough comes whole in `first`.
-        """
-        stop = self.size() if end is None else min(end, self.size())
-        head = self._after_lines(start, stop, first, most_bytes)
-        tail = self._before_lines(head, stop, last, most_bytes)
-        if tail <= head:
-            return LogWindow(self.lines(start, stop), [], 0, 0)
-        between = sum(block.count(b"\n") for block in self._blocks(head, tail))
-        return LogWindow(
-            self.lines(start, head) if first else [],
-            self.lines(tail, stop) if last else [],
-            between,
-            tail - head,
-        )
-
-    def _after_lines(self, start: int, stop: int, count: int, most: int) -> int:
-        limit = min(stop, start + most)
-        at = start
-        for block in self._blocks(start, limit):
-            feeds = block.count(b"\n")
-            if feeds >= count:
-                place = -1
-                for _ in range(count):
-                    place = block.index(b"\n", place + 1)
-                return at + place + 1
-            count -= feeds
-            at += len(block)
-        return at
-
-    def _before_lines(self, head: int, stop: int, count: int, most: int) -> int:
-        if count <= 0:
-            return stop
-        low = max(head, stop - most)
-        data = self.read(low, stop)
-        shown_length = len(data) - trailing_marks(data)
-        place = shown_length - 1 if data.endswith(b"\n", 0, shown_length) else shown_length
-        for _ in range(count):
-            place = data.rfind(b"\n", 0, place)
-            if place < 0:
-                return low
-        return low + place + 1
-
-    def _blocks(self, start: int, stop: int) -> Iterator[bytes]:
-        while start < stop and (data := self.read(start, min(start + _BLOCK_BYTES, stop))):
-            yield data
-            start += len(data)
 
     def _find(self) -> None:
         self._segments = terminal_log_files.list_segments(self.folder)
