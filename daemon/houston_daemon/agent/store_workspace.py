@@ -82,19 +82,22 @@ class SnapshotCopies:
     async def _copy_until_end(self) -> None:
         backoff, told = Backoff(RETRY_SECONDS, LONGEST_DELAY_SECONDS), ""
         while True:
-            is_last, seconds, trouble = self._ending.is_set(), LOOK_SECONDS, ""
+            is_last, seconds, trouble, cause = self._ending.is_set(), LOOK_SECONDS, "", ""
             try:
                 await asyncio.to_thread(self._copy)
                 backoff.failures = 0
             except (HoustonError, OSError) as problem:
                 seconds = backoff.fail(time.monotonic())
-                trouble = f"snapshots are not in the store, it is tried again: {problem}"
+                cause = str(problem)
+                trouble = f"snapshots are not in the store, it is tried again: {cause}"
             if trouble != told:
                 told = trouble
                 self._tell(trouble)
-                if trouble:
+                if trouble and not is_last:
                     log.warning("%s", trouble)
             if is_last:
+                if cause:
+                    log.warning("the store lacks the last snapshot: %s", cause)
                 return
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), seconds)

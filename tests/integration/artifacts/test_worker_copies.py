@@ -140,3 +140,20 @@ async def test_a_store_that_is_gone_is_said_once_and_tried_again(
     assert len({record.getMessage() for record in caplog.records}) == len(caplog.records) == 1
     assert "it is tried again" in caplog.text
     assert told == [caplog.records[0].getMessage(), ""], "the status says it until it is mended"
+
+
+async def test_a_last_snapshot_that_the_store_lacks_is_said(
+    home: Home, line: Line, url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where the reason is that of the tries before."""
+    store = ArtifactStore(url)
+    store_owner.claim(store, home, NODE)
+    work = Work(tmp_path / "node", store)
+    line.fault = "forbidden"
+    with caplog.at_level(logging.WARNING, "houston_daemon"):
+        copying = copies(home, store, work)
+        await work.take(a="1")
+        await until(lambda: caplog.records)
+        await copying.end()
+    _, last = caplog.records
+    assert last.getMessage().startswith("the store lacks the last snapshot: ")
