@@ -32,9 +32,13 @@ def read_only_uri(database: Path) -> str:
     return f"file:{quote(str(database))}?mode=ro"
 
 
-def open_read_only(database: Path) -> sqlite3.Connection:
-    """A connection that reads, without any check; raises sqlite3.Error."""
-    return sqlite3.connect(read_only_uri(database), uri=True, isolation_level=None)
+def open_read_only(database: Path, seconds: float = 5.0) -> sqlite3.Connection:
+    """A connection that reads, without any check; raises sqlite3.Error.
+
+    seconds: how long it waits for a lock.
+    """
+    uri = read_only_uri(database)
+    return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=seconds)
 
 
 def copy_database(source: Path, target: Path) -> float:

@@ -11,13 +11,14 @@ ended. Numbers only: what a holder sees of a GPU is set by whoever starts it
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from houston_daemon.maintenance.durable_copy import open_read_only
 from houston_daemon.service.daemon_log import LOGGER
-from houston_daemon.service.supervisor_queries import open_read_only
 from houston_shared.atomic_file import write_atomically
 from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.errors import HoustonError
@@ -287,7 +288,7 @@ class RolloutGpus:
     def _alive(self, rollouts: Iterable[str]) -> set[str]:
         names = list(rollouts)
         marks = ", ".join("?" * len(names))
-        with open_read_only(self._home.database) as reader:
+        with closing(open_read_only(self._home.database)) as reader:
             rows = reader.execute(
                 f"SELECT id FROM rollouts WHERE id IN ({marks}) AND state IN"
                 " ('queued', 'running', 'paused')",

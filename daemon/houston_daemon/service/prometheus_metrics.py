@@ -28,10 +28,10 @@ from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from houston_daemon.artifacts import store_owner
+from houston_daemon.maintenance.durable_copy import open_read_only
 from houston_daemon.maintenance.home_backup import measure_backup_age
 from houston_daemon.recorder.recorder_handle import RecorderHandle
 from houston_daemon.service.daemon_log import LOGGER
-from houston_daemon.service.supervisor_queries import open_read_only
 from houston_shared.atomic_file import write_atomically
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_messages import Status
@@ -99,7 +99,7 @@ class DatabaseTotals:
 
     def read(self) -> None:
         """Bring everything up to date. Raises sqlite3.Error, HoustonError."""
-        with open_read_only(self._database, seconds=2) as reader:
+        with contextlib.closing(open_read_only(self._database, seconds=2)) as reader:
             self._read_counts(reader)
             self._read_guidance(reader)
             while self._read_samples(reader):

@@ -14,6 +14,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from houston_daemon.maintenance.durable_copy import open_read_only
 from houston_daemon.service.daemon_log import LOGGER
 from houston_shared.home import Home
 from houston_shared.home_lock import HomeOwner
@@ -39,14 +40,6 @@ class ResumableRollout:
     """Which one that is."""
 
 
-@contextmanager
-def open_read_only(database: Path, seconds: float = 5.0) -> Iterator[sqlite3.Connection]:
-    """A connection that writes nothing. seconds: how long it waits for a lock."""
-    uri = f"{database.as_uri()}?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True, timeout=seconds)) as connection:
-        yield connection
-
-
 class KeptReader:
     """A connection that writes nothing and stays open between reads: opening one, with the schema
     read, takes fifty times what is read most often. Used from one thread."""
@@ -60,7 +53,7 @@ class KeptReader:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """The connection; after an error the next one is new."""
         if self._connection is None:
-            self._connection = self._open.enter_context(open_read_only(self._database))
+            self._connection = self._open.enter_context(closing(open_read_only(self._database)))
         try:
             yield self._connection
         except sqlite3.Error:
@@ -95,7 +88,7 @@ def _resumable_rollout(
 
 def read_living_rollouts(database: Path) -> set[str]:
     """Rollouts that have not ended."""
-    with open_read_only(database) as reader:
+    with closing(open_read_only(database)) as reader:
         rows = reader.execute(
             "SELECT id FROM rollouts WHERE state IN ('queued', 'running', 'paused')"
         ).fetchall()
@@ -118,7 +111,7 @@ def read_ended_rollouts(database: Path, after: int) -> tuple[list[str], int]:
 
     After the first look only what was stored since is read, however many rollouts have ended.
     """
-    with open_read_only(database) as reader:
+    with closing(open_read_only(database)) as reader:
         reader.execute("BEGIN")
         (newest,) = reader.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
         since = "id IN (SELECT rollout FROM events WHERE seq > ? AND kind = 'state') AND" * bool(
@@ -144,7 +137,7 @@ def read_crashed_daemon(owner: HomeOwner | None, home: Home) -> DaemonDied | Non
 def _last_event_time(home: Home) -> int:
     """When the newest event was stored, UTC microseconds; 0 where that cannot be read."""
     try:
-        with open_read_only(home.database) as reader:
+        with closing(open_read_only(home.database)) as reader:
             row = reader.execute("SELECT at FROM events ORDER BY seq DESC LIMIT 1").fetchone()
     except sqlite3.Error:  # whoever opens it for writing says what is wrong with it
         return 0
@@ -172,7 +165,7 @@ def report_crash(dead: DaemonDied | None, home: Home) -> str:
 
 def _describe_resumed_rollouts(home: Home) -> str:
     try:
-        with open_read_only(home.database) as reader:
+        with closing(open_read_only(home.database)) as reader:
             resumable = read_resumable_rollouts(reader)
         count = sum(not rollout.waits for rollout in resumable.values())
     except sqlite3.Error as problem:  # a full disk: no reason not to start
