@@ -1,32 +1,33 @@
 """Branching a rollout: a sibling that goes on from after one of its steps.
 
 Nothing of the shared past is stored again: the new spec names parent and step, and how the parent
-stood then (`Origin`). Refuses steps whose workspace or context cannot be made again. The workspace
-itself is made by the branch's worker, from the parent's shadow repository.
+stood then (`BranchPoint`). Refuses steps whose workspace or context cannot be made again. The
+workspace itself is made by the branch's worker, from the parent's shadow repository.
 """
 
 import shlex
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from houston_daemon.artifacts import store_owner
-from houston_daemon.recorder import journal_writer, rollout_assignment
+from houston_daemon.recorder import rollout_assignment
 from houston_daemon.recorder.handlers.guidance_handlers import queue_guidance, require_rollout
 from houston_daemon.recorder.handlers.rollout_handlers import (
-    make_rollout_id,
+    SELECT_REQUESTED,
+    append_spec,
     refuse_sampled_elsewhere,
 )
 from houston_daemon.recorder.identity_and_roles import Author
-from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_handle import RunnableChanged
 from houston_daemon.recorder.recorder_store import Store
-from houston_daemon.recorder.request_checks import denial
+from houston_daemon.recorder.request_checks import check_request_key, denial
 from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.control_messages import BranchRollout
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.records import BranchPoint, ObservationBody, RolloutSpec, ToolResult
 from houston_shared.store import removed_data_queries, rollout_queries
-from houston_shared.store.event_bodies import StoredSpec
 from houston_shared.task import parse_task_record
 from houston_shared.terminal_log_files import rollout_folder
 from houston_shared.wire import Guide, RequestStored
@@ -50,12 +51,8 @@ class _SharedStep(NamedTuple):
 
 def branch_rollout(store: Store, message: BranchRollout, author: Author) -> RequestStored:
     """Queue a branch, with its first guidance; the same request again gives the same one."""
-    if not 0 < len(message.request) <= 64:
-        raise denial("A branch needs a request key.", effect=NO_BRANCH_STARTED, code=ExitCode.USAGE)
-    before = store.connection.execute(
-        "SELECT id, spec_seq FROM rollouts WHERE request = ?", (message.request,)
-    ).fetchone()
-    if before:
+    request = check_request_key(message.request)
+    if before := store.connection.execute(SELECT_REQUESTED, (request,)).fetchone():
         return RequestStored(seq=before[1], rollouts=(before[0],))
     step = message.step
     owner = _step_owner(store, message.rollout, step)
@@ -67,17 +64,9 @@ def branch_rollout(store: Store, message: BranchRollout, author: Author) -> Requ
     shared = _read_shared_step(store, owner, step)
     origin = _build_origin(store, owner, step, shared)
     _check_can_branch(store, spec, origin, step)
-    id = make_rollout_id(store, spec.task.name)
-    fields = {name: getattr(spec, name) for name in RolloutSpec.__struct_fields__}
-    changed = {"rollout": id, "parent": owner, "parent_step": step, "origin": origin}
-    body = StoredSpec(
-        **{**fields, **changed},
-        by=author.person_label,
-        request=message.request,
-        sandbox=parse_task_record(spec.task).mapped.kind,
-        **author.event_fields,
-    )
-    store.journal.append(EventKey(id), "spec", journal_writer.prepare_body(store.home, body))
+    spec = msgspec.structs.replace(spec, parent=owner, parent_step=step, origin=origin)
+    sandbox = parse_task_record(spec.task).mapped.kind
+    id = append_spec(store, spec, request, sandbox, author)
     guidance = None
     if message.text:
         guidance = queue_guidance(

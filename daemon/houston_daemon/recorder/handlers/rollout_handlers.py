@@ -94,6 +94,11 @@ def _queue_rollout(store: Store, spec: RolloutSpec, request: str, author: Author
 def store_spec(store: Store, spec: RolloutSpec, request: str, sandbox: str, author: Author) -> str:
     """Store the task, where it is new, and the spec under a new id; returns that."""
     _store_task_definition(store, spec.task)
+    return append_spec(store, spec, request, sandbox, author)
+
+
+def append_spec(store: Store, spec: RolloutSpec, request: str, sandbox: str, author: Author) -> str:
+    """Store the spec under a new id, of a task that is stored; returns that."""
     id = make_rollout_id(store, spec.task.name)
     fields = {name: getattr(spec, name) for name in spec.__struct_fields__}
     body = StoredSpec(
