@@ -56,7 +56,7 @@ class PeriodicBackup:
 
     def troubles(self, now: float) -> dict[str, str]:
         """What a person must know: the last backup failed, one rotted, or the newest is too old."""
-        if self._failed:
+        if self._failed and self._loaded.config.backup.every_hours:
             wait = format_duration(self._not_before - now)
             again = "tried again now" if self._child else f"tried again in {wait}"
             return {"backup": f"{self._failed}; {again}; see houston daemon logs"}

@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from houston_daemon.maintenance import home_backup
 from houston_daemon.maintenance.home_verification import verify_home
 from houston_daemon.maintenance.journal_repair import repair_home
 from houston_shared import wire
+from houston_shared.config import BackupSettings
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.hub_models import pins_file
@@ -359,6 +361,10 @@ def test_a_backup_that_failed_or_is_late_is_a_trouble(
 
     assert until(look, 60)
     assert "failed (exit code 1)" in look()["backup"]
+    before = loaded.config
+    loaded.config = msgspec.structs.replace(before, backup=BackupSettings(every_hours=0))
+    assert look() == {}, "nobody wants one any more"
+    loaded.config = before
     station.home.backups.unlink()
     made = home_backup.make_backup(station.home)
     assert look() == {}, "a person made one"
