@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.hosts.process_table import read_process_stat
-from houston_daemon.service.daemon_log import read_last_line
+from houston_daemon.service.daemon_log import describe_exit, read_last_line
 from houston_daemon.service.engine_child import end_orphaned_engines
 from houston_daemon.service.force_exit import STOP_RESERVE_SECONDS, shutdown_seconds
 from houston_daemon.service.home_setup import make_home_folders
@@ -223,12 +223,11 @@ def _startup_failure(
     loaded: LoadedConfiguration, process: "subprocess.Popen[bytes]", end: tuple[int, int]
 ) -> HoustonError:
     """end: where the log ended before it was started; what others wrote is no cause of its end."""
-    code = process.wait()
+    exit_text = describe_exit(process.wait())
     log = loaded.home.logs / "daemon.log"
     inode, size = _log_inode_and_size(log)
     new = size - end[1] if inode == end[0] else size
     last_line = read_last_line(log, new) if new > 0 else ""
-    exit_text = f"signal {-code}" if code < 0 else f"exit code {code}"
     return HoustonError(
         f"The daemon ended ({exit_text}) before it was ready: {last_line or 'it wrote nothing'}",
         "The daemon was not started.",

@@ -114,6 +114,16 @@ def worker_log_path(home: Home, rollout: str) -> Path:
     return home.logs / "workers" / f"{rollout}.log"
 
 
+def describe_exit(code: int) -> str:
+    """How a process ended, in words. code: minus the number of the signal that ended it."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"
+
+
 def read_last_line(path: Path, reach: int = 16_384) -> str:
     """The last line of a log that is not empty; empty when there is none."""
     try:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from houston_daemon.engines.engine_process import kill_by_environment
 from houston_daemon.recorder.recorder_handle import RecorderHandle
 from houston_daemon.service import trainer_launch
-from houston_daemon.service.daemon_log import LOGGER, read_last_line
+from houston_daemon.service.daemon_log import LOGGER, describe_exit, read_last_line
 from houston_daemon.service.gpu_ledger import ENGINE_HOLDER_PREFIX, GpuLedger
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_daemon.training.runs import run_folder
@@ -409,7 +409,8 @@ class Trainers:
             read_last_line(trainer_launch.trainer_output_file(self._home, run))
             or "it wrote nothing"
         )
-        exit_text = f"signal {code - 128}" if code > 128 else f"exit code {code}"
+        # Its first process ends as one that a signal ended, unless that was killed itself.
+        exit_text = describe_exit(128 - code if code > 128 else code)
         if count >= TRAINER_CRASH_LIMIT:
             del self._crashes[run]
             self._set_state(run, "failed", f"it ended {count} times ({exit_text}): {line}")

@@ -18,7 +18,7 @@ from pathlib import Path
 from houston_daemon.agent.shared_worker_line import RolloutLeft
 from houston_daemon.recorder.live_workers import WorkerSilence
 from houston_daemon.recorder.recorder_handle import Assignment, RecorderHandle
-from houston_daemon.service.daemon_log import LOGGER, read_last_line
+from houston_daemon.service.daemon_log import LOGGER, describe_exit, read_last_line
 from houston_daemon.service.fork_server import WorkerEnded, WorkerStarted
 from houston_daemon.service.shared_workers import SharedWorkers
 from houston_daemon.service.supervisor_queries import ResumableRollout
@@ -386,7 +386,7 @@ class WorkerPool:
         cause = history.last_words = (
             cause or read_last_line(self._log_of(rollout)) or "it wrote nothing"
         )
-        exit_text = history.last_exit = _describe_exit(code)
+        exit_text = history.last_exit = describe_exit(code)
         deaths = history.backoff.failures
         if deaths >= WORKER_DEATHS_LIMIT:
             last = f"last ({exit_text}): {cause}"
@@ -398,15 +398,6 @@ class WorkerPool:
             "worker of %s ended (%s); again in %g s: %s", rollout, exit_text, delay, cause
         )
         return ""
-
-
-def _describe_exit(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"signal {signal.Signals(-code).name}"
-    except ValueError:
-        return f"signal {-code}"
 
 
 def _signal_worker(pid: int, number: signal.Signals) -> None:

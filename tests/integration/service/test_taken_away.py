@@ -92,5 +92,5 @@ def test_a_start_that_is_killed_names_no_line_of_an_earlier_daemon(station: Stat
     log.write_text("2026-01-01T00:00:00Z ERROR the disk of yesterday\n")
     station.environment["HOUSTON_FAULTS"] = "supervisor.lock.before=kill"
     said = station.run("daemon", "start", code=1).stderr
-    assert "The daemon ended (signal 9) before it was ready: it wrote nothing" in said
+    assert "The daemon ended (signal SIGKILL) before it was ready: it wrote nothing" in said
     del station.environment["HOUSTON_FAULTS"]

@@ -27,11 +27,13 @@ class Told:
 
     def __init__(self) -> None:
         self.moves: list[tuple[str, str]] = []
+        self.reasons: list[str] = []
 
     def report_training_state(
         self, run: str, state: str, reason: str = "", start: bool = False
     ) -> None:
         self.moves.append((run, state))
+        self.reasons.append(reason)
 
 
 @pytest.fixture
@@ -54,7 +56,8 @@ def ends(trainers: Trainers) -> Callable[[int, float, str], None]:
     """A process of the run ends with a code, at a time; who asked it to, if anybody."""
 
     def end(code: int, now: float, ending: str = "") -> None:
-        process = subprocess.Popen([sys.executable, "-c", f"import os; os._exit({code})"])
+        how = f"os._exit({code})" if code >= 0 else f"os.kill(os.getpid(), {-code})"
+        process = subprocess.Popen([sys.executable, "-c", f"import os; {how}"])
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         trainers._children[RUN] = _TrainerProcess(process, ending)
         trainers.on_ended(TrainerEnded(RUN, process.pid), now)
@@ -73,6 +76,16 @@ def test_a_crash_is_waited_for_once(trainers: Trainers, told: Told, ends: Any) -
     assert told.moves == [(RUN, "finished")]
     assert trainers.next_due(100.0) is None
     assert trainers.troubles(200.0) == {}, "what has finished is no trouble"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(3, "exit code 3"), (137, "signal SIGKILL"), (-9, "signal SIGKILL")]
+)
+def test_crashes_are_told_in_words(told: Told, ends: Any, code: int, words: str) -> None:
+    """Where the kernel kills for memory, it may be the trainer or its first process."""
+    for crash in range(3):
+        ends(code, 1_000.0 * crash)
+    assert told.reasons == [f"it ended 3 times ({words}): it wrote nothing"]
 
 
 @pytest.mark.parametrize(
