@@ -303,11 +303,11 @@ class PrunedBackups(NamedTuple):
 
 
 def prune_backups(folder: Path, newest: BackupManifest, keep: int) -> PrunedBackups:
-    """Remove old backups of `folder` that are of the same series as `made`.
+    """Remove old backups of `folder` that are of the same series as `newest`.
 
-    Of the series (periodic, of one home) `made` and the newest others are left, `keep` in all; what
-    a person made stays. Only those count that still are what was backed up: a good one never goes
-    for a bad one. Newest by event: the clock may have been set back since.
+    Of the series (periodic, of one home) `newest` and the newest others are left, `keep` in all;
+    what a person made stays. Only those count that still are what was backed up: a good one never
+    goes for a bad one. Newest by event: the clock may have been set back since.
     """
     series = [
         (manifest.seq, manifest.name, manifest)

@@ -183,7 +183,7 @@ class Recorder:
         )
 
     def silences(self) -> dict[str, WorkerSilence]:
-        """Rollout → how long its worker has report nothing."""
+        """Rollout → how long its worker has reported nothing."""
         return self._call(lambda store: store.workers.silences())
 
     def report(self, report: SupervisorReport) -> None:

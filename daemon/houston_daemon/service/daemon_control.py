@@ -114,7 +114,7 @@ def find_answering_daemon(loaded: LoadedConfiguration) -> RunningDaemon | None:
 
 
 def start_daemon(loaded: LoadedConfiguration) -> RunningDaemon:
-    """Start the daemon unless one runs (see `already`); return when it is ready.
+    """Start the daemon unless one runs (see `find_answering_daemon`); return when it is ready.
 
     Raises HoustonError with the reason when it cannot start.
     """
@@ -245,7 +245,8 @@ def _log_inode_and_size(log: Path) -> tuple[int, int]:
 
 STOP_ANSWER_SECONDS = 2.0
 STOP_ANSWER_PART = 0.25
-"""Part of the time for leaving in which a daemon may answer that it stops, at most ASK_SECONDS."""
+"""Part of the time for leaving in which a daemon may answer that it stops, at most
+STOP_ANSWER_SECONDS."""
 ABORT_SECONDS = 0.2
 """After an ABRT, which writes into the log where every thread stands, until a KILL."""
 KERNEL_KILL_SECONDS = 1.5

@@ -119,7 +119,8 @@ _ForkServerSays = WorkerStarted | WorkerNotStarted | WorkerEnded | ForkServerPon
 
 
 class WorkerSpawner:
-    """The line to the nursery; `Born`, `Died` and `Lost` arrive as events of the inbox."""
+    """The line to the nursery; `WorkerStarted`, `WorkerEnded` and `WorkerLost` arrive as events of
+    the inbox."""
 
     module = FORK_SERVER
     """What the nursery runs."""

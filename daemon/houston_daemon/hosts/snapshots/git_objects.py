@@ -37,14 +37,14 @@ def to_tree_name(name: str) -> str:
 
 
 def from_tree_name(name: str) -> str:
-    """The file name for a tree entry; the reverse of `to_tree`."""
+    """The file name for a tree entry; the reverse of `to_tree_name`."""
     if name.startswith(_ENCODED_PREFIX):
         return os.fsdecode(unquote_to_bytes(name[len(_ENCODED_PREFIX) :]))
     return name
 
 
 def path_to_tree(path: str) -> str:
-    """`to_tree` for every part of a path."""
+    """`to_tree_name` for every part of a path."""
     return "/".join(to_tree_name(part) for part in path.split("/"))
 
 

@@ -55,7 +55,7 @@ class SshSession:
 
     @classmethod
     async def open(cls, command: list[str]) -> "SshSession":
-        """Run `command`, which connects, and wait for the far end's greeting. Raises Cut."""
+        """Run `command`, which connects; wait for the far end's greeting. Raises ConnectionCut."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
@@ -86,7 +86,7 @@ class SshSession:
         return session
 
     async def ask(self, ask: m.AnyAsk, stop: asyncio.Event | None = None) -> m.HostAnswer:
-        """Ask, and wait for the answer; `stop` takes the request back. Raises Cut."""
+        """Ask, and wait for the answer; `stop` takes the request back. Raises ConnectionCut."""
         if self.ended.is_set():
             raise ConnectionCut(self.why)
         self._number += 1

@@ -30,7 +30,7 @@ PREPARE_SECONDS = 120.0
 
 
 class SshHost:
-    """One rollout's part of a machine over SSH; see `protocol.Host`."""
+    """One rollout's part of a machine over SSH; see `RolloutHost`."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class SshHost:
 async def _answer_within(
     seconds: float, name: str, answer: Coroutine[Any, Any, m.HostAnswer]
 ) -> m.HostAnswer:
-    """The answer to a first word. Raises Cut where none comes: a session is of no use before."""
+    """The answer to a first word; a session is of no use before it. Raises ConnectionCut."""
     try:
         async with asyncio.timeout(seconds):
             return await answer

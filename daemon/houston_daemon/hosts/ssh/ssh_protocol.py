@@ -102,7 +102,7 @@ class HostAsk(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class Hello(HostAsk, frozen=True, kw_only=True):
-    """First of all: whose part of the host this is, and how it is shut in. Answer: Welcome."""
+    """First of all: whose part of the host this is, and how it is shut in. Answer: HostWelcome."""
 
     protocol: int = PROTOCOL_VERSION
     version: str
@@ -147,7 +147,7 @@ class HostWelcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prepare(HostAsk, frozen=True, kw_only=True):
-    """`Host.prepare`; `source` is the name of a parcel, empty for none."""
+    """`RolloutHost.prepare`; `source` is the name of a parcel, empty for none."""
 
     source: str
     begun: bool
@@ -175,45 +175,45 @@ class Piece(HostAsk, frozen=True, kw_only=True):
 
 
 class FindTerminal(HostAsk, frozen=True, kw_only=True):
-    """`Host.terminal`."""
+    """`RolloutHost.terminal`."""
 
     name: str
     create: bool
 
 
 class Terminals(HostAsk, frozen=True):
-    """`Host.terminals`."""
+    """`RolloutHost.terminals`."""
 
 
 class RunIn(HostAsk, frozen=True, kw_only=True):
-    """`Terminal.run`."""
+    """`HostTerminal.run`."""
 
     name: str
     command: str
 
 
 class WaitFor(HostAsk, frozen=True, kw_only=True):
-    """`Terminal.wait`; taking it back ends the waiting."""
+    """`HostTerminal.wait`; taking it back ends the waiting."""
 
     name: str
     seconds: float
 
 
 class TypeInto(HostAsk, frozen=True, kw_only=True):
-    """`Terminal.type_text`."""
+    """`HostTerminal.type_text`."""
 
     name: str
     text: str
 
 
 class StatusOf(HostAsk, frozen=True, kw_only=True):
-    """`Terminal.status`."""
+    """`HostTerminal.status`."""
 
     name: str
 
 
 class LinesOf(HostAsk, frozen=True, kw_only=True):
-    """`Terminal.lines`."""
+    """`HostTerminal.lines`."""
 
     name: str
     start: int
@@ -221,20 +221,20 @@ class LinesOf(HostAsk, frozen=True, kw_only=True):
 
 
 class SignalTo(HostAsk, frozen=True, kw_only=True):
-    """`Terminal.signal`."""
+    """`HostTerminal.signal`."""
 
     name: str
     signal: Literal["INT", "TERM", "KILL"]
 
 
 class CloseTerminal(HostAsk, frozen=True, kw_only=True):
-    """`Terminal.close`; answered with its last status."""
+    """`HostTerminal.close`; answered with its last status."""
 
     name: str
 
 
 class Spawn(HostAsk, frozen=True, kw_only=True):
-    """`Host.spawn`; taking it back stops the process."""
+    """`RolloutHost.spawn`; taking it back stops the process."""
 
     command: tuple[str, ...]
     seconds: float
@@ -249,11 +249,11 @@ class Spawn(HostAsk, frozen=True, kw_only=True):
 
 
 class NotBroughtBack(HostAsk, frozen=True):
-    """`Host.not_brought_back`."""
+    """`RolloutHost.not_brought_back`."""
 
 
 class LimitsMet(HostAsk, frozen=True):
-    """`Host.limits_met`."""
+    """`RolloutHost.limits_met`."""
 
 
 class TakeSnapshot(HostAsk, frozen=True, kw_only=True):
@@ -273,7 +273,7 @@ class Restore(HostAsk, frozen=True, kw_only=True):
 
 
 class DestroyTerminals(HostAsk, frozen=True):
-    """`Host.destroy_terminals`."""
+    """`RolloutHost.destroy_terminals`."""
 
 
 class Free(HostAsk, frozen=True, kw_only=True):
@@ -283,7 +283,7 @@ class Free(HostAsk, frozen=True, kw_only=True):
 
 
 class Pack(HostAsk, frozen=True, kw_only=True):
-    """Have the workspace as it was at a snapshot packed as a tar file. Answer: Packed."""
+    """Have the workspace as it was at a snapshot packed as a tar file. Answer: PackedWorkspace."""
 
     commit: str
 

@@ -2,7 +2,7 @@
 
 Those of people, and beside them those of rules and of a judge, which never touch a person's. A
 verdict on a step that a branch shares belongs to its parent. Which verdict counts in the end is
-decided by readers (`verdict_order`).
+decided by readers (`houston_shared.verdict_precedence`).
 """
 
 from typing import Any
