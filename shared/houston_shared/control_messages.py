@@ -97,7 +97,7 @@ class Status(WireMessage, frozen=True, kw_only=True):
     longest_silence: float = 0.0
     """Longest time between two messages of one worker, seconds; each beats every second."""
     restarts: dict[str, int] = {}
-    """`workers`, `engines`, `nursery` → how many were started again since the daemon's start."""
+    """`workers`, `engines`, `fork_servers` → how many were started again since the daemon began."""
     troubles: dict[str, str] = {}
     """What keeps ending → how often, when it is tried again, what it said last."""
     acked: int = 0

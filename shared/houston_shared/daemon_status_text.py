@@ -38,7 +38,9 @@ def status_lines(status: Status, waiting: Sequence[EngineWaitedFor]) -> Iterator
     yield StatusLine("limits", f"of processes and memory: by {status.limits}")
     yield StatusLine("consoles", f"{status.consoles}; search lags {status.search_lag} events")
     yield StatusLine("backup", _backup_words(status))
-    restarts = ", ".join(_counted(n, part) for part, n in status.restarts.items() if n)
+    restarts = ", ".join(
+        _counted(n, part.replace("_", " ")) for part, n in status.restarts.items() if n
+    )
     if restarts:
         yield StatusLine("restarts", f"{restarts}, since the daemon's start")
     for name, words in sorted(status.troubles.items()):
@@ -112,7 +114,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _counted(number: int, parts: str) -> str:
-    """`1 worker`, `2 workers`, `1 nursery`."""
+    """`1 worker`, `2 workers`, `1 fork server`."""
     return f"{number} {parts.removesuffix('s') if number == 1 else parts}"
 
 

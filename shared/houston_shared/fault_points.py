@@ -1,8 +1,8 @@
 """Every point at which a fault can be ordered: its name, its module, what is about to happen there.
 
 Names say whose process it is: `recorder` and `supervisor` are the daemon, `search` its child that
-indexes, `nursery` its child that forks workers, `worker` one of these (with its environment, host
-and engine client). A test holds this table against the source.
+indexes, `fork_server` its child that forks workers, `worker` one of these (with its environment,
+host and engine client). A test holds this table against the source.
 """
 
 FAULT_POINTS: dict[str, tuple[str, str]] = {
@@ -171,17 +171,17 @@ FAULT_POINTS: dict[str, tuple[str, str]] = {
         "service/worker_pool.py",
         "the recorder has heard of a worker's end",
     ),
-    "supervisor.nursery.before": (
+    "supervisor.fork_server.before": (
         "service/worker_spawner.py",
-        "the nursery is about to be started",
+        "the fork server is about to be started",
     ),
-    "supervisor.nursery.after": (
+    "supervisor.fork_server.after": (
         "service/worker_spawner.py",
-        "the nursery runs, its line is not listened to",
+        "the fork server runs, its line is not listened to",
     ),
-    "supervisor.nursery.lost": (
+    "supervisor.fork_server.lost": (
         "service/worker_spawner.py",
-        "the nursery has ended, its workers are not reported",
+        "the fork server has ended, its workers are not reported",
     ),
     "supervisor.leftovers.before": (
         "service/orphaned_terminals.py",
@@ -191,7 +191,7 @@ FAULT_POINTS: dict[str, tuple[str, str]] = {
     "supervisor.drain.late": ("service/supervisor.py", "workers did not leave in time"),
     "supervisor.finish.before": (
         "service/daemon_process.py",
-        "workers have left, the nursery lives",
+        "workers have left, the fork server lives",
     ),
     "supervisor.stop.before": ("service/daemon_process.py", "the recorder is about to stop"),
     "supervisor.stop.after": (
@@ -204,13 +204,16 @@ FAULT_POINTS: dict[str, tuple[str, str]] = {
     ),
     "supervisor.engine.recorded": ("engines/engine_process.py", "an engine runs and is recorded"),
     "supervisor.engine.ready": ("service/engine_watch.py", "an engine answers, nobody knows"),
-    "nursery.fork.before": ("service/fork_server.py", "a worker is about to be forked"),
-    "nursery.fork.after": ("service/fork_server.py", "a worker runs, the supervisor was not told"),
-    "nursery.child.before": (
+    "fork_server.fork.before": ("service/fork_server.py", "a worker is about to be forked"),
+    "fork_server.fork.after": (
         "service/fork_server.py",
-        "a forked worker is not yet tied to the nursery",
+        "a worker runs, the supervisor was not told",
     ),
-    "nursery.reap.after": (
+    "fork_server.child.before": (
+        "service/fork_server.py",
+        "a forked worker is not yet tied to the fork server",
+    ),
+    "fork_server.reap.after": (
         "service/fork_server.py",
         "a worker was reaped, the supervisor was not told",
     ),

@@ -12,7 +12,7 @@ class Means(enum.Enum):
     OPEN = "a new workstation"
     BRANCH = "a branch of a workstation"
     WORKER = "the death of a worker"
-    NURSERY = "the death of the nursery"
+    FORK_SERVER = "the death of the fork server"
     PAUSE = "a pause"
     CANCEL = "a cancel of a paused workstation"
     FULL = "a full disk"
@@ -38,8 +38,8 @@ WHEN: dict[str, Means] = {
             "supervisor.recorder.before",
             "supervisor.ready.before",
             "supervisor.ready.after",
-            "supervisor.nursery.before",
-            "supervisor.nursery.after",
+            "supervisor.fork_server.before",
+            "supervisor.fork_server.after",
         ),
         Means.START,
     ),
@@ -83,12 +83,12 @@ WHEN: dict[str, Means] = {
             "supervisor.died.before",
             "supervisor.settle.before",
             "supervisor.settle.after",
-            "nursery.reap.after",
+            "fork_server.reap.after",
         ),
         Means.WORKER,
     ),
     "worker.branch.noted": Means.BRANCH,
-    "supervisor.nursery.lost": Means.NURSERY,
+    "supervisor.fork_server.lost": Means.FORK_SERVER,
     "worker.pause.before": Means.PAUSE,
     "supervisor.leftovers.before": Means.CANCEL,
     "recorder.commit.during": Means.CROWD,

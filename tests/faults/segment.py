@@ -188,7 +188,7 @@ class Segment:
                 self._branch()
             case Means.WORKER:
                 self._end_one(WORKERS)
-            case Means.NURSERY:
+            case Means.FORK_SERVER:
                 self._end_one("service.fork_server")
             case Means.PAUSE:
                 self._pause_and_resume()

@@ -1,4 +1,4 @@
-"""F1: the daemon, its nursery or its indexer dies at each point, rollouts run, people speak.
+"""F1: the daemon, its fork server or its indexer dies at each point, rollouts run, people speak.
 
 Each time it is started again and everything goes on; at the end nothing acked is lost or doubled.
 """

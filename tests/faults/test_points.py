@@ -14,7 +14,7 @@ from houston_shared.fault_points import FAULT_POINTS
 from houston_shared.faults import Fault, parse_fault, parse_fault_orders
 
 DAEMON = Path(houston_daemon.__file__).parent
-NAME = re.compile(r"(recorder|search|supervisor|nursery|worker)(\.[a-z]+){2}")
+NAME = re.compile(r"(recorder|search|supervisor|fork_server|worker)(\.[a-z_]+){2}")
 
 
 def called() -> list[tuple[str, str]]:

@@ -88,7 +88,7 @@ def with_a_frozen_worker(station: Station, later: ExitStack) -> None:
     os.kill(worker(station, rollout), signal.SIGSTOP)
 
 
-def with_a_frozen_nursery(station: Station, later: ExitStack) -> None:
+def with_a_frozen_fork_server(station: Station, later: ExitStack) -> None:
     sleeping(station, later)
     parent = f"houston_daemon.service.fork_server {station.pid} "
     os.kill(station.process(parent), signal.SIGSTOP)
@@ -158,7 +158,7 @@ LEAVING: dict[str, Scenario] = {
     "a sample from an engine that does not answer": sampling_from_a_slow_engine,
     "a frozen worker": with_a_frozen_worker,
     "a recorder that hangs": with_a_recorder_that_hangs,
-    "a frozen nursery": with_a_frozen_nursery,
+    "a frozen fork server": with_a_frozen_fork_server,
     "a frozen engine": with_a_frozen_engine,
     "a console that does not read": beside_a_console_that_does_not_read,
     "a supervisor that hangs": with_a_supervisor_that_hangs,
@@ -170,7 +170,7 @@ STUCK = frozenset(
     {
         "a sample from an engine that does not answer",
         "a frozen worker",
-        "a frozen nursery",
+        "a frozen fork server",
         "a frozen engine",
     }
 )

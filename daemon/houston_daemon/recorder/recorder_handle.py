@@ -58,7 +58,7 @@ class SupervisorReport:
     there, and workers wait for its answers."""
     error: str = ""
     restarts: Mapping[str, int] = field(default_factory=dict)
-    """`workers`, `engines`, `nursery` → how many were started again since the daemon's start."""
+    """`workers`, `engines`, `fork_servers` → how many were started again since the daemon began."""
     troubles: Mapping[str, str] = field(default_factory=dict)
     """What keeps ending → how often, when it is tried again, what it said last."""
     backup: tuple[float, int] | None = None

@@ -136,8 +136,8 @@ def read_last_line(path: Path, reach: int = 16_384) -> str:
 
 
 LOG_CHECK_SECONDS = 10.0
-FORK_SERVER_LOG = "nursery"
-"""Stands for the nursery among rollouts."""
+FORK_SERVER_LOG = "fork_server"
+"""Stands for the fork server among rollouts."""
 
 
 class DaemonLogs:

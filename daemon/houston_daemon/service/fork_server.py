@@ -44,7 +44,7 @@ PRELOADED_MODULE = "houston_daemon.agent.worker_preload"
 _COMMAND_LINE_ROOM = "x" * 1024
 """Place for the command line that a worker shows in `ps`."""
 DESCRIPTORS_TO_CLOSE = 4_096
-"""More descriptors than a nursery ever has."""
+"""More descriptors than a fork server ever has."""
 
 
 class StartWorker(msgspec.Struct, frozen=True, tag=True):
@@ -98,7 +98,7 @@ class ForkServerPing(msgspec.Struct, frozen=True, tag=True):
 
 
 class ForkServerPong(msgspec.Struct, frozen=True, tag=True):
-    """The nursery is there, and everything that was asked before is done."""
+    """The fork server is there, and everything that was asked before is done."""
 
 
 class ForkServer:
@@ -129,7 +129,7 @@ class ForkServer:
         fork_server = os.getpid()
         pid = -1
         try:
-            point("nursery.fork.before")
+            point("fork_server.fork.before")
             pid = os.fork()
             if pid == 0:
                 _run_as_worker(request, fork_server, self._line, descriptors)
@@ -145,14 +145,14 @@ class ForkServer:
                 os.close(descriptor)
         started = WorkerStarted(request.rollout, request.lease, pid)
         self._selector.register(watched, selectors.EVENT_READ, started)
-        point("nursery.fork.after")
+        point("fork_server.fork.after")
         self._send(started)
 
     def _reap(self, fd: int, started: WorkerStarted) -> None:
         self._selector.unregister(fd)
         os.close(fd)
         _, status = os.waitpid(started.pid, 0)
-        point("nursery.reap.after")
+        point("fork_server.reap.after")
         self._send(WorkerEnded(started.rollout, started.lease, os.waitstatus_to_exitcode(status)))
 
     def _send(self, message: msgspec.Struct) -> None:
@@ -162,16 +162,16 @@ class ForkServer:
 def _run_as_worker(
     request: StartWorker, fork_server: int, line: socket.socket, descriptors: Sequence[int]
 ) -> NoReturn:
-    """In the forked child: be the worker, then end without returning into the nursery."""
+    """In the forked child: be the worker, then end without returning into the fork server."""
     code = 1
     try:
         line.close()
         for descriptor in descriptors:
             os.dup2(descriptor, LINE_DESCRIPTOR, inheritable=False)
-        # The nursery's, of its line and of siblings.
+        # The fork server's, of its line and of siblings.
         os.closerange(LINE_DESCRIPTOR + len(descriptors), DESCRIPTORS_TO_CLOSE)
         os.setsid()  # a Ctrl-C at a foreground daemon drains, it kills nobody
-        point("nursery.child.before")
+        point("fork_server.child.before")
         if end_with_parent(fork_server):
             log = Path(request.log)
             rotate_if_long(log, request)

@@ -283,7 +283,7 @@ class Supervisor:
         restarts = {
             "workers": self._workers.restarts,
             "engines": self._engines.restarts,
-            "nursery": self._spawner.restarts,
+            "fork_servers": self._spawner.restarts,
         }
         waiting = f", {len(troubles)} in trouble" if troubles else ""
         send_changed_state(f"STATUS={len(self._workers)} workers{waiting}")

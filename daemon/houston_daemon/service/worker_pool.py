@@ -298,8 +298,8 @@ class WorkerPool:
         self._unreported_ends.append((rollout, worker.lease, failure))
 
     def on_lost(self, event: WorkerLost, now: float) -> None:
-        """It ended with its nursery, or was never forked: no death of its own, and no fault of its
-        rollout."""
+        """It ended with its fork server, or was never forked: no death of its own, and no fault of
+        its rollout."""
         rollouts = [event.rollout]
         if self.shared and event.rollout in self.shared:
             lefts, running = self.shared.take_ended(event.rollout)

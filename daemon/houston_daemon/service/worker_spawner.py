@@ -102,12 +102,12 @@ LONGEST_ROUND_SECONDS = 6.0
 FAILED_START_SECONDS = 60.0
 """After a worker that could not be started: the machine has no room for one."""
 STEADY_SECONDS = 60.0
-"""A nursery that lived this long ended by accident: the next one starts at once."""
+"""A fork server that lived this long ended by accident: the next one starts at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerLost:
-    """A worker ended because its nursery did, or could not be forked: no fault of its own."""
+    """A worker ended because its fork server did, or could not be forked: no fault of its own."""
 
     rollout: str
     lease: int
@@ -119,12 +119,12 @@ _ForkServerSays = WorkerStarted | WorkerNotStarted | WorkerEnded | ForkServerPon
 
 
 class WorkerSpawner:
-    """The line to the nursery; `WorkerStarted`, `WorkerEnded` and `WorkerLost` arrive as events of
-    the inbox."""
+    """The line to the fork server; `WorkerStarted`, `WorkerEnded` and `WorkerLost` arrive as events
+    of the inbox."""
 
     module = FORK_SERVER
-    """What the nursery runs."""
-    title = "nursery of workers"
+    """What the fork server runs."""
+    title = "fork server"
     """What the status calls it."""
     leave_seconds = 0.0
     """How long it may take to leave when the line is closed, before it is killed."""
@@ -136,7 +136,7 @@ class WorkerSpawner:
         log: Path,
         patience: float = FORK_SERVER_SILENT_SECONDS,
     ) -> None:
-        """preload: module that the nursery imports before it forks anything; log: its output.
+        """preload: module that the fork server imports before it forks anything; log: its output.
 
         patience: seconds that it may be silent.
         """
@@ -144,7 +144,7 @@ class WorkerSpawner:
         self._preload = preload
         self._log = log
         self.restarts = 0
-        """Nurseries that ended unasked since the daemon's start."""
+        """Fork servers that ended unasked since the daemon's start."""
         self._backoff = Backoff()
         """Counts those in a row that did not live for STEADY_SECONDS."""
         self._last_words = ""
@@ -166,7 +166,7 @@ class WorkerSpawner:
         self._running: dict[tuple[str, int], StartWorker] = {}
 
     def start_worker(self, request: StartWorker, line: socket.socket | None = None) -> None:
-        """Start a worker. Raises OSError when the nursery cannot be started.
+        """Start a worker. Raises OSError when the fork server cannot be started.
 
         line: the worker's end of a line to the supervisor, which stays open here.
         """
@@ -175,17 +175,17 @@ class WorkerSpawner:
         self._send(request, line)
 
     def ensure_running(self) -> None:
-        """Start the nursery where there is none. Raises OSError when it cannot be."""
+        """Start the fork server where there is none. Raises OSError when it cannot be."""
         if self._line is None:
             self._start()
 
     @property
     def pids(self) -> dict[str, int]:
-        """The nursery's process id, by whose log it writes."""
+        """The fork server's process id, by whose log it writes."""
         return {FORK_SERVER_LOG: self._process.pid} if self._process else {}
 
     def check_alive(self, now: float) -> None:
-        """Ask the nursery whether it is there; kill one that has been silent for too long.
+        """Ask the fork server whether it is there; kill one that has been silent for too long.
 
         now: monotonic seconds. Its end is heard like any other.
         """
@@ -202,7 +202,7 @@ class WorkerSpawner:
             return
         self._silent += elapsed
         if self._silent - (starved_seconds(pid) - self._starved) > self._limit:
-            LOGGER.error("the nursery has been silent for %.0f s: it is killed", self._silent)
+            LOGGER.error("the fork server has been silent for %.0f s: it is killed", self._silent)
             self._pinged = False
             self._process.kill()
 
@@ -212,10 +212,10 @@ class WorkerSpawner:
         try:
             socket.send_fds(self._line, [msgspec.json.encode(message)], descriptors)
         except (BrokenPipeError, ConnectionResetError):
-            LOGGER.debug("the nursery has ended; its end is heard next")
+            LOGGER.debug("the fork server has ended; its end is heard next")
 
     def troubles(self, now: float) -> dict[str, str]:
-        """A nursery that is silent, or keeps ending, for the status."""
+        """A fork server that is silent, or keeps ending, for the status."""
         if self._silent > self._patience / 2:
             words = (
                 f"silent for {self._silent:.0f} s; killed after {self._limit:g} s, with its workers"
@@ -230,7 +230,7 @@ class WorkerSpawner:
         return {self.title: f"ended {losses} times in a row; {then}; last: {words}"}
 
     def close(self) -> None:
-        """End the nursery and with it every worker. Idempotent."""
+        """End the fork server and with it every worker. Idempotent."""
         if self._line is not None:
             self._line.close()
             self._line = None
@@ -245,7 +245,7 @@ class WorkerSpawner:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = spawner_command(self.module, theirs.fileno(), self._preload, str(self._log))
         try:
-            point("supervisor.nursery.before")
+            point("supervisor.fork_server.before")
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -257,14 +257,14 @@ class WorkerSpawner:
             raise
         finally:
             theirs.close()
-        point("supervisor.nursery.after")
+        point("supervisor.fork_server.after")
         self._began = time.monotonic()
         self._limit, self._pinged, self._silent = FIRST_ANSWER_SECONDS, False, 0.0
         self._line = ours
         self._inbox.listen(ours, self._receive)
 
     def _receive(self) -> list[object] | None:
-        """What the nursery said; None when it has ended."""
+        """What the fork server said; None when it has ended."""
         line = self._line
         if line is None:
             return None
@@ -291,14 +291,14 @@ class WorkerSpawner:
         return [message]
 
     def _handle_loss(self) -> None:
-        """The nursery has ended: so have its workers, by the kernel's hand."""
-        point("supervisor.nursery.lost")
+        """The fork server has ended: so have its workers, by the kernel's hand."""
+        point("supervisor.fork_server.lost")
         self.close()
         now = time.monotonic()
         self.restarts += 1
         delay = self._backoff.fail(now, first=now - self._began > STEADY_SECONDS)
         words = self._last_words = read_last_line(self._log) or "it wrote nothing"
-        LOGGER.error("the nursery has ended, with %s workers: %s", len(self._running), words)
+        LOGGER.error("the fork server has ended, with %s workers: %s", len(self._running), words)
         for rollout, lease in self._running:
             self._inbox.put(WorkerLost(rollout, lease, delay))
         self._running.clear()

@@ -38,7 +38,7 @@ def test_one_signal_ends_it(station: Station, scenario: str) -> None:
         """Without waiting for the tethered ones: the kernel ends them one after the other."""
         return all("serves.py" in line and scenario in HUNG for line in left(station))
 
-    station.until(ended, BOUND, "workers, nursery and engine end with it")
+    station.until(ended, BOUND, "workers, fork server and engine end with it")
     assert not station.query("SELECT 1 FROM rollouts WHERE state = 'failed' AND engine != 'own'")
 
 

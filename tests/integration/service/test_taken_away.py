@@ -58,7 +58,7 @@ def test_a_running_daemon_goes_on_without_it_or_says_what_is_missing(station: St
     os.kill(station.process("houston_daemon.service.fork_server", f" {pid} "), signal.SIGSTOP)
     os.kill(first, signal.SIGKILL)
     station.until(lambda: alive_worker(station, rollout) not in (0, first), 60, "another worker")
-    assert "the nursery has been silent for" in station.log(200)
+    assert "the fork server has been silent for" in station.log(200)
 
     # A signal that stops the daemon: said at once, with what lets it go on.
     os.kill(pid, signal.SIGSTOP)

@@ -91,7 +91,7 @@ class Pool:
         (folder / "own_program.py").write_text(OWN)
         self.recorder = Assigning()
         self.inbox = SupervisorInbox()
-        self.births = WorkerSpawner(self.inbox, "", folder / "nursery.log")
+        self.births = WorkerSpawner(self.inbox, "", folder / "fork_server.log")
         self.folder = folder
         self.now = 0.0
         self.url = ""

@@ -82,7 +82,7 @@ class Bench:
         (folder / "worker_program.py").write_text(program)
         self.recorder = Assigning(rollouts)
         self.inbox = SupervisorInbox()
-        self.births = WorkerSpawner(self.inbox, "", folder / "nursery.log")
+        self.births = WorkerSpawner(self.inbox, "", folder / "fork_server.log")
         self.folder = folder
         self.steps = 0
         self.engine_url: str | None = ""
@@ -296,7 +296,7 @@ def shows(process: Path, words: str) -> bool:
     return words in command_line(process)
 
 
-def test_workers_end_with_a_nursery_that_is_killed_and_start_again(
+def test_workers_end_with_a_fork_server_that_is_killed_and_start_again(
     bench: Callable[..., Bench],
 ) -> None:
     some = bench(STAY, ["r0", "r1"])
@@ -369,7 +369,7 @@ def test_on_a_node_a_worker_that_cannot_be_forked_has_ended() -> None:
     assert worker.said.get_nowait() == WorkerEnded("r0", 1, LOST_EXIT_CODE)
 
 
-def test_a_nursery_that_keeps_ending_costs_no_rollout_a_death_and_is_waited_for(
+def test_a_fork_server_that_keeps_ending_costs_no_rollout_a_death_and_is_waited_for(
     bench: Callable[..., Bench],
 ) -> None:
     some = bench(STAY, ["r0"])
@@ -387,7 +387,7 @@ def test_a_nursery_that_keeps_ending_costs_no_rollout_a_death_and_is_waited_for(
     assert "no_module_of_this_name" in said
 
 
-def test_a_nursery_that_does_not_answer_is_killed_and_its_workers_start_again(
+def test_a_fork_server_that_does_not_answer_is_killed_and_its_workers_start_again(
     bench: Callable[..., Bench],
 ) -> None:
     some = bench(STAY, ["r0", "r1"], limit=2)
@@ -451,7 +451,7 @@ def test_a_worker_that_writes_for_hours_has_its_log_turned_over_without_a_lost_l
 
 
 def test_everything_ends_with_the_daemon_however_it_ends(tmp_path: Path) -> None:
-    """A process starts a nursery and two workers, and is killed."""
+    """A process starts a fork server and two workers, and is killed."""
     (tmp_path / "worker_program.py").write_text(STAY)
     parent = subprocess.Popen(
         [
@@ -463,7 +463,7 @@ def test_everything_ends_with_the_daemon_however_it_ends(tmp_path: Path) -> None
             "from houston_daemon.service.supervisor_inbox import SupervisorInbox\n"
             "from houston_daemon.service.fork_server import StartWorker\n"
             "inbox = SupervisorInbox()\n"
-            "births = WorkerSpawner(inbox, '', pathlib.Path(sys.argv[1] + '.nursery'))\n"
+            "births = WorkerSpawner(inbox, '', pathlib.Path(sys.argv[1] + '.fork_server'))\n"
             "for lease in (1, 2):\n"
             "    worker = StartWorker('r', lease, 'worker_program', [], sys.argv[1], 1)\n"
             "    births.start_worker(worker)\n"
