@@ -3,13 +3,16 @@
 import asyncio
 from typing import Any
 
+import pytest
 from textual import events
 
+from houston_console.app import daemon_link
 from houston_console.panes.guidance_composer import Composer
 from houston_console.panes.guidance_pane import GuidanceQueue
 from houston_console.screens.base_screen import HintBar
 from houston_console.transcript.transcript_view import Transcript
 from houston_console.widgets.dialogs import ConfirmDialog
+from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.wire import EditGuidance
 from tests.console.conftest import SMALL, WIDE, LiveStation, Seat, Sit
@@ -248,6 +251,94 @@ async def test_a_message_that_the_daemon_refuses_keeps_its_words_and_says_why(
         await seat.app.link.send_unsent()
         await seat.until(lambda: "refused" in _queue(seat), "refused")
         assert "written" in _queue(seat)
+
+
+async def _queue_unsent(seat: Seat, live: LiveStation, text: str) -> None:
+    """A message that waits for a daemon that is away, under the cursor of the queue."""
+    await asyncio.to_thread(live.stop)
+    await seat.press("i")
+    await seat.write(text)
+    await seat.press("enter")
+    await seat.until(lambda: text in _queue(seat), "kept as unsent")
+
+
+async def test_a_message_from_the_queue_never_replaces_a_draft(live: LiveStation, sit: Sit) -> None:
+    worker = _work(live)
+    live.person().guide(worker.rollout, "first")
+    async with sit(live.home, worker.rollout) as seat:
+        await _is_live(seat)
+        await seat.until(lambda: "first" in _queue(seat), "there")
+        composer = seat.app.query_one(Composer)
+        await seat.press("6", "quotation_mark")
+        await seat.write(" edited")
+        await seat.press("escape", "6", "quotation_mark")
+        assert composer.text == "first edited", "the same message again"
+        await seat.press("ctrl+u", "escape")
+        await _queue_unsent(seat, live, "unsent words")
+        await seat.write("half a thought")
+        await seat.press("escape", "6", "g", "quotation_mark")
+        assert "There is a draft in the composer" in seat.bar("#hints")
+        assert composer.text == "half a thought"
+        assert seat.app.outbox.draft(worker.rollout).text == "half a thought"
+        assert [message.text for message in seat.app.outbox.unsent()] == ["unsent words"]
+
+
+async def test_what_is_not_sent_has_no_place_in_the_order(live: LiveStation, sit: Sit) -> None:
+    worker = _work(live)
+    async with sit(live.home, worker.rollout) as seat:
+        await _is_live(seat)
+        await _queue_unsent(seat, live, "unsent words")
+        await seat.press("escape", "6")
+        for key in ("right_curly_bracket", "left_curly_bracket"):
+            await seat.press(key)
+            assert "only queued guidance can be moved" in seat.bar("#hints")
+        assert seat.app.query_one(Composer).text == ""
+        assert [message.text for message in seat.app.outbox.unsent()] == ["unsent words"]
+
+
+@pytest.mark.parametrize(
+    ("typed_behind", "problem", "left"),
+    [
+        ("", None, ""),
+        (" more", None, " more"),
+        ("", HoustonError("It is delivered already."), "first edited"),
+    ],
+)
+async def test_an_edit_that_is_answered_late_leaves_other_rollouts_alone(
+    live: LiveStation,
+    sit: Sit,
+    monkeypatch: pytest.MonkeyPatch,
+    typed_behind: str,
+    problem: HoustonError | None,
+    left: str,
+) -> None:
+    worker, other = _work(live), _work(live)
+    live.person().guide(worker.rollout, "first")
+    answered = asyncio.Event()
+
+    async def edit_late(*_: Any) -> str:
+        await answered.wait()
+        if problem is not None:
+            raise problem
+        return "changed"
+
+    monkeypatch.setattr(daemon_link, "edit_guidance", edit_late)
+    async with sit(live.home, worker.rollout) as seat:
+        await _is_live(seat)
+        await seat.until(lambda: "first" in _queue(seat), "there")
+        await seat.press("6", "quotation_mark")
+        await seat.write(" edited")
+        await seat.press("enter")
+        await seat.write(typed_behind)
+        await seat.app.watch_screen.open_rollout(other.rollout)
+        await seat.write("for the other")
+        answered.set()
+        words = "delivered already" if problem else "changed"
+        await seat.until(lambda: words in seat.bar("#hints"), "answered")
+        outbox = seat.app.outbox
+        assert outbox.draft(worker.rollout).text.strip() == left.strip()
+        assert outbox.draft(other.rollout).text == "for the other"
+        assert seat.app.query_one(Composer).text == "for the other"
 
 
 async def test_why_a_message_was_refused_is_told_at_once(live: LiveStation, sit: Sit) -> None:

@@ -93,6 +93,11 @@ def complete_word(before: str, candidates: Sequence[str]) -> WordCompletion | No
     return WordCompletion(typed, words) if words else None
 
 
+def _draft_of_rest(sent: GuidanceDraft, text: str) -> GuidanceDraft:
+    """A new message of what `text` holds behind the draft that was sent."""
+    return GuidanceDraft(sent.rollout, text.removeprefix(sent.text).lstrip("\n"))
+
+
 CompletionSource = Callable[[], Awaitable[list[str]]]
 ROLLOUT_ENDED_TEXT = "This rollout has ended; nobody would hear it."
 
@@ -212,9 +217,20 @@ class Composer(PaneBoundary, TextArea):
         self._store_draft(draft.text)
 
     def drop_sent(self, draft: GuidanceDraft) -> None:
-        """`draft` has gone; what was typed behind it since is a message of its own."""
-        rest = self.text.removeprefix(draft.text).lstrip("\n")
-        self.write(GuidanceDraft(draft.rollout, rest))
+        """`draft` has gone; what was typed behind it since is a message of its own.
+
+        Another rollout may have been opened meanwhile: then only what is stored changes.
+        """
+        if self.is_editing(draft):
+            self.write(_draft_of_rest(draft, self.text))
+            return
+        stored = self._outbox.draft(draft.rollout)
+        if draft.rollout != self.draft.rollout and stored.edits == draft.edits:
+            self._store(_draft_of_rest(draft, stored.text))
+
+    def is_editing(self, draft: GuidanceDraft) -> bool:
+        """Whether what is written here is still `draft`, however it went on."""
+        return (self.draft.rollout, self.draft.edits) == (draft.rollout, draft.edits)
 
     def _load(self, draft: GuidanceDraft) -> None:
         self.draft = draft
@@ -236,8 +252,11 @@ class Composer(PaneBoundary, TextArea):
             if text
             else GuidanceDraft(self.draft.rollout, "")
         )
+        self._store(self.draft)
+
+    def _store(self, draft: GuidanceDraft) -> None:
         try:
-            self._outbox.store_draft(self.draft)
+            self._outbox.store_draft(draft)
         except OSError as problem:
             post_from(self, self.Lost(problem))
 

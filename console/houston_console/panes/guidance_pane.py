@@ -60,6 +60,7 @@ from houston_shared.store import annotation_queries, draft_queries
 from houston_shared.store.draft_queries import CriticDraft
 from houston_shared.store.presence_queries import current_person
 from houston_shared.store.rollout_queries import RolloutRow
+from houston_shared.store.step_queries import find_last_step
 from houston_shared.store.workspace_queries import list_changed_files
 
 _SNIPPET_SEPARATOR = "---"
@@ -334,7 +335,7 @@ class GuidancePane(Pane):
         if self.source is None:
             return []
         changed = await self.source.read(list_changed_files(self.source.rollout))
-        newest = (await self.source.changes(0)).steps
+        newest = await self.source.read(find_last_step(self.source.rollout))
         steps = [
             f"step {number}" for number in range(newest, max(0, newest - COMPLETABLE_STEPS), -1)
         ]
@@ -490,7 +491,8 @@ class GuidancePane(Pane):
         """What was typed stays; the next Enter does what can still be done with it."""
         now = next((item for item in self.queue.all_items if item.id == draft.edits), None)
         newer = now is not None and now.state == "queued" and now.revision != draft.revision
-        if now is None or (now.state == "queued" and not newer):
+        is_open = self.composer.is_editing(draft)
+        if now is None or not is_open or (now.state == "queued" and not newer):
             self.report_problem(problem)
             return
         words = self.composer.text
@@ -511,7 +513,9 @@ class GuidancePane(Pane):
             if entry.step is not None:
                 post_from(self, GoToStep(entry.step))
         elif entry.state in ("unsent", "refused"):
-            if message.what == "withdraw" or self._open_in_composer(entry):
+            if message.what in ("earlier", "later"):
+                self.show_notice("It is not sent yet: only queued guidance can be moved.")
+            elif message.what == "withdraw" or self._open_in_composer(entry):
                 self._outbox.remove(entry.id)
                 self.run_reporting(self.refresh_queue(), "guidance")
         elif entry.state != "queued":
@@ -551,9 +555,11 @@ class GuidancePane(Pane):
         """Have a message in the composer, unless something stands there that would be lost."""
         edits = entry.id if entry.state == "queued" else ""
         draft = self.composer.draft
-        if draft.text.strip() and draft.edits != edits:
+        is_open = bool(edits) and draft.edits == edits
+        if draft.text.strip() and not is_open:
             self.show_notice("There is a draft in the composer: send it or clear it first.")
             return False
-        self.composer.write(GuidanceDraft(draft.rollout, entry.text, edits, entry.revision))
+        if not is_open:
+            self.composer.write(GuidanceDraft(draft.rollout, entry.text, edits, entry.revision))
         post_from(self, self.Compose())
         return True
