@@ -178,6 +178,32 @@ async def test_steps_are_kept_masked_explained_and_given_back(live: LiveStation,
         await seat.until(lambda: any("∅h" in row for row in seat.lines()), "another's verdict")
 
 
+async def test_a_reason_does_not_overrule_what_was_said_while_it_was_typed(
+    live: LiveStation, sit: Sit
+) -> None:
+    worker = live.working()
+    worker.step(1)
+    async with sit(live.home, worker.rollout) as seat:
+        await seat.until(lambda: seat.app.state.link == "live", "the daemon")
+        await seat.press("K")
+        await _until(seat, live, worker.rollout, {1: "keep"})
+        await seat.press("R")
+        await seat.write("it works")
+        other = wire.GiveVerdicts(
+            request="o",
+            rollout=worker.rollout,
+            steps=(JudgedSteps(first=1, last=1, verdict="mask"),),
+            claimed="ben",
+        )
+        stored = live.person().ask(other)
+        source = seat.app.watch_screen.source
+        assert source is not None
+        await seat.until(lambda: source.seq >= stored.seq, "it is on the screen")
+        await seat.press("enter")
+        await seat.until(lambda: "ben said mask of step 1 meanwhile" in seat.bar("#hints"), "told")
+        assert _verdicts(live, worker.rollout) == {1: "mask"}
+
+
 def _type_at_once(seat: Seat, text: str) -> None:
     """Keys of one read, as a fast person's over SSH or a paste's are; `\n` is enter."""
     for character in text:
