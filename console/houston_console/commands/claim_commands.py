@@ -121,6 +121,13 @@ def run_hand_over(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
             f"houston hand-over {arguments.rollout} {arguments.to} --note TEXT",
             ExitCode.USAGE,
         )
+    if arguments.note and not arguments.rollout:
+        raise HoustonError(
+            "A note belongs to a rollout: name it.",
+            "Nothing was handed over.",
+            "houston hand-over R [NAME] --note TEXT",
+            ExitCode.USAGE,
+        )
     claimed = daemon_requests.claimed_name(arguments, loaded)
     with Reader(loaded.home) as reader:
         if not arguments.rollout:

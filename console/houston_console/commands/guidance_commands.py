@@ -157,16 +157,16 @@ def run_guidance(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> 
         with Reader(loaded.home) as reader:
             rollout = reader.run(rollout_queries.resolve_rollout_id(arguments.rollout))
             messages = reader.run(annotation_queries.list_guidance(rollout))
+        if not messages:
+            command_output.print_note(
+                f"Nothing was said to {rollout}.\n  next: houston guide {rollout} TEXT"
+            )
     page = OutputPage()
     for message in messages:
         if arguments.json:
             command_output.print_json_line(json_views.guidance_json(message))
         else:
             rollout_summary.print_guidance(page, message)
-    if not messages:
-        command_output.print_note(
-            f"Nothing was said to {rollout}.\n  next: houston guide {rollout} TEXT"
-        )
     return int(ExitCode.DONE)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from houston_console.commands import daemon_requests
 from houston_daemon.maintenance import erased_body
 from houston_shared import wire
 from houston_shared.command import main
@@ -140,6 +141,7 @@ REFUSED = {
     "a place that is none": (("steps", "R@x"), 2, "'x' is not a step"),
     "an order of what was said": (("guidance", "R", "--reorder", "nix"), 66, "no guidance"),
     "a hand-over without a note": (("hand-over", "R", "ben"), 2, "leave a note"),
+    "a note without a rollout": (("hand-over", "--note", "x"), 2, "A note belongs to a rollout"),
     "a branch at no step": (("rollout", "branch", "R"), 2, "Name one step"),
 }
 
@@ -269,6 +271,22 @@ def test_guidance_is_put_in_another_order(desk: Desk, houston: Shell) -> None:
     assert [message.text for message in worker.step(2).guidance] == ["three", "one", "two"]
     houston("guidance", worker.rollout, "--reorder", ids[0], code=1)
     assert "is not queued" in houston.err
+
+
+def test_an_order_of_what_was_heard_at_once_lists_nothing(
+    desk: Desk, houston: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = worked(desk, 1)
+    (guided,) = houston.json("guide", worker.rollout, "one")
+    send = daemon_requests.send_request
+
+    def send_and_hear(*arguments: Any) -> Any:
+        answer = send(*arguments)
+        worker.step(2)
+        return answer
+
+    monkeypatch.setattr(daemon_requests, "send_request", send_and_hear)
+    assert houston("guidance", worker.rollout, "--reorder", guided["id"]) == ""
 
 
 def test_since_begins_where_this_person_was_last(
