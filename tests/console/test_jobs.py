@@ -1,5 +1,6 @@
 """Jobs on the screen: a mark at home, a strip above the trajectory, and the way to each."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -130,6 +131,20 @@ async def test_a_job_that_ends_is_told_while_the_console_is_open(
                     ended_at=now, exit_code=2, failed=True)  # fmt: skip
         await seat.app.refresh_from_store()
         await seat.until(lambda: "train ✗2 just now" in strip(seat), "it has failed")
+
+
+async def test_logs_of_a_rollout_that_was_left_are_not_those_of_the_next(
+    builder: HomeBuilder, tmp_path: Path, sit: Sit
+) -> None:
+    fill(builder, tmp_path)
+    async with sit(builder.home) as seat:
+        jobs = seat.app.watch_screen.jobs
+        jobs.switch_rollout("r")
+        reading = asyncio.create_task(jobs._read_printed("r"))
+        await asyncio.sleep(0)  # it waits for the store
+        jobs.switch_rollout("next")
+        await reading
+        assert jobs._host_root is None
 
 
 async def test_what_a_job_apart_printed_last_is_said_everywhere(

@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from houston_shared import terminal_log_files
 from houston_shared.errors import HoustonError
 from houston_shared.records import RolloutSpec, TaskRecord, TerminalSpan
 from houston_shared.store.store_reader import Reader
-from tests.console.conftest import SMALL, Sit
+from tests.console.conftest import SECONDS, SMALL, Sit
 from tests.console.homes import HomeBuilder
 from tests.support.sshd import Sshd
 
@@ -177,6 +178,69 @@ async def test_a_terminal_shows_what_each_step_left(
         await seat.until(lambda: "news" in seat.text(TerminalView), "live again")
         await seat.press("left_curly_bracket", "enter")
         await seat.until(lambda: seat.transcript.cursor == 2, "at the step")
+
+
+def _two_terminals(builder: HomeBuilder, root: Path) -> Path:
+    """One here, and one elsewhere whose log is not here; another rollout has one, too."""
+    first = _home(builder, root)
+    span = TerminalSpan(host="gpu", terminal="train", start=0, end=9)
+    builder.whole("r", 5, "trains", spans=(span,))
+    log = root / "rollouts" / "next" / "terminals" / "main"
+    _write(log, b"".join(b"line %d\r\n" % number for number in range(90)), 10)
+    builder.start("next", host_root=str(root))
+    builder.whole("next", 1, spans=(TerminalSpan(host="local", terminal="main", start=0, end=9),))
+    return first
+
+
+@pytest.mark.parametrize("way", ["another terminal", "another rollout"])
+async def test_a_line_of_a_log_that_is_not_here_is_not_looked_for_in_the_next(
+    builder: HomeBuilder, sit: Sit, tmp_path: Path, way: str
+) -> None:
+    log = _two_terminals(builder, tmp_path / "host")
+    async with sit(builder.home, "r") as seat:
+        terminals = seat.app.watch_screen.terminals
+        await seat.until(lambda: len(terminals.names) == 2, "both")
+        await terminals.show_line("train", 3, "gpu")
+        assert "is on the host gpu, not here" in seat.text(TerminalView)
+        if way == "another terminal":
+            await terminals.action_terminal(1)
+            with (log / "log.0000000000000050").open("ab") as file:
+                file.write(b"news\r\n")
+            await seat.until(lambda: "news" in seat.text(TerminalView), "the log")
+        else:
+            await seat.app.watch_screen.open_rollout("next")
+            await seat.until(lambda: "line 89" in seat.text(TerminalView), "the end of the log")
+        assert "▎" not in seat.text(TerminalView)
+
+
+@pytest.mark.parametrize("way", ["another terminal", "another rollout"])
+async def test_what_was_read_of_a_terminal_that_was_left_is_not_shown(
+    builder: HomeBuilder, sit: Sit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    _two_terminals(builder, tmp_path / "host")
+    may_go_on, reads_log = threading.Event(), threading.Event()
+    up_to = LogIndex.up_to
+
+    def read_late(index: LogIndex, byte: int) -> LogIndex:
+        reads_log.set()
+        may_go_on.wait(SECONDS)
+        return up_to(index, byte)
+
+    monkeypatch.setattr(LogIndex, "up_to", read_late)
+    async with sit(builder.home, "r") as seat:
+        terminals = seat.app.watch_screen.terminals
+        await seat.until(lambda: len(terminals.names) == 2, "both")
+        await terminals.show_line("main", -1)
+        replay = asyncio.create_task(terminals._replay_step(2))
+        await seat.until(reads_log.is_set, "the log is read")
+        if way == "another terminal":
+            await terminals.action_terminal(1)
+        else:
+            await seat.app.watch_screen.open_rollout("next")
+        may_go_on.set()
+        await replay
+        assert "as step 2 left it" not in seat.frame("#terminals")
+        assert "output of step 2" not in seat.text(TerminalView)
 
 
 async def test_a_search_in_a_log_opens_its_line(

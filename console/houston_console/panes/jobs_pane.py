@@ -199,9 +199,13 @@ class JobsPane(Pane):
     async def _read_printed(self, rollout: str) -> None:
         self._is_looking = True
         try:
-            if self._host_root is None:
-                self._host_root = (await self._reader.run(read_rollout_jobs(rollout))).host_root
-            running, root = self._summary.running, self._host_root
+            root = self._host_root
+            if root is None:
+                root = (await self._reader.run(read_rollout_jobs(rollout))).host_root
+                if rollout != self._rollout:
+                    return  # another was opened meanwhile, whose logs lie elsewhere
+                self._host_root = root
+            running = self._summary.running
             printed = await asyncio.to_thread(read_printed_lines, running, rollout, root)
         except HoustonError as problem:
             self.report_problem(problem)

@@ -245,6 +245,7 @@ class TerminalsPane(Pane):
         """Show another rollout; nothing of it was read yet."""
         self.source, self._spec = source, None
         self.names, self.chosen, self._snapshots, self._replayed = [], 0, {}, None
+        self._wanted_byte = -1
         self._show_live(EMPTY_SNAPSHOT)
         self._arrange()
         self._update_titles()
@@ -413,6 +414,7 @@ class TerminalsPane(Pane):
         """Switch to another terminal."""
         if self.names:
             self.chosen = (self.chosen + by) % len(self.names)
+            self._wanted_byte = -1
             self._show_live(self._snapshot, at_end=True)
             await self.poll()
             if self._replayed is not None:
@@ -458,24 +460,31 @@ class TerminalsPane(Pane):
         source = self.source
         if source is None or not self.names:
             return
-        host, name = self.names[self.chosen]
+        host, name = terminal = self.names[self.chosen]
         try:
             output = await source.read(read_step_output(source.rollout, host, name, step, by))
         except HoustonError as problem:
             self.report_problem(problem)
             return
-        if source is not self.source:
+        if not self._is_chosen(source, terminal):
             return
         if output is None:
             side = "after" if by > 0 else "before" if by < 0 else "up to"
             self.show_notice(f"No step {side} step {step} printed in terminal {name}.")
             return
-        await self._show(output, host, name)
+        await self._show(output, source, terminal)
 
-    async def _show(self, output: StepOutput, host: str, name: str) -> None:
+    def _is_chosen(self, source: RolloutSource, terminal: tuple[str, str]) -> bool:
+        """Whether a terminal still has the keys: what was read of another is not shown."""
+        return source is self.source and self.names[self.chosen : self.chosen + 1] == [terminal]
+
+    async def _show(
+        self, output: StepOutput, source: RolloutSource, terminal: tuple[str, str]
+    ) -> None:
         """What a terminal showed when a step was over, its own part marked."""
-        folder = self._folder_of((host, name))
-        if output.rollout != (self.source.rollout if self.source else "") and self._spec:
+        host, name = terminal
+        folder = self._folder_of(terminal)
+        if output.rollout != source.rollout and self._spec:
             folder = terminal_log_reader.terminal_log_folder(
                 self._spec.host_root, output.rollout, name
             )
@@ -488,6 +497,8 @@ class TerminalsPane(Pane):
                 self.show_notice(snapshot.reason or "Its log is gone.")
                 return
             index = await asyncio.to_thread(snapshot.log_index.up_to, output.end)
+            if not self._is_chosen(source, terminal):
+                return
         except OSError as problem:
             self.show_notice(f"Its log cannot be read: {problem.strerror}.")
             return
