@@ -180,6 +180,32 @@ async def test_hits_are_counted_and_visited_in_order(builder: HomeBuilder, sit: 
         assert seat.transcript.line_count() > 300
 
 
+async def test_steps_that_come_while_new_ones_are_looked_for_are_searched_next(
+    builder: HomeBuilder, sit: Sit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _home(builder)
+    async with sit(builder.home, "r") as seat:
+        hits = await _find(seat, "needle")
+        searching = seat.app.watch_screen.trajectory.search
+        source = seat.app.watch_screen.source
+        assert source is not None
+        may_ask, ask = asyncio.Event(), searching._client.ask
+
+        async def ask_late(query: SearchQuery) -> None:
+            await may_ask.wait()
+            await ask(query)
+
+        monkeypatch.setattr(searching._client, "ask", ask_late)
+        for step in (301, 302):
+            seq = source.seq
+            builder.whole("r", step, "one more needle")
+            await seat.until(lambda seq=seq: source.seq > seq, "it was read")
+            searching.on_transcript_view_moved()
+        may_ask.set()
+        await seat.until(lambda: hits.steps[-1:] == [302], "both were searched")
+        assert hits.steps == [40, 41, 120, 200, 280, 301, 302]
+
+
 async def test_a_hit_is_unfolded_and_marked(builder: HomeBuilder, sit: Sit) -> None:
     _home(builder)
     async with sit(builder.home, "r") as seat:

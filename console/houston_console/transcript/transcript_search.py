@@ -253,6 +253,8 @@ class TranscriptSearch(Pane):
         self._client = SearchClient(home, self._take_report, self._restart)
         self._pause: Timer | None = None
         self._searched_until = 0
+        self._is_catching_up = False
+        """Whether what is new is being looked for: another question would end that one."""
         """The newest event that was there when it was last looked for."""
         self._goes_to_first = False
         """Whether somebody waits for what is found, and it was not gone to yet."""
@@ -309,6 +311,8 @@ class TranscriptSearch(Pane):
         hits = self.hits
         if hits is None:
             return
+        if heard.problem[0] or heard.progress.done:
+            self._is_catching_up = False
         if heard.problem[0]:
             hits.add_progress(SearchProgress(done=True))
             self.report_problem(HoustonError(*heard.problem))
@@ -327,9 +331,11 @@ class TranscriptSearch(Pane):
         source, hits = self._place()[0], self.hits
         if source is None or hits is None or not (hits.done and hits.in_place):
             return
+        if self._is_catching_up:
+            return
         if source.rollout == hits.query.rollout and source.seq > self._searched_until > 0:
             query = msgspec.structs.replace(hits.query, after=self._searched_until)
-            self._searched_until = source.seq
+            self._searched_until, self._is_catching_up = source.seq, True
             self.run_worker(self._client.ask(query), group="search")
 
     def _show(self, hits: SearchHits) -> None:
@@ -394,7 +400,7 @@ class TranscriptSearch(Pane):
             self.run_worker(self._client.ask(SearchQuery("")), group="search")
 
     def _clear_hits(self) -> None:
-        self.hits = None
+        self.hits, self._is_catching_up = None, False
         self._transcript.mark(None, "", None, None)
         if self._transcript.folds.filtered:
             self._transcript.filter(None)
