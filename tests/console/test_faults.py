@@ -1,5 +1,6 @@
 """A part of the console that fails says so in its place, and the rest lives on."""
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,26 @@ async def test_background_work_that_fails_is_begun_again(
         assert times
         seat.expected_faults = seat.app.errors.faults
         assert len(seat.expected_faults) == 1
+
+
+async def test_a_task_that_nobody_waits_for_fails_in_sight(
+    builder: HomeBuilder, sit: Sit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> bool:
+        raise ValueError("rows that nobody can read")
+
+    _three_steps(builder)
+    async with sit(builder.home) as seat:
+        with monkeypatch.context() as failing:
+            failing.setattr(Transcript, "_fill_rows", broken)
+            seat.transcript._fill_soon()
+            await seat.transcript.settle()
+        seat.transcript._fill_soon()  # the task before it is let go
+        gc.collect()
+        assert "A part of the console failed" in seat.hint()
+        seat.expected_faults = seat.app.errors.faults
+        assert len(seat.expected_faults) == 1
+        assert "rows that nobody can read" in seat.app.errors.path.read_text()
 
 
 async def test_a_fault_while_it_starts_ends_the_program(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from houston_console.app.console_app import HoustonConsole
-from houston_console.app.undo_offers import UNDO_OFFER_SECONDS
+from houston_console.app.undo_offers import UNDO_OFFER_SECONDS, UndoableAction, UndoOffers
 from houston_console.widgets.dialogs import ConfirmDialog
 from houston_shared import wire
 from houston_shared.config import Configuration, LoadedConfiguration
@@ -308,6 +308,19 @@ async def test_without_a_daemon_nothing_is_done_and_nothing_offered(
         live.again()
         await seat.until(lambda: seat.app.state.link == "live", "back")
         assert state(live, rollout) == ("paused", ME)
+
+
+async def test_what_fails_with_a_fault_leaves_no_row() -> None:
+    async def work() -> UndoableAction | None:
+        raise ValueError("not what a daemon says")
+
+    watched: list[Any] = []
+    offers = UndoOffers(lambda: None, lambda _: None, lambda _: None, watched.append)
+    offers.do("Pausing …", work())
+    await offers.settle()
+    with pytest.raises(ValueError, match="not what a daemon says"):
+        await watched[0]
+    assert offers.lines() == []
 
 
 async def test_who_leaves_at_once_has_done_it(

@@ -160,6 +160,7 @@ class HoustonConsole(ErrorBoundary, App[None]):
 
     async def on_mount(self) -> None:
         """Colours first, then everything that goes on for ever."""
+        asyncio.get_running_loop().set_exception_handler(self._report_unawaited)
         for theme in themes_for_depth(self.depth):
             self.register_theme(theme)
         theme_name = self.loaded.config.console.theme
@@ -218,6 +219,14 @@ class HoustonConsole(ErrorBoundary, App[None]):
     def _handle_exception(self, error: Exception) -> None:
         """What no boundary saw, as of timers and workers; Textual would end the program."""
         self.report_fault(self, error.error if isinstance(error, WorkerFailed) else error)
+
+    def _report_unawaited(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What a task raised that nobody waited for, as those that read in the background."""
+        error = context.get("exception")
+        if isinstance(error, Exception):
+            self.report_fault(self, error)
+        else:
+            loop.default_exception_handler(context)
 
     def report_fault(self, part: object, error: BaseException) -> str:
         """Log and show what a part raised; returns a line that says what and where.

@@ -110,12 +110,13 @@ class UndoOffers:
         self._on_change()
 
     async def _do(self, offer: UndoOffer, work: Coroutine[Any, Any, UndoableAction | None]) -> None:
-        async with self._lock:
-            try:
+        try:
+            async with self._lock:
                 offer.action = await work
-            except HoustonError as problem:
-                self._on_failure(problem)
-        self._finish(offer, offer.action)
+        except HoustonError as problem:
+            self._on_failure(problem)
+        finally:  # whatever else it raises: its row goes
+            self._finish(offer, offer.action)
 
     def _finish(self, offer: UndoOffer, act: UndoableAction | None) -> None:
         if act is not None and act.undo is not None:
