@@ -55,12 +55,11 @@ class AsyncControlClient(ControlConnection):
             while not self._connect(end, seconds):  # noqa: ASYNC110 a file: nothing tells of it
                 await asyncio.sleep(LOOK_SECONDS)
             await self._socket.send_multipart(request)
-            return decode_reply(await self._wait(waiting, seconds))
+            return decode_reply(await self._wait(waiting, end, seconds))
         finally:
             del self._open[request[0]]
 
-    async def _wait(self, waiting: "asyncio.Future[bytes]", seconds: float) -> bytes:
-        end = time.monotonic() + seconds
+    async def _wait(self, waiting: "asyncio.Future[bytes]", end: float, seconds: float) -> bytes:
         while (remaining := end - time.monotonic()) > 0:
             answered, _ = await asyncio.wait([waiting], timeout=min(remaining, SLICE_SECONDS))
             if answered:

@@ -147,6 +147,26 @@ async def test_the_console_learns_that_no_daemon_runs(home: Home) -> None:
         await client.close()
 
 
+async def test_the_wait_for_a_connection_is_part_of_the_timeout(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect, ready_at = AsyncControlClient._connect, time.monotonic() + 0.8
+
+    def connect_late(client: AsyncControlClient, end: float, seconds: float) -> bool:
+        return time.monotonic() >= ready_at and connect(client, end, seconds)
+
+    monkeypatch.setattr(AsyncControlClient, "_connect", connect_late)
+    with daemon(home, lambda _: None):
+        client = AsyncControlClient(home)
+        try:
+            before = time.monotonic()
+            with pytest.raises(HoustonError, match="did not answer in 1 s"):
+                await client.ask(wire.AskStatus(), timeout=1.0)
+            assert time.monotonic() - before < 1.7
+        finally:
+            await client.close()
+
+
 async def test_notices_are_coalesced_and_go_on_after_a_restart(home: Home) -> None:
     feed = LiveFeed(home)
     notices = aiter(feed)
