@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from houston_shared.control_messages import NodeStatus, ReplicaStatus, Status
 from houston_shared.store.rollout_queries import EngineWaitedFor
-from houston_shared.times_and_counts import format_duration
+from houston_shared.times_and_counts import format_duration, join_first, pluralize
 
 SHOWN_NAMES = 4
 """Rollouts that a line names; --json has all of them."""
@@ -27,7 +27,7 @@ class StatusLine(NamedTuple):
 def status_lines(status: Status, waiting: Sequence[EngineWaitedFor]) -> Iterator[StatusLine]:
     """Everything, the daemon itself first. waiting: engines whose answers rollouts wait for."""
     counts = ", ".join(f"{count} {state}" for state, count in sorted(status.rollouts.items()))
-    yield StatusLine("rollouts", f"{counts or 'none'}; {_counted(status.workers, 'workers')}")
+    yield StatusLine("rollouts", f"{counts or 'none'}; {pluralize(status.workers, 'worker')}")
     yield from _resource_lines(status, waiting)
     yield StatusLine(
         "store",
@@ -39,7 +39,9 @@ def status_lines(status: Status, waiting: Sequence[EngineWaitedFor]) -> Iterator
     yield StatusLine("consoles", f"{status.consoles}; search lags {status.search_lag} events")
     yield StatusLine("backup", _backup_words(status))
     restarts = ", ".join(
-        _counted(n, part.replace("_", " ")) for part, n in status.restarts.items() if n
+        pluralize(count, part.removesuffix("s").replace("_", " "))
+        for part, count in status.restarts.items()
+        if count
     )
     if restarts:
         yield StatusLine("restarts", f"{restarts}, since the daemon's start")
@@ -65,7 +67,7 @@ def _resource_lines(status: Status, waiting: Sequence[EngineWaitedFor]) -> Itera
     for node in status.nodes:
         yield StatusLine("node", node_words(node), not node.alive)
     for reason, names in _by_reason(status.unplaced).items():
-        yield StatusLine("waits", f"{_named(names)}: {reason}", True)
+        yield StatusLine("waits", f"{join_first(names, SHOWN_NAMES)}: {reason}", True)
     for engine in waiting:
         yield StatusLine("engine", f"{engine.engine}: {engine.sentence}", True)
 
@@ -85,18 +87,18 @@ def node_words(node: NodeStatus) -> str:
     labels = "".join(f", {name}={value}" for name, value in sorted(node.labels.items()))
     lost = "" if node.alive else "lost; "
     offer = f"{node.cpus:g} CPUs, {node.memory_mb:,} MB{gpus}{labels}"
-    runs = f": {_named(node.rollouts)}" if node.rollouts else ""
-    workers = _counted(node.workers, "workers")
+    runs = f": {join_first(node.rollouts, SHOWN_NAMES)}" if node.rollouts else ""
+    workers = pluralize(node.workers, "worker")
     return f"{node.name} on {node.host}: {lost}{offer}; {workers}{runs}"
 
 
 def replica_words(replica: ReplicaStatus) -> str:
     """How one server stands, and what it is used for."""
     at = f" at {replica.address}" if replica.address not in ("", replica.name) else ""
-    parts = [f"{replica.name}{at}: {replica.state}", _counted(replica.rollouts, "rollouts")]
-    parts += [f"{_counted(replica.requests, 'samples')} under way"] if replica.requests else []
+    parts = [f"{replica.name}{at}: {replica.state}", pluralize(replica.rollouts, "rollout")]
+    parts += [f"{pluralize(replica.requests, 'sample')} under way"] if replica.requests else []
     parts += [f"has {', '.join(replica.policies)}"] if replica.policies else []
-    parts += [f"brought up again {_counted(replica.restarts, 'times')}"] if replica.restarts else []
+    parts += [f"brought up again {pluralize(replica.restarts, 'time')}"] if replica.restarts else []
     return "; ".join(parts)
 
 
@@ -106,16 +108,6 @@ def _by_reason(unplaced: Mapping[str, str]) -> dict[str, list[str]]:
     for name, reason in sorted(unplaced.items()):
         names.setdefault(reason, []).append(name)
     return names
-
-
-def _named(names: Sequence[str]) -> str:
-    more = len(names) - SHOWN_NAMES
-    return ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
-def _counted(number: int, parts: str) -> str:
-    """`1 worker`, `2 workers`, `1 fork server`."""
-    return f"{number} {parts.removesuffix('s') if number == 1 else parts}"
 
 
 def _backup_words(status: Status) -> str:

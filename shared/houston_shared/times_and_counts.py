@@ -8,7 +8,7 @@ Chinese characters and kana count one by one. It reads no other clock than the w
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 
@@ -106,6 +106,12 @@ def format_age(at: int, now: int) -> str:
 def pluralize(count: int, noun: str) -> str:
     """A count of things whose name takes an s."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def join_first(names: Sequence[str], most: int) -> str:
+    """At most so many of the names, and how many more there are: `a, b and 3 more`."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def number_ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:

@@ -21,7 +21,7 @@ from houston_shared.store import annotation_queries, event_text, rollout_queries
 from houston_shared.store.annotation_queries import BookmarkRow, SourceVerdict, VerdictHistoryEntry
 from houston_shared.store.journal_events import OPEN_END, ReadPlan
 from houston_shared.store.store_reader import Reader
-from houston_shared.times_and_counts import iso_time, local_time
+from houston_shared.times_and_counts import iso_time, local_time, pluralize
 from houston_shared.wire import BookmarkStep
 
 
@@ -152,7 +152,7 @@ def print_verdicts(
         return
     masked = sum(sources[0].verdict == "mask" for sources in verdicts.values())
     unjudged = closed - len(verdicts)
-    alone = f"; {event_text.format_step_count(unjudged)} nobody judged" if unjudged > 0 else ""
+    alone = f"; {pluralize(unjudged, 'step')} nobody judged" if unjudged > 0 else ""
     page.line(span(f"now {len(verdicts) - masked} kept, {masked} masked{alone}", "dim"))
 
 

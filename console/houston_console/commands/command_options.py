@@ -14,7 +14,7 @@ from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.store import event_text, removed_data_queries
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.store.store_reader import Reader
-from houston_shared.times_and_counts import now_us
+from houston_shared.times_and_counts import now_us, pluralize
 
 positive_int = whole_number(1)
 """A whole number from 1 on, for argparse."""
@@ -68,7 +68,7 @@ def note_archived(reader: Reader, rollout: str) -> None:
 def missing_steps_text(row: RolloutRow, place: StepReference) -> HoustonError:
     """What to say where a rollout has none of the steps that were named."""
     return HoustonError(
-        f"{row.id} has {event_text.format_step_count(row.steps)} so far: nothing is there of"
+        f"{row.id} has {pluralize(row.steps, 'step')} so far: nothing is there of"
         f" {event_text.format_step_range(place.first, place.last)}.",
         "Nothing was shown.",
         f"houston steps {row.id} -n 1",

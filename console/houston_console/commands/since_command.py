@@ -21,7 +21,7 @@ from houston_shared.store.last_actions import LastAction
 from houston_shared.store.presence_queries import LastSeen, Person, current_person
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.store.store_reader import Reader
-from houston_shared.times_and_counts import format_clock, iso_time, local_time
+from houston_shared.times_and_counts import format_clock, iso_time, local_time, pluralize
 from houston_shared.wire import ReportPresence
 
 MAX_LISTED_EVENTS = 40
@@ -142,7 +142,7 @@ def _print_changes(
     if not changes.steps and not changes.events:
         page.line("  nothing happened")
         return
-    facts = f"{changes.steps} steps"
+    facts = pluralize(changes.steps, "step")
     if changes.steps:
         duration = format_clock(changes.active_us / 1e6)
         facts += f" ({changes.first} to {changes.last}) in {duration}"

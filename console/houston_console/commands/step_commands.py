@@ -57,7 +57,7 @@ from houston_shared.store.workspace_queries import (
     RecordedFileEdit,
     SearchRow,
 )
-from houston_shared.times_and_counts import format_clock, local_time
+from houston_shared.times_and_counts import format_clock, local_time, pluralize
 
 MAX_TEXT_LINES = 12
 """Lines of a thought or an observation that are shown without --full."""
@@ -138,7 +138,7 @@ def _print_observed(page: OutputPage, closed: ObservationBody) -> None:
     for changed in closed.files:
         page.line("  ", span(file_line(changed)))
     if closed.more_files:
-        page.line(f"  … {closed.more_files} more files")
+        page.line(f"  … {pluralize(closed.more_files, 'more file')}")
     for name in closed.attention:
         reason_text = f" ({closed.reasons[name]})" if closed.reasons.get(name) else ""
         page.line("  ", span(f"attention: {name}{reason_text}", "bad"))

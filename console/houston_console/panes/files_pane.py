@@ -47,6 +47,7 @@ from houston_shared.store.workspace_queries import (
     FileHistoryRow,
     SearchRow,
 )
+from houston_shared.times_and_counts import pluralize
 
 
 class _ResultText(msgspec.Struct, frozen=True):
@@ -381,9 +382,13 @@ class FilesPane(Pane):
             self.list.refresh()
         titles = [f"‹{view}›" if view == self.view else view for view in FILES_VIEWS]
         if self._path:
-            titles = [f"‹{self._path}›", f"{len(self.list.all_items)} changes"]
+            titles = [f"‹{self._path}›", pluralize(len(self.list.all_items), "change")]
         set_frame_title(self, "4  " + "  ".join(titles))
-        more = f"{self._unread_files} more files of this step" if self._unread_files else ""
+        more = (
+            f"{pluralize(self._unread_files, 'more file')} of this step"
+            if self._unread_files
+            else ""
+        )
         set_frame_subtitle(self, line("esc all files" if self._path else more))
 
     async def action_view(self, by: int) -> None:

@@ -47,7 +47,7 @@ from houston_shared.store.changes_since_visit import (
     TouchedFile,
 )
 from houston_shared.store.presence_queries import IDLE_US, ClaimStatus, LastSeen, Person
-from houston_shared.times_and_counts import format_age, now_us
+from houston_shared.times_and_counts import format_age, now_us, pluralize
 
 EVENT_GLYPHS: dict[str, tuple[str, Tone]] = {
     "error": ("✗", "error"),
@@ -120,7 +120,7 @@ def _join_fitting_facts(lead: str, facts: list[TextLine], room: int) -> tuple[Te
 
 
 def _summary_facts(changes: ChangesSinceEvent) -> list[TextLine]:
-    lines = [line(span(count_text(changes.steps, "step"), "strong"))]
+    lines = [line(span(pluralize(changes.steps, "step"), "strong"))]
     scores = [
         evaluation.score for evaluation in changes.evaluations if evaluation.score is not None
     ]
@@ -131,19 +131,14 @@ def _summary_facts(changes: ChangesSinceEvent) -> list[TextLine]:
         )
         lines.append(line(span(f"★ {len(changes.evaluations)}{best}{before}", "score")))
     if changes.errors:
-        lines.append(line(span(f"✗ {count_text(changes.errors, 'error')}", "error")))
+        lines.append(line(span(f"✗ {pluralize(changes.errors, 'error')}", "error")))
     if changes.guidance:
         lines.append(line(span(f"✎ {len(changes.guidance)} heard", "guidance")))
     if changes.files:
         lines.append(
-            line(span(f"± {count_text(len(changes.files) + changes.more_files, 'file')}", "dim"))
+            line(span(f"± {pluralize(len(changes.files) + changes.more_files, 'file')}", "dim"))
         )
     return lines
-
-
-def count_text(count: int, noun: str) -> str:
-    """`1 step`, `2 steps`."""
-    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def since_entries(visit: ChangesSinceVisit, now: int, width: int) -> list[SinceEntry]:
@@ -214,7 +209,7 @@ def _file_entry(file: TouchedFile) -> SinceEntry:
         line(
             span(f"{file.step:>7} ", "number"),
             span(f"{file.path}  ", "text"),
-            span(f"{count_text(file.times, 'change')} ", "dim"),
+            span(f"{pluralize(file.times, 'change')} ", "dim"),
             span(f"+{file.added} ", "added"),
             span(f"−{file.removed}", "removed"),
         ),

@@ -37,7 +37,7 @@ from houston_shared.store.step_context import (
     SummarisedSteps,
     TextOmission,
 )
-from houston_shared.times_and_counts import format_cost
+from houston_shared.times_and_counts import format_cost, join_first
 
 
 class CachedPrefix(NamedTuple):
@@ -244,11 +244,11 @@ def _omitted_lines(request: InspectedRequest) -> list[str]:
     if request.view.drift == "stripped":
         notes.append("✂ thoughts of earlier answers are left out")
     if request.omissions:
-        places = ", ".join(str(omission.number) for omission in request.omissions[:_MAX_NAMED_CUTS])
+        numbers = [str(omission.number) for omission in request.omissions]
+        places = join_first(numbers, _MAX_NAMED_CUTS)
         total = len(request.omissions)
-        more = f" and {total - _MAX_NAMED_CUTS} more" if total > _MAX_NAMED_CUTS else ""
         count = "1 text says" if total == 1 else f"{total} texts say"
-        notes.append(f"✂ {count} that something was left out: message {places}{more}")
+        notes.append(f"✂ {count} that something was left out: message {places}")
     return notes
 
 

@@ -30,7 +30,7 @@ from houston_console.widgets.styled_text import (
 from houston_shared.store.presence_queries import AttentionCost
 from houston_shared.store.refinement_queries import RefinementTree
 from houston_shared.store.rollout_queries import RolloutRow
-from houston_shared.times_and_counts import format_age
+from houston_shared.times_and_counts import format_age, pluralize
 
 MOST_REFINEMENTS = 6
 """Refinements of a tree that are shown: the first ones."""
@@ -41,7 +41,7 @@ def refinement_tree_lines(tree: RefinementTree, rollout: str, width: int) -> lis
     the cursor stands out."""
     score = "no score" if tree.score is None else f"score {format_score(tree.score)}"
     count = len(tree.tried)
-    head = f"{tree.attempt}, {score}, tried again {count} time{'s' * (count > 1)}"
+    head = f"{tree.attempt}, {score}, tried again {pluralize(count, 'time')}"
     lines = [line(span(" ↻ ", "key"), span(fit_text(head, max(0, width - 3)), "text"))]
     shown = tree.tried[:MOST_REFINEMENTS]
     for number, each in enumerate(shown, 1):
@@ -88,7 +88,7 @@ def rollout_card(
         text = f"step {acted.step}, {when} ({format_age(acted.at, view.now_us)}): {acted.text}"
         rows += _card_block("▸", text, "dim", view)
     if overview.new_steps:
-        many = f"{overview.new_steps} step{'s' * (overview.new_steps > 1)}"
+        many = pluralize(overview.new_steps, "step")
         rows += _card_block("+", f"{many} since you were here", "text", view)
     for mark, text in people_text(overview, view.person, view.now_us):
         rows += _card_block(mark, text, "guidance_text" if mark == "✉" else "text", view)

@@ -29,7 +29,7 @@ from houston_shared.store.process_reward_queries import (
     summarize_process_rewards,
 )
 from houston_shared.store.rollout_queries import RolloutRow
-from houston_shared.times_and_counts import format_age, format_duration
+from houston_shared.times_and_counts import format_age, format_duration, pluralize
 
 MICROSECONDS_PER_DAY = 86_400_000_000
 
@@ -540,5 +540,5 @@ def person_cost(cost: AttentionCost, person: str) -> str:
     name = "you" if cost.name == person else cost.name if cost.verified else f"{cost.name}?"
     parts = [format_duration(cost.active_us / 1e6)] if cost.active_us or not cost.words else []
     if cost.words:
-        parts.append(f"{cost.words} word{'s' * (cost.words > 1)}")
+        parts.append(pluralize(cost.words, "word"))
     return f"{name} {', '.join(parts)}"

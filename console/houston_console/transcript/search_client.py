@@ -28,6 +28,7 @@ from houston_shared.store.search_matching import (
     SearchTarget,
 )
 from houston_shared.store.search_process import SearchJob, SearchReport
+from houston_shared.times_and_counts import pluralize
 
 T = TypeVar("T")
 SEARCH_CHOICE_NAMES = {
@@ -168,7 +169,8 @@ class SearchHits:
         """How much was found so far."""
         more = "" if self.done else "…"
         if self.in_place:
-            return f"{len(self.steps)}{more} step{'s' * (len(self.steps) != 1)}"
+            count = len(self.steps)
+            return pluralize(count, "step") if self.done else f"{count}{more} steps"
         return f"{self.count}{more} found"
 
     def words_in_step(self, step: int) -> str:

@@ -43,7 +43,7 @@ from houston_shared.records import (
 from houston_shared.safe_text import SafeText, safe
 from houston_shared.store import step_json, step_queries
 from houston_shared.store.annotation_queries import BookmarkRow, NoteRow, SourceVerdict
-from houston_shared.times_and_counts import format_cost, local_time
+from houston_shared.times_and_counts import format_cost, local_time, pluralize
 
 ATTENTION_GLYPH, BOOKMARK_GLYPH, NOTE_GLYPH = "!", "⚑", "¶"
 KEEP_GLYPH, MASK_GLYPH = "✓", "∅"
@@ -502,7 +502,7 @@ def _file_lines(files: tuple[FileChange, ...], more: int, width: int) -> list[Te
             )
         ]
     if more:
-        lines.append(line(_TEXT_INDENT, span(f"± and {more} more files", "dim")))
+        lines.append(line(_TEXT_INDENT, span(f"± and {pluralize(more, 'more file')}", "dim")))
     return lines
 
 

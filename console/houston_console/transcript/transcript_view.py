@@ -11,6 +11,7 @@ from houston_console.screens.base_screen import post_from
 from houston_console.transcript import step_rendering
 from houston_console.transcript.transcript_lines import TranscriptView
 from houston_console.widgets.styled_text import TextLine, line, line_text, span
+from houston_shared.times_and_counts import pluralize
 
 COPY_WIDTH = 1_000_000
 """Columns of a step that is copied: more than any line has."""
@@ -263,5 +264,5 @@ class Transcript(TranscriptView):
         if self.following:
             parts.append(span("   following", "success"))
         elif self.behind:
-            parts.append(span(f"   ▼ +{self.behind} step{'s' * (self.behind > 1)}", "guidance"))
+            parts.append(span(f"   ▼ +{pluralize(self.behind, 'step')}", "guidance"))
         return line(*parts)

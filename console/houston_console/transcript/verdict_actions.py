@@ -28,7 +28,7 @@ from houston_shared.control_messages import GiveVerdicts, JudgedSteps, Judgement
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.store import annotation_queries
 from houston_shared.store.annotation_queries import SourceVerdict
-from houston_shared.times_and_counts import local_time, number_ranges
+from houston_shared.times_and_counts import local_time, number_ranges, pluralize
 
 ResultT = TypeVar("ResultT")
 
@@ -52,8 +52,7 @@ class StepRange(NamedTuple):
     def text(self) -> str:
         """`step 7`, `steps 3 to 9`, or `4 steps between 3 and 9`."""
         if self.only and len(self.only) < self.last - self.first + 1:
-            count = len(self.only)
-            return f"{count} step{'s' * (count > 1)} between {self.first} and {self.last}"
+            return f"{pluralize(len(self.only), 'step')} between {self.first} and {self.last}"
         if self.first == self.last:
             return f"step {self.first}"
         return f"steps {self.first} to {self.last}"

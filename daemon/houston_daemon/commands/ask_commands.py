@@ -40,6 +40,7 @@ from houston_shared.store.step_json import (
 )
 from houston_shared.store.store_reader import Reader
 from houston_shared.task import LoadedTask, Task, load_task, packaged_tasks_folder
+from houston_shared.times_and_counts import pluralize
 from houston_shared.toml_file import convert_toml, parse_toml
 from houston_shared.wire import AskStatus
 
@@ -323,10 +324,9 @@ def _print_report(report: AskReport) -> None:
     command_output.print_line(safe(report.answer))
     if report.fallback:
         command_output.print_note("(no answer in time: this is what was found last)")
-    count = len(report.steps)
     command_output.print_line()
     command_output.print_line(
-        safe(f"{count} step{'s' * (count != 1)}: houston steps {report.rollout}")
+        safe(f"{pluralize(len(report.steps), 'step')}: houston steps {report.rollout}")
     )
     good = [source for source in report.sources if source.holds_answer] or list(report.sources)
     for number, source in enumerate(good[:_SOURCES_SHOWN]):

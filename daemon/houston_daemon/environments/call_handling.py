@@ -25,6 +25,7 @@ from houston_shared.errors import HoustonError
 from houston_shared.records import EVALUATION_CALL, CallIntent, FileChange, ToolCall, ToolResult
 from houston_shared.safe_text import safe_line
 from houston_shared.secret_redaction import redact
+from houston_shared.times_and_counts import join_first
 
 
 def named_failure(call: ToolCall, problem: HoustonError) -> str:
@@ -223,6 +224,5 @@ def lost_files_text(paths: Sequence[str]) -> tuple[str, ...]:
     """The line about files that could not be brought back; nothing where there are none."""
     if not paths:
         return ()
-    names = ", ".join(str(safe_line(path))[:_LONGEST] for path in paths[:MAX_NAMED_FILES])
-    more = f", and {len(paths) - MAX_NAMED_FILES} more" if len(paths) > MAX_NAMED_FILES else ""
-    return (f"[these files could not be brought back: {names}{more}]",)
+    names = join_first([str(safe_line(path))[:_LONGEST] for path in paths], MAX_NAMED_FILES)
+    return (f"[these files could not be brought back: {names}]",)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from houston_shared.times_and_counts import join_first
 from houston_shared.wire import Heartbeat, ReplicaUse, WorkerControl
 
 if TYPE_CHECKING:
@@ -138,7 +139,10 @@ class LiveWorkers:
         for rollout, worker in self._by_rollout.items():
             if worker.trouble:
                 rollouts.setdefault(worker.trouble, []).append(rollout)
-        return {_name_some(names): trouble for trouble, names in rollouts.items()}
+        return {
+            join_first(sorted(names), ROLLOUTS_NAMED): trouble
+            for trouble, names in rollouts.items()
+        }
 
     def replica_uses(self) -> list[tuple[str, ReplicaUse]]:
         """Engine and replica, once for each rollout that keeps to it."""
@@ -173,9 +177,3 @@ class LiveWorkers:
             return None
         worker.told_control = control
         return PendingPush(worker.route, control)
-
-
-def _name_some(rollouts: list[str]) -> str:
-    named = ", ".join(sorted(rollouts)[:ROLLOUTS_NAMED])
-    more = len(rollouts) - ROLLOUTS_NAMED
-    return f"{named} and {more} more" if more > 0 else named

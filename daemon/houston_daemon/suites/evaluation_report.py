@@ -11,7 +11,7 @@ from typing import Any
 from houston_daemon.suites.suite_results import SuiteRun, compare_runs, run_figures
 from houston_shared.errors import HoustonError
 from houston_shared.plotting import import_pyplot
-from houston_shared.times_and_counts import pluralize
+from houston_shared.times_and_counts import join_first, pluralize
 
 MEANS = {
     "score": "score, 0 to 100",
@@ -89,8 +89,7 @@ def _difference_lines(compared: Mapping[str, Any]) -> Iterator[str]:
     yield f"flips: +{len(gained)} −{len(lost)}"
     for sign, names in (("+", gained), ("−", lost)):
         if names:
-            more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-            yield f"  {sign} {', '.join(names[:NAMES_SHOWN])}{more}"
+            yield f"  {sign} {join_first(names, NAMES_SHOWN)}"
     solved = compared["pass@1"]
     verdict = "is beyond chance" if compared["beyond_chance"] else "may be chance"
     tasks = pluralize(compared["worlds"], "task")

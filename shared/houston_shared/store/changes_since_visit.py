@@ -17,6 +17,7 @@ from houston_shared.store import (
 from houston_shared.store.job_queries import JobRow
 from houston_shared.store.journal_events import JournalEvent, ReadPlan, RunSql
 from houston_shared.store.last_actions import LastAction
+from houston_shared.times_and_counts import pluralize
 
 PEOPLE_EVENT_KINDS = ("state", "cancel", "verdict", "bookmark", "claim", "fork")
 """Kinds of events, besides those of steps, that are worth a stop."""
@@ -303,8 +304,6 @@ def _verdict_event(verdicts: list[tuple[JournalEvent, dict[str, Any]]]) -> Notab
         (event for event, fields in verdicts if fields.get("verdict") == "mask"), verdicts[0][0]
     )
     last, fields = verdicts[-1]
-    words = ", ".join(
-        f"{name} {event_text.format_step_count(counts[name])}" for name in sorted(counts)
-    )
+    words = ", ".join(f"{name} {pluralize(counts[name], 'step')}" for name in sorted(counts))
     text = f"{fields.get('asked')}: {words} by {fields.get('by')}"
     return NotableEvent(last.seq, first.step, last.at, "verdict", text)

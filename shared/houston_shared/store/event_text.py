@@ -36,11 +36,6 @@ def format_step_range(first: int, last: int) -> str:
     return f"step {first}" if first == last else f"steps {first} to {last}"
 
 
-def format_step_count(count: int) -> str:
-    """`1 step`, `2 steps`."""
-    return f"{count} step{'s' * (count != 1)}"
-
-
 def _after(lead: str, value: object) -> str:
     """A value behind its lead; nothing where there is no value."""
     return f"{lead}{value}" if value else ""

@@ -351,6 +351,7 @@ def test_since_is_read_without_a_daemon_and_says_that_it_is_not_noted(
     (line,) = houston.json("since", rollout)
     assert line["steps"]["count"] == 1
     assert "It is not noted that you were here" in houston.err
+    assert "  1 step (1 to 1) in " in houston("since", rollout)
 
 
 def test_what_attention_cost_is_counted_and_compared(desk: Desk, houston: Shell) -> None:

@@ -22,7 +22,7 @@ from houston_shared.faults import point
 from houston_shared.safe_text import safe
 from houston_shared.task import Task
 from houston_shared.task_tables import EvaluationSettings
-from houston_shared.times_and_counts import pluralize
+from houston_shared.times_and_counts import join_first, pluralize
 
 
 class EvaluationResult(Observation, frozen=True, kw_only=True):
@@ -340,11 +340,9 @@ class Evaluation:
             if result.exit_code is None:
                 return self._ended(result, attempt)
             if missing:
-                names = ", ".join(missing[:_NAMED])
-                more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
                 error = (
-                    f"The workspace lacks {names}{more}, which must be there to be scored; links"
-                    " that lead out of it do not count."
+                    f"The workspace lacks {join_first(missing, _NAMED)}, which must be there to be"
+                    " scored; links that lead out of it do not count."
                 )
                 return self._failed(error, attempt.standing, attempt.seconds_used, "", "format")
         if not evaluate.format:

@@ -40,6 +40,7 @@ from houston_daemon.environments.workstation.file_window import (
 )
 from houston_daemon.environments.workstation.workstation_state import WorkstationState
 from houston_shared.faults import point
+from houston_shared.times_and_counts import pluralize
 
 _AROUND = 5
 """Lines shown before and after an edit."""
@@ -154,7 +155,7 @@ def _exists(file: BinaryIO, number: int, size: int) -> bool:
 
 def _not_in_it(path: str, file: BinaryIO, call: workstation_actions.EditFile) -> str:
     total = file_window.count(file)
-    length = "fewer lines than that" if total is None else f"{total} line{'s' * (total != 1)}"
+    length = "fewer lines than that" if total is None else pluralize(total, "line")
     append = "" if total is None else f" start={total + 1}, end={total} appends."
     return f"{path} has {length}; lines {call.start} to {call.end} are not in it.{append}"
 

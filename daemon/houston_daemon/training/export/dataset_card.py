@@ -19,7 +19,7 @@ from houston_daemon.training.export.export_manifest import (
     SamplingCount,
 )
 from houston_shared.secret_redaction import redact
-from houston_shared.times_and_counts import pluralize
+from houston_shared.times_and_counts import join_first, pluralize
 
 CARD_NAME = "README.md"
 _FEATURE_TYPES: dict[ExportColumnType, str] = {
@@ -197,8 +197,7 @@ def _tasks(manifest: ExportManifest) -> list[str]:
     lines = ["## Tasks", ""]
     for title, key in (("trained", "train"), ("held out", "held_out")):
         if names := manifest.split.get(key):
-            more = f" and {len(names) - _MOST_TASKS:,} more" if len(names) > _MOST_TASKS else ""
-            lines.append(f"- {title}: {', '.join(names[:_MOST_TASKS])}{more}")
+            lines.append(f"- {title}: {join_first(names, _MOST_TASKS)}")
     return lines if len(lines) > 2 else []
 
 

@@ -57,6 +57,7 @@ from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.store import rollout_queries
 from houston_shared.store.store_reader import Reader
+from houston_shared.times_and_counts import join_first
 
 FORMATS = {
     format.name: format
@@ -170,8 +171,7 @@ def _rows_by_reason(rows: Sequence[LeftOutRow]) -> str:
         by.setdefault(row.why, []).append(row.row)
     parts = []
     for why, names in list(by.items())[:MAX_NAMED_REASONS]:
-        more = f" and {len(names) - MAX_NAMED_ROWS} more" if len(names) > MAX_NAMED_ROWS else ""
-        parts.append(f"{', '.join(names[:MAX_NAMED_ROWS])}{more}: {why.rstrip('.')}")
+        parts.append(f"{join_first(names, MAX_NAMED_ROWS)}: {why.rstrip('.')}")
     if len(by) > MAX_NAMED_REASONS:
         parts.append(f"{len(by) - MAX_NAMED_REASONS} more reasons")
     return "; ".join(parts)

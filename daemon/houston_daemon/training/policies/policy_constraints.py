@@ -17,6 +17,7 @@ from houston_shared.policy_and_run_files import PolicyName, policies_folder
 from houston_shared.store import policy_queries
 from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.policy_queries import PolicyRow
+from houston_shared.times_and_counts import join_first
 
 
 def check_family_lineage(
@@ -178,7 +179,9 @@ def adapters_to_unload(
     needed = {name for name, rollouts in used.items() if name and rollouts} | {policy}
     if most and len(needed) > most:
         others = sorted(needed - {policy})
-        users = "; ".join(f"{name} by {_few_rollouts(used[name])}" for name in others)
+        users = "; ".join(
+            f"{name} by {join_first(sorted(used[name]), _MAX_NAMED_ROLLOUTS)}" for name in others
+        )
         raise HoustonError(
             f"{most} policies may be live at once, and {len(others)} are used: {users}.",
             "What new rollouts sample with is as it was.",
@@ -188,9 +191,3 @@ def adapters_to_unload(
     free = [name for name in loaded if name not in needed]
     over = len(set(loaded) | needed) - most if most else 0
     return tuple(free[: max(0, over)])
-
-
-def _few_rollouts(rollouts: Collection[str]) -> str:
-    names = sorted(rollouts)
-    more = len(names) - _MAX_NAMED_ROLLOUTS
-    return ", ".join(names[:_MAX_NAMED_ROLLOUTS]) + (f" and {more} more" if more > 0 else "")
