@@ -5,13 +5,13 @@ none. Runs nothing.
 """
 
 import os
-import pwd
 import shlex
 from pathlib import Path
 from typing import NamedTuple
 
 from houston_shared import terminal_log_files
 from houston_shared.records import RolloutSpec
+from houston_shared.store.presence_queries import login_name
 
 LEAVE_HINT = "read-only: ctrl+q leaves"
 
@@ -44,7 +44,7 @@ def attach_command(spec: RolloutSpec, host: str, name: str) -> AttachCommand:
         )
     if owner not in (os.geteuid(), 0) and os.geteuid():
         command = _shell_command(shlex.quote(socket), name)
-        user = _login_name(owner)
+        user = login_name(owner)
         return AttachCommand((), f"The session is {user}'s.", f"sudo -u {user} {command}")
     return AttachCommand(("tmux", "-S", socket, *_tmux_words(name)))
 
@@ -78,10 +78,3 @@ def _ssh_attach_command(spec: RolloutSpec, host: str, name: str) -> AttachComman
     ]
     far = _shell_command(f'"$(cat {quoted})"', name)
     return AttachCommand(("ssh", "-t", *options, "--", settings.get("ssh", ""), far))
-
-
-def _login_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

@@ -9,7 +9,6 @@ text is made in `service.systemd_service`. How a daemon is started and stopped i
 import argparse
 import getpass
 import os
-import pwd
 import re
 import signal
 import subprocess
@@ -39,6 +38,7 @@ from houston_shared.atomic_file import write_atomically
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home_lock import find_running_daemon
+from houston_shared.store.presence_queries import login_name
 
 
 def add_daemon_start_arguments(parser: argparse.ArgumentParser) -> None:
@@ -163,20 +163,13 @@ def _refuse_other_users(loaded: LoadedConfiguration) -> None:
     except FileNotFoundError:
         return
     if owner != os.geteuid():
-        name = _login_name(owner)
+        name = login_name(owner)
         raise HoustonError(
             f"Only {name}, whose home {loaded.home.path} is, can start its daemon.",
             "It was not restarted: it would have been stopped and not started again.",
             f"Ask {name} to restart it (as root: su {name} -c 'houston daemon restart --home "
             f"{loaded.home.path}').",
         )
-
-
-def _login_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
 
 
 def _restart_unit(service: str, as_json: bool) -> int:

@@ -12,7 +12,6 @@ import asyncio
 import ctypes
 import os
 import platform
-import pwd
 import resource
 import shutil
 import sqlite3
@@ -58,6 +57,7 @@ from houston_shared.secret_redaction import (
     secret_rules,
     too_short_secret_names,
 )
+from houston_shared.store.presence_queries import login_name
 
 DoctorCheck = Callable[[LoadedConfiguration], Iterator[CheckFinding]]
 
@@ -98,12 +98,7 @@ def check_home(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
 def _foreign_owner(folder: Path) -> str:
     """Whose it is, where that is neither this user nor root."""
     uid = folder.stat().st_uid
-    if os.geteuid() in (0, uid):
-        return ""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
+    return "" if os.geteuid() in (0, uid) else login_name(uid)
 
 
 def _check_as_group_member(path: Path, owner: str) -> CheckFinding:

@@ -11,13 +11,13 @@ import os
 import msgspec
 
 from houston_daemon.recorder.disk.host_keys import read_host_keys
-from houston_daemon.recorder.identity_and_roles import login_name
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_store import Store
 from houston_shared.config_reload import FileStamp, read_file_stamp
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.store.event_bodies import HostsChanged
+from houston_shared.store.presence_queries import login_name
 from houston_shared.store.store_reader import read_blob
 
 LOGGER = logging.getLogger("houston.recorder")

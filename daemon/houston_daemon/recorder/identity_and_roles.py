@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 from houston_shared import config, wire
 from houston_shared.config import RoleSettings
 from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.store.presence_queries import login_name
 
 Role = Literal["viewer", "annotator", "operator"]
 ROLE_RANKS: dict[Role, int] = {"viewer": 0, "annotator": 1, "operator": 2}
@@ -129,14 +130,6 @@ def look_up_groups(uid: int, gid: int) -> tuple[str, frozenset[int]]:
         return name, frozenset(os.getgrouplist(name, gid)) if name != str(uid) else frozenset({gid})
     except OSError:
         return name, frozenset({gid})
-
-
-def login_name(uid: int) -> str:
-    """Of a user; the number where there is no name."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def _matches_entry(entry: str, uid: int, name: str, gids: Collection[int]) -> bool:

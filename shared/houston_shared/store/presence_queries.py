@@ -37,14 +37,18 @@ class Person(NamedTuple):
 
 def current_person(claimed: str = "") -> Person:
     """Whose presence and claims are one's own. claimed: as in `wire.FromPerson`."""
+    uid = os.getuid()
+    return Person(claimed.strip()[:PERSON_NAME_LIMIT] or login_name(uid), uid)
+
+
+def login_name(uid: int) -> str:
+    """Of a user of this machine; the number where there is no name."""
     import pwd
 
-    uid = os.getuid()
     try:
-        login = pwd.getpwuid(uid).pw_name
+        return pwd.getpwuid(uid).pw_name
     except KeyError:
-        login = str(uid)
-    return Person(claimed.strip()[:PERSON_NAME_LIMIT] or login, uid)
+        return str(uid)
 
 
 LOOK_COLUMNS = (
