@@ -271,7 +271,7 @@ def test_a_wrong_size_or_rollout_is_one_sentence(builder: HomeBuilder, capsys) -
 
 FAMILIES = {
     "V": "choose", "Z": "take back", "c": "look after", "i": "say something", "p": "pause",
-    "r": "resume", "z": "unfold or fold, over the whole screen", "v": "the eye",
+    "r": "resume", "z": "unfold or fold, over the whole screen", "v": "prompt inspector",
     "minus": "take back", "vertical_line": "side by side",
     "left_curly_bracket": "the one before, in this list",
     "right_curly_bracket": "the next, in this list", "n": "next hit", "N": "hit before",

@@ -88,7 +88,7 @@ def test_the_command_prints_the_keys_that_are_in_use(station: Station) -> None:
 
 FOUND = {
     "pau": "pause this rollout",
-    "eye": "the eye: exactly what the model was given",
+    "inspect": "prompt inspector: exactly what the model was given",
     "nx err": "next error",
     "theme ansi": "theme houston-ansi",
 }

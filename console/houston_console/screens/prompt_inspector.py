@@ -209,7 +209,7 @@ class PromptInspector(HoustonScreen):
         )
         newest = f" of {self.request.newest}" if self.request else ""
         box = self._box
-        set_frame_title(box, f"The eye · step {self.step}{newest}   {names}")
+        set_frame_title(box, f"Prompt inspector · step {self.step}{newest}   {names}")
         hits, needle = self.text.hits, self.text.needle
         counted = (
             f"{len(hits)} lines hold “{needle}”" if needle else f"{len(self.text.lines):,} lines"
