@@ -58,14 +58,13 @@ class JournalFollower:
         """reader: the one that will read what is new; used for its `data_version`."""
         import zmq
 
+        from houston_shared.control_client import set_socket_limits
+
         self._reader = reader
         self._version = reader.data_version()
         self._context = zmq.Context(1)
         self._socket = self._context.socket(zmq.SUB)
-        self._socket.setsockopt(zmq.LINGER, 0)
-        self._socket.setsockopt(zmq.RECONNECT_IVL, 50)
-        self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
-        self._socket.setsockopt(zmq.MAXMSGSIZE, 4096)
+        set_socket_limits(self._socket)
         self._socket.subscribe(b"")
         self._socket.connect(home.socket("live"))
 

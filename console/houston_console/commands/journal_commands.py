@@ -241,9 +241,9 @@ def run_log(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
         count = 0
         if arguments.audit:
             audit_filter = AuditFilter(rollout, arguments.by, arguments.since, newest)
-            for deed in read_audit(reader, audit_filter):
+            for entry in read_audit(reader, audit_filter):
                 count += 1
-                print_audit_entry(page, deed, arguments.json)
+                print_audit_entry(page, entry, arguments.json)
         else:
             for header in read_headers(reader, rollout, newest):
                 count += 1

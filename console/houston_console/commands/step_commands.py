@@ -9,7 +9,6 @@ import argparse
 import codecs
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -22,9 +21,11 @@ from houston_console.commands import command_options, step_outcomes
 from houston_console.commands.daemon_requests import JournalFollower
 from houston_console.commands.folded_steps import FoldedStepPrinter
 from houston_console.commands.output_page import OutputPage, OutputSpan, span
+from houston_console.commands.remote_terminal_log import fetch_command, first_error_line
 from houston_console.commands.rollout_summary import format_local_time
 from houston_shared import command_arguments, command_output, terminal_log_files
 from houston_shared.config import LoadedConfiguration
+from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.records import (
     ENDED_STATES,
@@ -175,7 +176,7 @@ def print_terminal_output(
     page.line("  ", span(title, "name"))
     folder = terminal_log_files.terminals_folder(Path(host_root), rollout) / printed.terminal
     inside = terminal_log_files.is_terminal_name(printed.terminal)
-    if printed.host != "local":
+    if printed.host != LOCAL_HOST:
         _print_remote_output(page, home, rollout, printed)
         return
     if not host_root or not inside or not folder.is_dir():
@@ -189,22 +190,13 @@ def _print_remote_output(page: OutputPage, home: Path, rollout: str, printed: Te
     """The same from another machine; where it cannot be reached, that is said."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "log"
-        words = ["rollout", "printed", rollout, f"--host={printed.host}", f"--out={file}"]
-        words += [f"--from={printed.start}", f"--to={printed.end}", "--", printed.terminal]
-        result = subprocess.run(
-            [sys.executable, "-m", "houston_shared.command", "--home", str(home), *words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
+        terminal = (printed.host, printed.terminal)
+        command = fetch_command(home, rollout, terminal, file, printed.start, printed.end)
+        result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
         if result.returncode:
-            error_lines = (
-                result.stderr.decode(errors="replace").removeprefix("houston: ").splitlines()
-            )
+            reason = first_error_line(result.stderr) or "it could not be read"
             page.line("    ", span(f"its log is on the host {printed.host}, not here", "dim"))
-            page.line(
-                "    ", span(error_lines[0] if error_lines else "it could not be read", "dim")
-            )
+            page.line("    ", span(reason, "dim"))
             return
         _print_blocks(page, _file_blocks(file))
 

@@ -352,8 +352,8 @@ def _gain_spans(followed: AgentReaction) -> TextLine:
     before, after = followed.before, followed.after or 0.0
     gain = critique_gain(unit_score(before), unit_score(after))
     begin = "none" if before is None else format_score(before)
-    told = span(f"gain {gain:+.2f}", gain_tone(gain))
-    return line(span(f"{begin} → {format_score(after)}   ", "text"), told)
+    gain_span = span(f"gain {gain:+.2f}", gain_tone(gain))
+    return line(span(f"{begin} → {format_score(after)}   ", "text"), gain_span)
 
 
 def format_recent_time(at: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from houston_shared import terminal_log_files
+from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.records import RolloutSpec
 from houston_shared.store.presence_queries import login_name
 
@@ -26,7 +27,7 @@ class AttachCommand(NamedTuple):
 
 def attach_command(spec: RolloutSpec, host: str, name: str) -> AttachCommand:
     """The command that attaches to a terminal of a rollout."""
-    if host != "local":
+    if host != LOCAL_HOST:
         return _ssh_attach_command(spec, host, name)
     terminals = terminal_log_files.terminals_folder(Path(spec.host_root), spec.rollout)
     note = terminal_log_files.socket_note(terminals)

@@ -8,7 +8,6 @@ on other machines are fetched by `houston rollout printed`. No key is ever sent 
 import asyncio
 import re
 import shutil
-import sys
 import tempfile
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from houston_console.commands.remote_terminal_log import fetch_command, first_error_line
 from houston_console.panes.terminal_cells import PackedScreen
 from houston_console.panes.terminal_emulator import PROMPT_MARK, TerminalEmulator
 from houston_console.widgets.styled_text import TextLine
@@ -461,18 +461,15 @@ class FetchedLogs:
         start = segments[-1][0] + segments[-1][1].stat().st_size if segments else 0
         file, into = terminal_log_files.segment_file(folder, start), folder / "coming"
         into.unlink(missing_ok=True)
-        words = ["rollout", "printed", rollout, f"--host={host}", f"--out={into}"]
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "houston_shared.command", "--home", str(home)),
-            *(*words, f"--from={start}", "--", name),
+            *fetch_command(home, rollout, (host, name), into, start, None),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
         )
         _, stderr = await process.communicate()
         if process.returncode:
-            lines = stderr.decode(errors="replace").removeprefix("houston: ").splitlines()
-            raise HoustonError(lines[0] if lines else "The log could not be read.")
+            raise HoustonError(first_error_line(stderr) or "The log could not be read.")
         if into.stat().st_size or not segments:
             into.replace(file)
 

@@ -42,14 +42,13 @@ from houston_console.widgets.styled_text import (
     span,
     text_block,
 )
+from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.errors import HoustonError
 from houston_shared.records import RolloutSpec
 from houston_shared.safe_text import SafeText
 from houston_shared.store import rollout_queries, workspace_queries
 from houston_shared.store.journal_events import ReadPlan, RowRecord, RunSql
 from houston_shared.times_and_counts import local_time
-
-LOCAL_HOST = "local"
 
 
 class RolloutTerminals(NamedTuple):

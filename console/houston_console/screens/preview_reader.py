@@ -18,6 +18,7 @@ from houston_console.panes.terminal_log_reader import PAINTS, read_log_bytes
 from houston_console.transcript.trajectory_reader import FoldedStepRow, read_step_rows
 from houston_console.widgets.styled_text import TextLine
 from houston_shared import terminal_log_files
+from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.store import journal_events, rollout_queries, step_queries
 from houston_shared.store.journal_events import ReadPlan, RunSql
 from houston_shared.store.rollout_queries import ScorePoint
@@ -34,7 +35,6 @@ PAINTED_BYTES = 256 * 1024
 """Bytes of it that are read where a program paints its screen: it does not paint all of it anew."""
 TAIL_LINES = 50
 """Lines of them that are kept: a screen."""
-LOCAL_HOST = "local"
 
 
 class TerminalTail(NamedTuple):

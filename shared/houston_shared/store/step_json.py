@@ -91,8 +91,8 @@ def verifications_text(counts: Mapping[str, int]) -> str:
     asked."""
     if not counts["asked"]:
         return ""
-    told = f"asked {pluralize(counts['asked'], 'time')}: {counts['answered']} answered"
-    return told + (f", {counts['unreadable']} not read" if counts["unreadable"] else "")
+    asked_text = f"asked {pluralize(counts['asked'], 'time')}: {counts['answered']} answered"
+    return asked_text + (f", {counts['unreadable']} not read" if counts["unreadable"] else "")
 
 
 def count_verifications(steps: Iterable[StepRecord]) -> dict[str, int]:

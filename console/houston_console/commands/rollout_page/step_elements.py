@@ -74,9 +74,9 @@ def step_element(view: StepView) -> Element:
     """The whole step."""
     record = view.record
     folded = element("details", _summary(view), element("div", *_body(view), kind="body"))
-    said = [_guidance(message) for message in record.guidance]
+    guidance = [_guidance(message) for message in record.guidance]
     classes = " ".join(["step", *step_marks(view)])
-    return element("article", folded, *said, kind=classes, id=f"step-{record.step}")
+    return element("article", folded, *guidance, kind=classes, id=f"step-{record.step}")
 
 
 def _summary(view: StepView) -> Element:
@@ -117,12 +117,12 @@ def _badges(view: StepView) -> Iterator[Element]:
     if view.verdicts:
         first = view.verdicts[0]
         kind = "bad" if first.verdict == "mask" else "good"
-        said = f"{first.verdict} · {first.source}"
-        yield element("span", said, kind=f"badge {kind}", title=first.reason)
+        badge = f"{first.verdict} · {first.source}"
+        yield element("span", badge, kind=f"badge {kind}", title=first.reason)
     if view.reward:
         kind = "warn" if view.reward.weak else ""
-        said = f"reward {view.reward.score:.2f}"
-        yield element("span", said, kind=f"badge {kind}".strip(), title=view.reward.policy)
+        badge = f"reward {view.reward.score:.2f}"
+        yield element("span", badge, kind=f"badge {kind}".strip(), title=view.reward.policy)
     if step_json.purification_of(view.record):
         yield element("span", "purified", kind="badge")
     if view.bookmarks:
@@ -222,8 +222,8 @@ def _remarks(view: StepView) -> Iterator[Element]:
     record, closed = view.record, view.record.observation
     for verdict in view.verdicts:
         reason = f": {verdict.reason}" if verdict.reason else ""
-        said = f"{verdict.verdict} by {verdict.by} ({verdict.source}){reason}"
-        yield element("p", said, kind=f"remark {verdict.verdict}")
+        remark = f"{verdict.verdict} by {verdict.by} ({verdict.source}){reason}"
+        yield element("p", remark, kind=f"remark {verdict.verdict}")
     for name, reason in closed.reasons.items() if closed else ():
         yield element("p", f"{name.replace('_', ' ')}: {reason}", kind="remark warn")
     for author, note in view.bookmarks:
