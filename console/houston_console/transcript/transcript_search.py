@@ -253,9 +253,9 @@ class TranscriptSearch(Pane):
         self._client = SearchClient(home, self._take_report, self._restart)
         self._pause: Timer | None = None
         self._searched_until = 0
+        """The newest event that was there when it was last looked for."""
         self._is_catching_up = False
         """Whether what is new is being looked for: another question would end that one."""
-        """The newest event that was there when it was last looked for."""
         self._goes_to_first = False
         """Whether somebody waits for what is found, and it was not gone to yet."""
 
