@@ -194,7 +194,7 @@ async def console(folder: Path, spans: list[TerminalSpan], seen: list[str]) -> d
             found["idle"] = await figures(lambda: asyncio.sleep(1))
             found["terminal"] = await figures(look)
             found["terminal_lines"] = app.query_one(TerminalView).line_count()
-            found["eye"] = await figures(lambda: press("v", "2", "escape"))
+            found["inspector"] = await figures(lambda: press("v", "2", "escape"))
             found["a line of 1 MB"] = await figures(lambda: press("enter"))
             found["unfold all"] = await figures(lambda: press("z", "g"))
             found["pages"] = await figures(lambda: press("pagedown", "pagedown", "pageup"))

@@ -72,7 +72,7 @@ async def shoot(folder: Path) -> None:
         await _press(pilot, "up", "up", "up", "enter")
         _keep(app, "step")
         await _press(pilot, "v")
-        _keep(app, "eye")
+        _keep(app, "prompt-inspector")
         await _press(pilot, "escape", "5", *_typed(WORDS))
         _keep(app, "composer")
         await _press(pilot, "enter")

@@ -1,4 +1,4 @@
-"""The areas around the trajectory: the eye, files and searches, terminals, help, the picture."""
+"""The areas around the trajectory: prompt inspector, files, searches, terminals, help, picture."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.console.conftest import SMALL, WIDE, Sit
 from tests.console.homes import HomeBuilder
 
 
-async def test_the_eye_shows_messages_text_and_ids(builder: HomeBuilder, sit: Sit) -> None:
+async def test_the_inspector_shows_messages_text_and_ids(builder: HomeBuilder, sit: Sit) -> None:
     with builder.bulk():
         builder.start("r")
         builder.whole("r", 1, "first thought", texts=("first output",))
@@ -31,56 +31,62 @@ async def test_the_eye_shows_messages_text_and_ids(builder: HomeBuilder, sit: Si
     async with sit(builder.home) as seat:
         await seat.press("v")
         await seat.until(lambda: isinstance(seat.app.screen, PromptInspector))
-        await seat.until(lambda: "second output" in seat.text("#eye-text"), "messages")
-        shown = seat.text("#eye-text")
+        await seat.until(lambda: "second output" in seat.text("#inspector-text"), "messages")
+        shown = seat.text("#inspector-text")
         assert "third thought" not in shown  # what step 3 was given, not what it said
         for part in ("system", "first thought", "<real_user>mind the gap</real_user>"):
             assert part in shown
-        facts = seat.text("#eye-facts")
+        facts = seat.text("#inspector-facts")
         assert "prefix kept" in facts
         assert "extends step 2" in facts
         assert "cached 890" in facts
         await seat.press("right")
-        await seat.until(lambda: "[assistant]" in seat.text("#eye-text"), "rendered")
+        await seat.until(lambda: "[assistant]" in seat.text("#inspector-text"), "rendered")
         await seat.press("3")
-        await seat.until(lambda: " 37" in seat.text("#eye-text"), "token ids")
+        await seat.until(lambda: " 37" in seat.text("#inspector-text"), "token ids")
         assert seat.app.screen.view.token_ids[-8:] == list(range(30, 38))
         await seat.press("escape")
         assert not isinstance(seat.app.screen, PromptInspector)
 
 
-async def test_nothing_of_the_eye_is_clipped_without_a_sign(builder: HomeBuilder, sit: Sit) -> None:
+async def test_nothing_of_the_inspector_is_clipped_without_a_sign(
+    builder: HomeBuilder, sit: Sit
+) -> None:
     with builder.bulk():
         builder.start("r")
         builder.whole("r", 1, "x" * 300, texts=("word " * 80 + "END",))
         builder.begin("r", 2)
     async with sit(builder.home, size=SMALL) as seat:
         await seat.press("v")
-        await seat.until(lambda: "+ new" in seat.text("#eye-text"), "messages, from what is new")
+        await seat.until(
+            lambda: "+ new" in seat.text("#inspector-text"), "messages, from what is new"
+        )
         await seat.press("G")
-        await seat.until(lambda: "END" in seat.text("#eye-text"), "to their end")
-        facts = seat.text("#eye-facts")
+        await seat.until(lambda: "END" in seat.text("#inspector-text"), "to their end")
+        facts = seat.text("#inspector-facts")
         for part in ("step 2", "extends step 1", "of its ids", "prompt 960 tokens", "messages"):
             assert part in facts
-        for name in ("#eye-facts", "#eye-text"):
+        for name in ("#inspector-facts", "#inspector-text"):
             view = seat.app.screen.query_one(name, LineView)
             for number in range(view.line_count()):
                 assert line_width(view.line_at(number)) <= view.line_cells, name
 
 
-async def test_the_eye_says_that_an_engine_gives_no_ids(builder: HomeBuilder, sit: Sit) -> None:
+async def test_the_inspector_says_that_an_engine_gives_no_ids(
+    builder: HomeBuilder, sit: Sit
+) -> None:
     without: dict[str, Any] = {"new_prompt_ids": None, "token_ids": None, "prompt_tokens": None}
     with builder.bulk():
         builder.start("r")
         builder.begin("r", 1, "says", **without, cached_tokens=None)
     async with sit(builder.home) as seat:
         await seat.press("v")
-        await seat.until(lambda: "step 1" in seat.text("#eye-facts"), "facts")
-        facts = seat.text("#eye-facts")
+        await seat.until(lambda: "step 1" in seat.text("#inspector-facts"), "facts")
+        facts = seat.text("#inspector-facts")
         assert "this engine gives no token ids" in facts
         assert "–" not in facts
         await seat.press("3")
-        await seat.until(lambda: "no token ids" in seat.text("#eye-text"), "said there too")
+        await seat.until(lambda: "no token ids" in seat.text("#inspector-text"), "said there too")
 
 
 def _terminal(builder: HomeBuilder, tmp_path: Path) -> Path:

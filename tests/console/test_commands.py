@@ -43,9 +43,9 @@ def test_what_is_printed_is_a_file_that_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_person_gives_an_action_other_keys(tmp_path: Path) -> None:
-    text = '[find]\neye = "ctrl+e, ctrl+y"\n[watch]\narea-files = "9"\n'
+    text = '[find]\ninspect = "ctrl+e, ctrl+y"\n[watch]\narea-files = "9"\n'
     keys = {(binding.area, binding.name): binding for binding in load_keymap(_file(tmp_path, text))}
-    assert (keys["find", "eye"].keys, keys["find", "eye"].label) == (
+    assert (keys["find", "inspect"].keys, keys["find", "inspect"].label) == (
         "ctrl+e,ctrl+y",
         "ctrl+e ctrl+y",
     )
@@ -56,11 +56,11 @@ def test_a_person_gives_an_action_other_keys(tmp_path: Path) -> None:
 
 WRONG = {
     "an unknown action": ('[find]\nfly = "f1"\n', "`[find] fly`, which is no action"),
-    "an unknown area": ('[moon]\neye = "v"\n', "`[moon] eye`, which is no action"),
-    "no key": ('[find]\neye = "shift-v"\n', "'shift-v', which is none"),
+    "an unknown area": ('[moon]\ninspect = "v"\n', "`[moon] inspect`, which is no action"),
+    "no key": ('[find]\ninspect = "shift-v"\n', "'shift-v', which is none"),
     "no text": ("[find]\neye = 3\n", "something that is no text"),
-    "no table": ('eye = "v"\n', "outside a table"),
-    "two meanings": ('[find]\neye = "j"\n', "'j' with two meanings"),
+    "no table": ('inspect = "v"\n', "outside a table"),
+    "two meanings": ('[find]\ninspect = "j"\n', "'j' with two meanings"),
     "no TOML": ("[find\n", "not valid TOML"),
 }
 
@@ -76,11 +76,11 @@ def test_a_wrong_file_is_told_in_a_sentence(tmp_path: Path, name: str) -> None:
 
 def test_the_command_prints_the_keys_that_are_in_use(station: Station) -> None:
     station.environment["XDG_CONFIG_HOME"] = str(station.folder / "config")
-    assert 'eye = "v"' in station.run("console", "--keymap").stdout
+    assert 'inspect = "v"' in station.run("console", "--keymap").stdout
     own = station.folder / "config" / "houston"
     own.mkdir(parents=True)
-    _file(own, '[find]\neye = "ctrl+e"\n')
-    assert 'eye = "ctrl+e"' in station.run("console", "--keymap").stdout
+    _file(own, '[find]\ninspect = "ctrl+e"\n')
+    assert 'inspect = "ctrl+e"' in station.run("console", "--keymap").stdout
     _file(own, '[find]\nfly = "f"\n')
     refused = station.run("console", code=int(ExitCode.CONFIGURATION))
     assert "no action of the console" in refused.stderr
@@ -88,7 +88,7 @@ def test_the_command_prints_the_keys_that_are_in_use(station: Station) -> None:
 
 FOUND = {
     "pau": "pause this rollout",
-    "inspect": "prompt inspector: exactly what the model was given",
+    "inspect": "prompt inspector: exactly what the model got",
     "nx err": "next error",
     "theme ansi": "theme houston-ansi",
 }

@@ -94,11 +94,11 @@ async def test_hostile_text_is_shown_harmless_everywhere(builder: HomeBuilder, s
             await seat.press("2", "z", "g")
             _check(seat, f"unfolded {index}")
             await seat.press("f", "v")
-            await seat.until(lambda: isinstance(seat.app.screen, PromptInspector), "the eye")
+            await seat.until(lambda: isinstance(seat.app.screen, PromptInspector), "the inspector")
             for tab in ("1", "2", "3"):
                 await seat.press(tab)
                 await seat.pilot.pause(0.05)
-                _check(seat, f"eye {index}")
+                _check(seat, f"inspector {index}")
             await seat.press("escape", "4", "enter")
             _check(seat, f"files {index}")
             await seat.press("escape", "1")

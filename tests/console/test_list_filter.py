@@ -124,7 +124,9 @@ async def test_keys_of_a_dialog_are_for_what_the_filter_has_left(
         await seat.until(lambda: seat.transcript.cursor == 2, "the step of the dog's job")
 
 
-async def test_in_the_steps_and_in_the_eye_the_key_searches(builder: HomeBuilder, sit: Sit) -> None:
+async def test_in_the_steps_and_in_the_inspector_the_key_searches(
+    builder: HomeBuilder, sit: Sit
+) -> None:
     _fill(builder)
     async with sit(builder.home, "r-cat") as seat:
         for keys in (["2"], ["3"]):

@@ -41,7 +41,7 @@ SHOTS = {
     "home-80x24": Shot(SMALL, many=True),
     "trajectory-160x50": Shot(WIDE, "up up up enter"),
     "trajectory-80x24": Shot(SMALL, "up up up enter"),
-    "eye-160x50": Shot(WIDE, "v"),
+    "prompt-inspector-160x50": Shot(WIDE, "v"),
     "composer-80x24": Shot(SMALL, "5 G o space o n"),
 }
 

@@ -10,7 +10,6 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from houston_console.screens import prompt_rendering
-from houston_console.screens import prompt_rendering as eye_lines
 from houston_console.transcript import step_rendering
 from houston_console.transcript.trajectory_reader import read_step_rows
 from houston_console.widgets.styled_text import line_text
@@ -207,7 +206,7 @@ def test_what_people_read_names_people_only(home: Home) -> None:
     assert sum(one["kind"] == "guidance" for one in found) == len(HEARD)
 
 
-def test_the_transcript_and_the_eye_mark_people_only(home: Home) -> None:
+def test_the_transcript_and_the_inspector_mark_people_only(home: Home) -> None:
     with Reader(home) as reader:
         for number in range(1, STEPS + 1):
             (row,) = reader.run(read_step_rows(ROLLOUT, number, number))
@@ -222,8 +221,8 @@ def test_the_transcript_and_the_eye_mark_people_only(home: Home) -> None:
         )
     before = sum(int(one[1:]) < STEPS for one in HEARD)
     for lines, _ in (
-        eye_lines.message_lines(seen, 4000),
-        eye_lines.rendered_prompt_lines(seen, 4000),
+        prompt_rendering.message_lines(seen, 4000),
+        prompt_rendering.rendered_prompt_lines(seen, 4000),
     ):
         marked = [line_text(line) for line in lines if any(s.tone == "guidance_text" for s in line)]
         assert sum(SAID in one for one in marked) == before

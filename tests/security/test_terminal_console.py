@@ -57,7 +57,9 @@ def test_a_walk_through_the_whole_corpus(seeded: Seeded) -> None:
 def test_every_area_at_every_size(seeded: Seeded, size: tuple[int, int]) -> None:
     with Session(["console", hostile_home.FLOOD], seeded[0].path, *size) as session:
         session.until("following")
-        session.press("v", "2", "pageup", "1", "g", "3", "escape")  # the eye and its three texts
+        session.press(
+            "v", "2", "pageup", "1", "g", "3", "escape"
+        )  # the prompt inspector and its texts
         session.press("4", "right", "down", "enter", "escape", "3", "right", "6", "down", "enter")
         session.press("/", "owned", "enter", "n", "N", "escape", "/", PASTE, "enter", "escape")
         session.press(":", PASTE, "enter", "?", "escape")

@@ -254,7 +254,7 @@ class HoustonConsole(ErrorBoundary, App[None]):
 
     @property
     def top_screen(self) -> HoustonScreen:
-        """The full screen that is shown; questions and the eye stand before it."""
+        """The full screen that is shown; questions and the prompt inspector stand before it."""
         # At the very end there is none any more.
         return next(reversed(self.full_screens), self.watch_screen)
 

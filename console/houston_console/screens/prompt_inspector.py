@@ -20,7 +20,6 @@ from textual.widgets import Input
 from houston_console.app.console_state import ConsoleState
 from houston_console.app.key_bindings import Area, bindings_for
 from houston_console.screens import prompt_rendering
-from houston_console.screens import prompt_rendering as eye_lines
 from houston_console.screens.base_screen import GoToStep, HoustonScreen, post_from
 from houston_console.screens.prompt_rendering import InspectedRequest, request_facts
 from houston_console.transcript.trajectory_reader import RolloutSource
@@ -117,10 +116,10 @@ class InspectorTab(NamedTuple):
 
 
 INSPECTOR_TABS = (
-    InspectorTab("messages", eye_lines.message_lines),
-    InspectorTab("rendered", eye_lines.rendered_prompt_lines),
-    InspectorTab("token ids", eye_lines.token_id_lines),
-    InspectorTab("difference", eye_lines.difference_lines),
+    InspectorTab("messages", prompt_rendering.message_lines),
+    InspectorTab("rendered", prompt_rendering.rendered_prompt_lines),
+    InspectorTab("token ids", prompt_rendering.token_id_lines),
+    InspectorTab("difference", prompt_rendering.difference_lines),
 )
 
 
@@ -130,14 +129,14 @@ class FindPrompt(BottomPrompt):
     def action_leave(self) -> None:
         """Back to the text."""
         self.display = False
-        self.screen.set_focus(self.screen.query_one("#eye-text"))
+        self.screen.set_focus(self.screen.query_one("#inspector-text"))
 
 
 class PromptInspector(HoustonScreen):
     """One request, and from there the next or the one before."""
 
-    BINDINGS = bindings_for("eye")
-    area: Area = "eye"
+    BINDINGS = bindings_for("prompt")
+    area: Area = "prompt"
 
     def __init__(
         self, state: ConsoleState, home: str, source: RolloutSource, step: int, back: Widget
@@ -147,9 +146,12 @@ class PromptInspector(HoustonScreen):
         self._source, self._step_viewer = source, back
         self.step, self.tab = step, 0
         self.request: InspectedRequest | None = None
-        self.facts, self.text = FixedLines(focusable=False, id="eye-facts"), LongText(id="eye-text")
-        self.find = FindPrompt(id="eye-find")
-        self._box = Vertical(self.facts, self.text, self.find, id="eye")
+        self.facts, self.text = (
+            FixedLines(focusable=False, id="inspector-facts"),
+            LongText(id="inspector-text"),
+        )
+        self.find = FindPrompt(id="inspector-find")
+        self._box = Vertical(self.facts, self.text, self.find, id="inspector")
 
     def compose_body(self) -> ComposeResult:
         """Facts above, one of four texts below, a line to type in."""
@@ -157,7 +159,7 @@ class PromptInspector(HoustonScreen):
 
     def on_mount(self) -> None:
         """Begin with the messages."""
-        self.hints.show_area("eye")
+        self.hints.show_area("prompt")
         self.set_focus(self.text)
         self._update_titles("loading …")
         self._go_to(self.step)
@@ -175,7 +177,7 @@ class PromptInspector(HoustonScreen):
     # --- reading -----------------------------------------------------------------------------
 
     def _go_to(self, step: int) -> None:
-        self.run_latest(partial(self._read, step), "eye")
+        self.run_latest(partial(self._read, step), "inspector")
 
     async def _read(self, step: int) -> None:
         try:
@@ -221,7 +223,7 @@ class PromptInspector(HoustonScreen):
         self.call_after_refresh(self._wrap_again)
 
     def _wrap_again(self) -> None:
-        self.run_latest(self._show, "eye-text")
+        self.run_latest(self._show, "inspector-text")
 
     # --- keys --------------------------------------------------------------------------------
 
@@ -293,10 +295,10 @@ def _is_cache_rule(parts: TextLine) -> bool:
 def _copied_text(request: InspectedRequest, tab: int) -> str:
     """A text as it is copied: not wrapped, nothing left out."""
     view = request.view
-    if INSPECTOR_TABS[tab].make is eye_lines.token_id_lines and view.token_ids is not None:
+    if INSPECTOR_TABS[tab].make is prompt_rendering.token_id_lines and view.token_ids is not None:
         return " ".join(map(str, view.token_ids))
-    if INSPECTOR_TABS[tab].make is eye_lines.difference_lines and request.diff is not None:
+    if INSPECTOR_TABS[tab].make is prompt_rendering.difference_lines and request.diff is not None:
         return context_messages.format_messages([entry.message for entry in request.diff.new])
-    if INSPECTOR_TABS[tab].make is eye_lines.message_lines:
+    if INSPECTOR_TABS[tab].make is prompt_rendering.message_lines:
         return context_messages.format_messages(view.messages)
     return view.rendered

@@ -308,7 +308,7 @@ class TrajectoryPane(Pane):
             await self.transcript.go_to(step)
         return True
 
-    # --- jumps and the eye -------------------------------------------------------------------
+    # --- jumps and the prompt inspector ------------------------------------------------------
 
     async def on_rollout_gutter_chosen(self, message: RolloutGutter.Chosen) -> None:
         """Go to the part of the rollout that was clicked."""
@@ -349,7 +349,7 @@ class TrajectoryPane(Pane):
         await self.transcript.go_to(step)
         return True
 
-    def action_eye(self) -> None:
+    def action_inspect(self) -> None:
         """Exactly what the model was given at the step with the cursor."""
         if self.source is not None:
             post_from(self, OpenPromptInspector(max(1, self.transcript.cursor)))

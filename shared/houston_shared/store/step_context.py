@@ -142,7 +142,7 @@ class SampledRequest(NamedTuple):
 
 
 class ContextView(NamedTuple):
-    """One request as people and programs see it: the JSON of `context --json` and the eye."""
+    """One request as people and programs see it: the JSON of `context --json` and the inspector."""
 
     messages: list[Message]
     rendered: str
@@ -409,7 +409,7 @@ class TextOmission(NamedTuple):
 
 
 class ContextSurroundings(NamedTuple):
-    """What the eye needs beside a request."""
+    """What the prompt inspector needs beside a request."""
 
     before: list[Message] | None
     """Messages of the step before; None for the first step."""

@@ -1,4 +1,4 @@
-"""The eye: what differs from the step before, what is no longer there, where the cache ended."""
+"""The prompt inspector: what differs from the step before, what is gone, where the cache ended."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from houston_console.screens import prompt_rendering
-from houston_console.screens import prompt_rendering as eye_lines
 from houston_console.screens.prompt_inspector import PromptInspector, lines_with_needle
 from houston_console.screens.prompt_rendering import (
     CachedPrefix,
@@ -105,13 +104,13 @@ def test_a_rule_stands_where_the_cache_ended(builder: HomeBuilder) -> None:
         view = step_context.read_context(reader, "r", 2)
     upto = view.rendered.index("three") + 2
     request = _request(view, 2, cached_prefix=CachedPrefix(7, 9, upto))
-    for make in (eye_lines.message_lines, eye_lines.rendered_prompt_lines):
+    for make in (prompt_rendering.message_lines, prompt_rendering.rendered_prompt_lines):
         texts = _texts(make(request, WIDTH)[0])
         rule = next(at for at, text in enumerate(texts) if "7 of 9 tokens" in text)
         assert texts[rule - 1].endswith("two"), make
         assert texts[rule + 1].endswith("three"), make
     request = request._replace(cached_prefix=CachedPrefix(12, 24, None))
-    ids = _texts(list(eye_lines.TokenIdLines(request, WIDTH)))
+    ids = _texts(list(prompt_rendering.TokenIdLines(request, WIDTH)))
     assert [at for at, text in enumerate(ids) if "12 of 24" in text] == [2]  # six ids in a line
 
 
@@ -158,7 +157,7 @@ def test_cached_tokens_are_counted_in_characters(
 
 
 def test_a_search_finds_words_that_go_on_in_the_next_line() -> None:
-    lines = eye_lines.prose_lines("alpha beta\ngamma " + "x" * 70, 40)
+    lines = prompt_rendering.prose_lines("alpha beta\ngamma " + "x" * 70, 40)
     assert lines_with_needle(lines, "BETA gamma") == [0]
     assert lines_with_needle(lines, "gamma") == [1]
     assert lines_with_needle(lines, "nobody") == []
@@ -178,35 +177,37 @@ async def test_from_step_to_step_without_leaving(builder: HomeBuilder, sit: Sit)
     _forked(builder)
     async with sit(builder.home, size=SMALL) as seat:
         await seat.press("v")
-        await seat.until(lambda: "output 5" in seat.text("#eye-text"), "step 6")
-        assert "steps 1 to 2 are a summary since step 5" in seat.text("#eye-facts")
+        await seat.until(lambda: "output 5" in seat.text("#inspector-text"), "step 6")
+        assert "steps 1 to 2 are a summary since step 5" in seat.text("#inspector-facts")
         await seat.press("left_curly_bracket", "4")
-        await seat.until(lambda: "new: 4" in seat.text("#eye-text"), "the fork")
-        eye = seat.app.screen
-        assert isinstance(eye, PromptInspector)
-        shown = [line_text(row) for row in eye.text.lines]
+        await seat.until(lambda: "new: 4" in seat.text("#inspector-text"), "the fork")
+        inspector = seat.app.screen
+        assert isinstance(inspector, PromptInspector)
+        shown = [line_text(row) for row in inspector.text.lines]
         assert any("no longer there: 4" in text for text in shown)
         assert any("thought 1" in text for text in shown)
         assert any("SUMMARY" in text for text in shown)
         await seat.press("left_curly_bracket", "slash")
         await seat.write("thought 3")
         await seat.press("enter")
-        await seat.until(lambda: eye.text.hits, "found")
-        assert "thought 3" in seat.text("#eye-text")
+        await seat.until(lambda: inspector.text.hits, "found")
+        assert "thought 3" in seat.text("#inspector-text")
         await seat.press("enter")
-        await seat.until(lambda: seat.transcript.cursor == 4, "at the step that the eye showed")
+        await seat.until(
+            lambda: seat.transcript.cursor == 4, "at the step that the inspector showed"
+        )
 
 
 async def test_the_whole_request_is_copied(builder: HomeBuilder, sit: Sit) -> None:
     _forked(builder)
     async with sit(builder.home) as seat:
         await seat.press("v", "2")
-        eye = seat.app.screen
-        assert isinstance(eye, PromptInspector)
-        await seat.until(lambda: eye.text.copy[1], "read")
-        _, text = await eye.text.text_to_copy()
-        assert eye.view
-        assert text == eye.view.rendered
+        inspector = seat.app.screen
+        assert isinstance(inspector, PromptInspector)
+        await seat.until(lambda: inspector.text.copy[1], "read")
+        _, text = await inspector.text.text_to_copy()
+        assert inspector.view
+        assert text == inspector.view.rendered
 
 
 def test_facts_say_what_was_left_out(builder: HomeBuilder) -> None:
