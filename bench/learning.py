@@ -71,15 +71,14 @@ def cells(runs: Mapping[int, SuiteRun], figure: str) -> Cells:
     return values
 
 
-def told(runs: Mapping[int, SuiteRun]) -> dict[str, dict[str, float]]:
+def told(runs: Mapping[int, SuiteRun]) -> dict[str, dict[str, float | None]]:
     """Every figure with its interval."""
     return {figure: interval(cells(runs, figure)) for figure in FIGURES}
 
 
-def interval(values: Cells) -> dict[str, float]:
+def interval(values: Cells) -> dict[str, float | None]:
     """Mean and 95 % interval over worlds and seeds."""
-    found = bootstrap_mean(values, 1)
-    return {name: round(float(value), 4) for name, value in found._asdict().items()}
+    return bootstrap_mean(values, 1).as_json()
 
 
 def compared(runs: Mapping[str, Mapping[int, SuiteRun]], one: str, other: str) -> dict[str, Any]:

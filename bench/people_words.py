@@ -162,10 +162,15 @@ def learn(home: ExperimentHome, asked: argparse.Namespace) -> dict[str, Any]:
     before = gains(home, loaded, attempts, "base")
     after = {seed: gains(home, loaded, attempts, run["policy"]) for seed, run in runs.items()}
     cells = {
-        attempt: {seed: found["gain"][attempt] for seed, found in after.items()}
+        attempt: {
+            seed: found["gain"][attempt]
+            for seed, found in after.items()
+            if attempt in found["gain"]
+        }
         for attempt in attempts
     }
-    base = {attempt: dict.fromkeys(after, before["gain"][attempt]) for attempt in attempts}
+    cells = {attempt: gained for attempt, gained in cells.items() if gained}
+    base = {attempt: dict.fromkeys(after, gain) for attempt, gain in before["gain"].items()}
     return {
         "attempts": len(attempts),
         "gain before": interval(base),

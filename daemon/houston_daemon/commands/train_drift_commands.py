@@ -4,7 +4,7 @@ Figures are `training.echo.failure_drift`, pictures `training.echo.drift_picture
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +90,8 @@ def run_train_drift(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
         shown = {key: value for key, value in measured.items() if key != "diagnoses"}
         command_output.print_json_line({**shown, "pictures": [str(file) for file in drawn]})
     else:
-        _print(measured)
-        for file in drawn:
-            command_output.print_line(str(file))
+        for line in (*(drift_lines(measured) if measured else ()), *map(str, drawn)):
+            command_output.print_line(line)
     return int(ExitCode.DONE)
 
 
@@ -109,9 +108,15 @@ def _measure(
         critic=arguments.policy or own or BASE_MODEL,
         worlds=arguments.n,
         critiques=arguments.critiques,
-        tell=command_output.print_note,
+        tell=_print_waiting,
     )
     return failure_drift.measure_drift(order)
+
+
+def _print_waiting(line: str) -> None:
+    """Print a line of who samples; an empty one says that it goes on."""
+    if line:
+        command_output.print_note(line)
 
 
 def _draw(pictures: Sequence[tuple[Path, Callable[[Path], None]]]) -> list[Path]:
@@ -130,24 +135,31 @@ def _draw(pictures: Sequence[tuple[Path, Callable[[Path], None]]]) -> list[Path]
     return drawn
 
 
-def _print(measured: dict[str, Any]) -> None:
-    for checkpoint in measured.get("checkpoints", ()):
-        command_output.print_line(
-            f"{checkpoint['phase']}: {checkpoint['policy']}, score {checkpoint['score']:.2f},"
-            f" {checkpoint['failed']} of {measured['worlds']} failed"
-        )
-    if not measured:
-        return
-    for pair, found in measured["drift"]["distances"].items():
-        command_output.print_line(
-            f"failures, {pair}: energy distance {found['energy']:.4f}, p = {found['p']:.2g}"
-        )
+def drift_lines(measured: Mapping[str, Any]) -> list[str]:
+    """For people, what was measured (`failure_drift.measure_drift`)."""
+    lines = [
+        f"{checkpoint['phase']}: {checkpoint['policy']}, score {checkpoint['score']:.2f},"
+        f" {checkpoint['failed']} of {measured['worlds']} failed"
+        for checkpoint in measured["checkpoints"]
+    ]
+    lines += [
+        f"failures, {pair}: energy distance {found['energy']:.4f}, p = {found['p']:.2g}"
+        for pair, found in measured["drift"]["distances"].items()
+    ]
     for phase, critics in measured["critics"].items():
-        for kind in ("first", "own"):
-            if kind in critics:
-                gain = critics[kind]["gain"]
-                command_output.print_line(
-                    f"{phase}: {critics[kind]['critic']} gains {gain['value']:+.3f}"
-                    f" [{gain['low']:+.3f}, {gain['high']:+.3f}],"
-                    f" score with it {critics[kind]['score with it']:.2f}"
-                )
+        if not critics["attempts"]:
+            lines.append(f"{phase}: no failed attempt to criticise")
+            continue
+        for critic in (critics[kind] for kind in ("first", "own") if kind in critics):
+            lines.append(f"{phase}: {critic['critic']} {_gain_words(critic)}")
+    return lines
+
+
+def _gain_words(critic: Mapping[str, Any]) -> str:
+    gain = critic["gain"]
+    if gain["value"] is None:
+        return "gains what nobody knows: no refinement came to its end"
+    return (
+        f"gains {gain['value']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}],"
+        f" score with it {critic['score with it']:.2f}"
+    )

@@ -103,7 +103,7 @@ def summarize_arms(
 ) -> dict[str, Any]:
     """By arm: scores by domain and over all tasks, obedience, time worked, score over time.
 
-    measured: by arm the results of `measuring.measure`, one a seed.
+    measured: by arm the results of `measure_stage.measure_arm`, one a seed.
     """
     longest = max(
         (world["active_seconds"] for arm in measured.values() for world in _world_rollouts(arm)),
@@ -193,7 +193,7 @@ def _means_by_seed(cells: ScoreCells) -> dict[str, float]:
 
 def _estimate_scores(recipe: ExperimentRecipe, cells: ScoreCells) -> dict[str, float | None]:
     sure = recipe.statistics
-    return _bounds_json(bootstrap_mean(cells, sure.seed, sure.draws, sure.confidence))
+    return bootstrap_mean(cells, sure.seed, sure.draws, sure.confidence).as_json(None)
 
 
 def _obedience_figures(recipe: ExperimentRecipe, results: Sequence[MeasuredArms]) -> dict[str, Any]:
@@ -216,16 +216,8 @@ def _obedience_share(
         "followed": hits,
         "of": of,
         "untested": untested,
-        **_bounds_json(wilson_interval(hits, of, recipe.statistics.confidence)),
+        **wilson_interval(hits, of, recipe.statistics.confidence).as_json(None),
         "seeds": {
             str(seed): f"{share['followed']} of {share['of']}" for seed, share in by_seed.items()
         },
-    }
-
-
-def _bounds_json(interval: ConfidenceInterval) -> dict[str, float | None]:
-    """As JSON has it: what is not known is null there, and no NaN."""
-    return {
-        name: None if value is None or math.isnan(value) else value
-        for name, value in interval._asdict().items()
     }

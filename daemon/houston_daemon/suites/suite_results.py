@@ -55,8 +55,8 @@ def pass_at(k: int, tried: int, solved: int) -> float:
 def run_figures(run: SuiteRun) -> dict[str, Any]:
     """Figures of a run, each with its 95 % interval; `pass@k` for 1, 2, 4, … and all attempts."""
     sizes = _pass_sizes(run)
-    passes = {f"pass@{k}": _interval_json(_pass_interval(run, k)) for k in sizes}
-    means = {name: _interval_json(_mean_interval(run, value)) for name, value in _MEASURES.items()}
+    passes = {f"pass@{k}": _pass_interval(run, k).as_json() for k in sizes}
+    means = {name: _mean_interval(run, value).as_json() for name, value in _MEASURES.items()}
     return {
         "worlds": len(run.worlds),
         "attempts": sizes[-1] if sizes else 0,
@@ -143,7 +143,7 @@ def compare_runs(before: SuiteRun, after: SuiteRun) -> dict[str, Any]:
     tried_once = all(len(world.attempts) == 1 for run in (before, after) for world in run.worlds)
     return {
         "worlds": len(both),
-        **{name: _interval_json(each) for name, each in differences.items()},
+        **{name: each.as_json() for name, each in differences.items()},
         "flips": {"gained": gained, "lost": lost, "p": p},
         "beyond_chance": not solved.low <= 0.0 <= solved.high
         and (not tried_once or p < SIGNIFICANCE),
@@ -181,13 +181,6 @@ def mcnemar_p(gained: int, lost: int) -> float:
         return 1.0
     tail = sum(math.comb(flips, each) for each in range(min(gained, lost) + 1)) / 2.0**flips
     return min(1.0, 2 * tail)
-
-
-def _interval_json(interval: ConfidenceInterval) -> dict[str, float | None]:
-    return {
-        name: None if value is None or math.isnan(value) else round(value, 4)
-        for name, value in interval._asdict().items()
-    }
 
 
 def figure_lines(figures: Mapping[str, Any], names: Sequence[str]) -> list[str]:

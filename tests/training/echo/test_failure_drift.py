@@ -3,11 +3,14 @@
 import json
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 
+from houston_daemon.commands.train_drift_commands import drift_lines
+from houston_daemon.experiments.experiment_statistics import bootstrap_mean
+from houston_daemon.training.echo import critique_gains
 from houston_daemon.training.echo.critic_usefulness import PHASES
 from houston_daemon.training.echo.critique_gains import mean_gains
 from houston_daemon.training.echo.drift_pictures import draw_drift
@@ -20,8 +23,10 @@ from houston_daemon.training.echo.failure_drift import (
 from houston_daemon.training.echo.sampled_critiques import CriticisedAttempt, SampledCritique
 from houston_daemon.training.rl.rl_run_folder import RlRunFolder
 from houston_daemon.training.rl.rollout_groups import GroupFolder, RolloutGroup
+from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.errors import HoustonError
 from tests.support.station import Station
+from tests.support.written_home import WrittenHome
 from tests.training.echo.test_echo_run import WORDS, model, trained
 
 __all__ = ["model", "trained"]  # fixtures
@@ -141,6 +146,51 @@ def test_an_attempt_of_which_nothing_was_said_gained_nothing() -> None:
     ]
     gains = mean_gains(attempts, {"a": [0.5, 0.5], "b": []})
     assert gains == {"a": 0.0, "b": 0.0}
+    assert mean_gains(attempts, {"a": [], "b": []}) == {"b": 0.0}, "none came to its end"
+
+
+def test_a_refinement_that_did_not_come_to_its_end_is_no_word_on_its_critique(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = WrittenHome(tmp_path)
+    states = {"r0": "finished", "r1": "failed", "r2": "cancelled"}
+    for name, state in states.items():
+        home.rollout(name, state=state, last_score=50.0)
+    said = tuple(SampledCritique([], None, f"coin {name}") for name in states)
+    attempt = CriticisedAttempt(
+        rollout="a", score=0.5, critic="base", prompt=[], level=0, critiques=said, cached_tokens=0
+    )
+    monkeypatch.setattr(critique_gains, "refinement_specs", lambda *_: iter(()))
+    monkeypatch.setattr(critique_gains, "_start", lambda *_: tuple(states))
+    loaded = LoadedConfiguration(Configuration(), home.home, "defaults")
+    assert critique_gains.try_critiques(loaded, "trial", [attempt]) == {"a": [0.5]}
+
+
+class Told(NamedTuple):
+    """What a critic gained on the attempts of the late phase, and what a person reads of it."""
+
+    attempts: int
+    gains: dict[str, float]
+    line: str
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param(Told(2, {"a": 0.5, "b": 0.5}, "base gains +0.500 [+0.500, +0.500], score with"
+                          " it 0.70"), id="gains"),
+        pytest.param(Told(0, {}, "no failed attempt to criticise"), id="nothing failed"),
+        pytest.param(Told(2, {}, "base gains what nobody knows: no refinement came to its end"),
+                     id="no refinement ended"),
+    ],
+)  # fmt: skip
+def test_what_critics_gained_is_told_to_people_and_as_json(told: Told) -> None:
+    cells = {name: {0: gain} for name, gain in told.gains.items()}
+    first = {"critic": "base", "gain": bootstrap_mean(cells, 1).as_json(), "score with it": 0.7}
+    critics = {"late": {"policy": "word@9", "attempts": told.attempts, "first": first}}
+    measured = {"worlds": 10, "checkpoints": [], "drift": drift_figures([]), "critics": critics}
+    assert drift_lines(measured) == [f"late: {told.line}"]
+    json.dumps(measured, allow_nan=False)
 
 
 def drift(station: Station, run: str) -> dict[str, Any]:

@@ -115,14 +115,14 @@ def _counts(scores: Sequence[RefinedScores]) -> dict[str, Any]:
     }
 
 
-def _share_to_full(scores: Sequence[RefinedScores]) -> Mapping[str, float] | None:
+def _share_to_full(scores: Sequence[RefinedScores]) -> Mapping[str, float | None] | None:
     by_attempt: dict[str, list[float]] = defaultdict(list)
     for each in scores:
         by_attempt[each.attempt].append(float(each.after >= 1.0))
     if not by_attempt:
         return None
-    found = bootstrap_mean({name: {0: fmean(full)} for name, full in by_attempt.items()}, _SEED)
-    return {name: round(value, 4) for name, value in found._asdict().items()}
+    shares = {name: {0: fmean(full)} for name, full in by_attempt.items()}
+    return bootstrap_mean(shares, _SEED).as_json()
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -21,8 +21,9 @@ from houston_shared.store.store_reader import Reader
 def try_critiques(
     loaded: LoadedConfiguration, name: str, criticised: Sequence[CriticisedAttempt]
 ) -> dict[str, list[float]]:
-    """By attempt the scores of its refinements as shares of the full one, in the order of its
-    usable critiques. name: of this trial; the same name finds the same refinements.
+    """By attempt the scores of its refinements that came to their end, as shares of the full one,
+    in the order of its usable critiques. One that failed or was cancelled is left out: that is no
+    word on the critique. name: of this trial; the same name finds the same refinements.
 
     Raises HoustonError where they cannot be started.
     """
@@ -38,7 +39,9 @@ def try_critiques(
     rows = wait_until_ended(loaded.home, every, lambda rows: None)
     return {
         attempt.rollout: [
-            unit_score(rows[rollout].last_score) for rollout in started.get(attempt.rollout, ())
+            unit_score(rows[rollout].last_score)
+            for rollout in started.get(attempt.rollout, ())
+            if rows[rollout].state == "finished"
         ]
         for attempt in criticised
     }
@@ -47,12 +50,14 @@ def try_critiques(
 def mean_gains(
     criticised: Sequence[CriticisedAttempt], scores: dict[str, list[float]]
 ) -> dict[str, float]:
-    """By attempt the mean gain of its refinements; 0 where the critic said nothing."""
+    """By attempt the mean gain of its refinements; 0 where the critic said nothing. An attempt is
+    left out where none of its refinements came to its end."""
     return {
         attempt.rollout: fmean(
             [critique_gain(attempt.score, after) for after in scores[attempt.rollout]] or [0.0]
         )
         for attempt in criticised
+        if scores[attempt.rollout] or not attempt.usable
     }
 
 

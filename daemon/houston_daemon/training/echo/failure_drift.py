@@ -235,8 +235,7 @@ def _helped_score(run: SuiteRun, scores: Mapping[str, Sequence[float]]) -> float
 
 
 def _interval(cells: Mapping[str, dict[int, float]]) -> dict[str, float | None]:
-    found = bootstrap_mean(dict(cells), _SEED)._asdict()
-    return {name: None if value is None else round(value, 4) for name, value in found.items()}
+    return bootstrap_mean(cells, _SEED).as_json()
 
 
 def drift_figures(diagnoses: Sequence[Diagnosis]) -> dict[str, Any]:
