@@ -76,7 +76,8 @@ class EngineSampler:
         stop: Callable[[], bool],
         tell: Callable[[str], None],
     ) -> None:
-        """stop: asked while the engine is away. tell: takes a line about that."""
+        """stop: asked while the engine is away. tell: takes a line about that, and an empty one
+        once it answers again."""
         self._place = JudgeEnginePlace(loaded, engine, tell)
         self._stop = stop
         self._tell = tell
@@ -134,8 +135,12 @@ class EngineSampler:
             if self._stop():
                 raise StopRequested
             try:
-                return await ask()
+                answer = await ask()
             except EngineUnavailable as problem:
                 self._tell(problem.cause)
                 await asyncio.sleep(_RETRIES.wait(tries))
+                continue
+            if tries > 1:
+                self._tell("")
+            return answer
         raise AssertionError("it is asked until it answers")
