@@ -39,11 +39,25 @@ def write_run(file: Path, run: SuiteRun) -> None:
 
 def rollouts_of_run(suites: Path, name: str) -> list[str]:
     """The rollouts of a kept run. suites: the folder of the home's runs. name: `NAME` or
-    `SUITE/NAME`. Raises HoustonError where there is none."""
-    pattern = f"{name}.json" if "/" in name else f"*/{name}.json"
-    for file in sorted(suites.glob(pattern)):
-        return [attempt.rollout for world in read_run(file).worlds for attempt in world.attempts]
-    raise HoustonError(f"There is no run of a suite {name!r} in {suites}.", code=ExitCode.NOT_FOUND)
+    `SUITE/NAME`. Raises HoustonError where there is none, and where several suites have one."""
+    files = kept_runs(suites, name)
+    if not files:
+        problem = f"There is no run of a suite {name!r} in {suites}."
+        raise HoustonError(problem, code=ExitCode.NOT_FOUND)
+    if len(files) > 1:
+        names = [f"{file.parent.name}/{name}" for file in files]
+        raise HoustonError(
+            f"{len(files)} suites have a run {name!r}: {', '.join(names)}.",
+            "None of them was taken.",
+            f"Name its suite, too: {names[0]}",
+            ExitCode.USAGE,
+        )
+    return [attempt.rollout for world in read_run(files[0]).worlds for attempt in world.attempts]
+
+
+def kept_runs(suites: Path, name: str) -> list[Path]:
+    """The files of the kept runs that `NAME` or `SUITE/NAME` may mean."""
+    return sorted(suites.glob(f"{name}.json" if "/" in name else f"*/{name}.json"))
 
 
 def pass_at(k: int, tried: int, solved: int) -> float:

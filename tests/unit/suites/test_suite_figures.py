@@ -3,6 +3,7 @@
 from itertools import combinations
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from houston_daemon.suites import suite_results
@@ -105,3 +106,28 @@ def test_a_kept_run_is_read_back(tmp_path: Path) -> None:
     file.write_text("{}")
     with pytest.raises(HoustonError, match="no result"):
         suite_results.read_run(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [
+        pytest.param("only", "words", id="one suite has it"),
+        pytest.param("first", "", id="two suites have it"),
+        pytest.param("errands/first", "errands", id="with its suite"),
+    ],
+)
+def test_a_run_that_two_suites_have_is_asked_for_by_its_suite(
+    tmp_path: Path, name: str, taken: str
+) -> None:
+    for suite, kept in (("words", "only"), ("words", "first"), ("errands", "first")):
+        file = tmp_path / suite / f"{kept}.json"
+        world = SuiteWorld(
+            index=0, attempts=(msgspec.structs.replace(attempt(True), rollout=suite),)
+        )
+        suite_results.write_run(file, msgspec.structs.replace(run(suite=suite), worlds=(world,)))
+    if taken:
+        assert suite_results.rollouts_of_run(tmp_path, name) == [taken]
+        return
+    with pytest.raises(HoustonError) as refused:
+        suite_results.rollouts_of_run(tmp_path, name)
+    assert "errands/first, words/first" in str(refused.value)

@@ -19,7 +19,7 @@ from houston_daemon.prompts.decision_text import (
     decision_text,
 )
 from houston_daemon.prompts.model_dialects import choose_dialect
-from houston_daemon.suites.suite_results import rollouts_of_run
+from houston_daemon.suites.suite_results import kept_runs, rollouts_of_run
 from houston_daemon.training.prm.recorded_decisions import RecordedDecision
 from houston_daemon.training.rows.rendered_rows import tools_of_head
 from houston_daemon.training.rows.rollout_plan import may_reason
@@ -106,8 +106,9 @@ def list_states(reader: Reader, sources: Sequence[str], suites: Path) -> list[St
 
 
 def rollouts_of_source(reader: Reader, source: str, suites: Path) -> list[str]:
-    """The rollouts of a suite's run of this name, or the one of this id."""
-    if any(suites.glob(f"*/{source}.json")):
+    """The rollouts of a suite's run, `NAME` or `SUITE/NAME`, or the one of this id. Raises
+    HoustonError as `rollouts_of_run`, and for an id that there is not."""
+    if kept_runs(suites, source):
         return rollouts_of_run(suites, source)
     return [reader.run(rollout_queries.resolve_rollout_id(source))]
 
