@@ -111,6 +111,12 @@ def test_a_share_is_a_share_of_tasks_and_another_task_swaps_none() -> None:
     assert held_out < more
 
 
+@pytest.mark.parametrize(("fraction", "count"), [(0.07, 7), (0.14, 14), (0.071, 8)])
+def test_a_share_of_a_hundred_tasks_is_that_many(fraction: float, count: int) -> None:
+    many = [SplitMember(str(n), str(n), "") for n in range(100)]
+    assert len(choose_held_out(many, HeldOutSplit(fraction))) == count
+
+
 def test_tasks_by_name() -> None:
     assert choose_held_out(TASKS, parse_held_out(["c", "a", "c"])) == {"a", "c"}
     assert choose_held_out(TASKS, parse_held_out(["a"])) == {"a"}

@@ -129,7 +129,7 @@ class SplitMember(NamedTuple):
     parent: str
     """The rollout that it is a branch of; empty for none."""
     content: frozenset[str] = frozenset()
-    """Keys of what it is of (`content.keys`): tasks whose rollouts share one stay together."""
+    """Keys of what it is of (`content_keys`): tasks whose rollouts share one stay together."""
 
 
 def parse_held_out(words: Sequence[str], seed: int = 0) -> HeldOutSplit:
@@ -174,7 +174,8 @@ def _held_out_share(families: list[frozenset[str]], held_out: HeldOutSplit) -> l
     def place(family: frozenset[str]) -> bytes:
         return hashlib.sha256(f"{held_out.seed}\n{min(family)}".encode()).digest()
 
-    return sorted(families, key=place)[: math.ceil(held_out.fraction * len(families))]
+    count = round(held_out.fraction * len(families), 9)  # 0.07 * 100 is 7.000000000000001
+    return sorted(families, key=place)[: math.ceil(count)]
 
 
 def _task_families(members: Sequence[SplitMember]) -> list[frozenset[str]]:
