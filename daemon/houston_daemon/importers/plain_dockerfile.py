@@ -91,7 +91,8 @@ def _instructions(text: str) -> list[str]:
 def _take(read: PlainDockerfile, word: str, rest: str) -> None:
     match word:
         case "FROM" if not read.base:
-            read.base = rest.split()[0] if rest else ""
+            words = (word for word in rest.split() if not word.startswith("--"))
+            read.base = next(words, "")
         case "WORKDIR":
             place = PurePosixPath(read.workdir or "/", *shlex.split(rest))
             if read.copies and str(place) != read.workdir:

@@ -37,6 +37,12 @@ def test_plain_ones(tmp_path: Path, text: str, workdir: str, copies: list[PlainC
     assert (read.trouble, read.workdir, read.copies) == ("", workdir, copies)
 
 
+@pytest.mark.parametrize("line", ["a:1", "--platform=linux/amd64 a:1 AS built"])
+def test_the_base_is_the_image_and_no_option(tmp_path: Path, line: str) -> None:
+    (tmp_path / "Dockerfile").write_text(f"FROM {line}\n")
+    assert read_plain_dockerfile(tmp_path / "Dockerfile").base == "a:1"
+
+
 def test_variables_in_both_forms(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text("FROM a\nENV A=1 B='two words'\nENV C see you\n")
     assert read_plain_dockerfile(tmp_path / "Dockerfile").variables == {
