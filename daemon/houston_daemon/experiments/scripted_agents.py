@@ -8,7 +8,6 @@ conversation and a seed, so that a rollout that goes on after a kill goes on ali
 """
 
 import random
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -196,19 +195,16 @@ class ObedientAgent:
         words: OrderWords,
         steps: int,
         place: Callable[[PlayedConversation], str],
-        seconds: float = 0.0,
         waits: bool = False,
     ) -> None:
         self._calls = {order.text: order for order in orders}
         self._words = words
         self._steps = steps
         self._place = place
-        self._seconds = seconds
         self._waits = waits
 
     def __call__(self, chat: PlayedConversation) -> ScriptedTurn:
         """The next step."""
-        time.sleep(self._seconds)
         for text in reversed(chat.heard):
             if order := self._calls.get(text):
                 if self._waits:
@@ -248,7 +244,7 @@ ORDERS_BETWEEN_PAUSES = 3
 
 
 class OrderingAnnotator:
-    """Plays `agent` and speaks to it. Quiet steps follow every `every` orders: one, or in turn as
+    """Plays `agent` and speaks to it. Quiet steps follow every three orders: one, or in turn as
     many as `pauses` says.
 
     orders: those of a conversation's rollout; none where nobody speaks.
@@ -259,13 +255,11 @@ class OrderingAnnotator:
         agent: ScriptedAgent,
         ground: ExperimentHome,
         orders: Callable[[PlayedConversation], Sequence[SpokenOrder]],
-        every: int = ORDERS_BETWEEN_PAUSES,
         pauses: Sequence[int] = (1,),
     ) -> None:
         self._agent = agent
         self._ground = ground
         self._orders = orders
-        self._every = every
         self._pauses = pauses
 
     def __call__(self, chat: PlayedConversation) -> ScriptedTurn:
@@ -276,7 +270,8 @@ class OrderingAnnotator:
 
     def _speak(self, chat: PlayedConversation, orders: Sequence[SpokenOrder]) -> None:
         guidance = self._ground.guidance(chat.rollout)
-        quiet = len(guidance) > 0 and len(guidance) % self._every == 0 and self._pausing(chat)
+        due = len(guidance) > 0 and len(guidance) % ORDERS_BETWEEN_PAUSES == 0
+        quiet = due and self._pausing(chat)
         if quiet or any(message.state == "queued" for message in guidance):
             return
         texts = {message.text for message in guidance}
@@ -285,7 +280,7 @@ class OrderingAnnotator:
 
     def _pausing(self, chat: PlayedConversation) -> bool:
         """Whether one of the latest steps, as many as this pause has, heard something."""
-        pauses = len(chat.all_heard) // self._every
+        pauses = len(chat.all_heard) // ORDERS_BETWEEN_PAUSES
         steps = self._pauses[pauses % len(self._pauses)]
         return any(chat.heard_after(chat.step - 1 - back) for back in range(steps))
 

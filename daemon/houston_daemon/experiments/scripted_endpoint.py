@@ -105,10 +105,10 @@ ScriptedAgent = Callable[[PlayedConversation], ScriptedTurn]
 
 
 class ScriptedEndpoint:
-    """Serves a `Play` on the loopback address until it is closed. port: 0 takes a free one."""
+    """Serves an agent on the loopback address until it is closed. port: 0 takes a free one."""
 
-    def __init__(self, play: ScriptedAgent, port: int = 0) -> None:
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), _make_handler(play))
+    def __init__(self, agent: ScriptedAgent, port: int = 0) -> None:
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), _make_handler(agent))
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
@@ -134,7 +134,7 @@ def endpoint_engine(port: int) -> dict[str, Any]:
     return {"kind": "chat", "url": f"http://127.0.0.1:{port}/v1", "model": "scripted"}
 
 
-def _make_handler(play: ScriptedAgent) -> type[BaseHTTPRequestHandler]:
+def _make_handler(agent: ScriptedAgent) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         """One request."""
 
@@ -148,7 +148,7 @@ def _make_handler(play: ScriptedAgent) -> type[BaseHTTPRequestHandler]:
             try:
                 tools = tuple(tool["function"]["name"] for tool in body.get("tools", ()))
                 rollout = unquote(self.headers.get(ROLLOUT_HEADER, ""))
-                turn = play(PlayedConversation(tuple(body["messages"]), tools, rollout))
+                turn = agent(PlayedConversation(tuple(body["messages"]), tools, rollout))
             except Exception as problem:
                 # Said to the rollout as a refusal: it fails, with these words for its reason.
                 words = json.dumps({"error": {"message": f"{type(problem).__name__}: {problem}"}})

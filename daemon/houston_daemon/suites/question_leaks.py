@@ -44,7 +44,7 @@ class Leak(NamedTuple):
     why: Literal["text", "numbers"]
 
 
-class _Found(NamedTuple):
+class _NormalizedText(NamedTuple):
     plain: str
     """In one case, without what only sets LaTeX."""
     letters: str
@@ -56,10 +56,10 @@ class _Found(NamedTuple):
         return set(_WORD.findall(self.plain))
 
 
-def _found(text: str) -> _Found:
+def _normalize(text: str) -> _NormalizedText:
     plain = _LATEX.sub(" ", unicodedata.normalize("NFKC", text)).casefold()
     numbers = sorted(number.replace(",", "") for number in _NUMBER.findall(plain))
-    return _Found(plain, _NO_LETTER.sub("", plain), tuple(numbers))
+    return _NormalizedText(plain, _NO_LETTER.sub("", plain), tuple(numbers))
 
 
 class _Index:
@@ -114,15 +114,15 @@ def find_leaks(
     questions: id and text. A training text may hold more than a question, such as instructions
     before it. Both ways are looked up: 1,000 questions in 20,000 texts take seconds.
     """
-    asked = {id: _found(text) for id, text in questions}
-    index = _Index({id: found.letters for id, found in asked.items()})
+    asked = {id: _normalize(text) for id, text in questions}
+    index = _Index({id: normalized.letters for id, normalized in asked.items()})
     by_numbers: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for id, found in asked.items():
-        if len(set(found.numbers)) >= LEAST_NUMBERS:
-            by_numbers[found.numbers].append(id)
+    for id, normalized in asked.items():
+        if len(set(normalized.numbers)) >= LEAST_NUMBERS:
+            by_numbers[normalized.numbers].append(id)
     leaks: dict[str, Leak] = {}
     for trained in training:
-        other = _found(trained.text)
+        other = _normalize(trained.text)
         for id in index.candidates(other.letters):
             if id not in leaks and _same_text(asked[id].letters, other.letters):
                 leaks[id] = Leak(id, trained.where, "text")

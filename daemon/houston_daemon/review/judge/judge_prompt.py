@@ -83,7 +83,7 @@ def guidance_text(guidance: Sequence[DeliveredGuidance], tokens: TokenCounter, r
 
 
 def harmless_guidance(message: DeliveredGuidance) -> DeliveredGuidance:
-    """Guidance with nothing in it that could end a frame; `real_user` writes and guards its tag."""
+    """Guidance with nothing in it that could end a frame; `guidance_tag` guards its tag."""
     return DeliveredGuidance(
         id=message.id, author=message.author, text=_without_frames(safe(redact(message.text)))
     )

@@ -93,8 +93,8 @@ def write_merged(
 ) -> list[Path]:
     """Write a merged model as a folder that transformers, TRL and vLLM read; returns its files.
 
-    out: must not be there, or be empty; see `check_place`. base: whose tokenizer it keeps. Raises
-    HoustonError.
+    out: must not be there, or be empty; see `check_output_folder`. base: whose tokenizer it keeps.
+    Raises HoustonError.
     """
     check_output_folder(out, force)
     beside, old = out.with_name(f".{out.name}.new"), out.with_name(f".{out.name}.old")

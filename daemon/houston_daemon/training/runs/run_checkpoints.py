@@ -26,7 +26,8 @@ class CheckpointMarker(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, int]
     """Bytes of every other file."""
     kind: str = ""
-    """How the state of training lies in them (`sharding`); empty in older ones."""
+    """How the state of training lies in them (`sft_run_folder.SHARDING_KINDS`); empty in older
+    ones."""
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 `log.txt` in its folder.
 
 The file is replaced whole, at most every second, and only by the first of several processes. What
-stands in it is `training_progress`'s. It imports no torch.
+stands in it is `policy_and_run_files.TrainingProgress`. It imports no torch.
 """
 
 import os

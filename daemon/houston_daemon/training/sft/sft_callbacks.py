@@ -144,9 +144,9 @@ class HeldOutBefore(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
 
 
-def spread_rows(rows: int, most: int = MAX_HELD_OUT_ROWS) -> list[int]:
-    """At most `most` of so many rows, by number, evenly over all of them."""
-    count = min(rows, most)
+def spread_rows(rows: int) -> list[int]:
+    """At most `MAX_HELD_OUT_ROWS` of so many rows, by number, evenly over all of them."""
+    count = min(rows, MAX_HELD_OUT_ROWS)
     return [number * rows // count for number in range(count)]
 
 

@@ -179,7 +179,7 @@ def _sync_file(file: Path) -> int:
 
 
 def load_rows(file: Path) -> MappedRows:
-    """The rows that `prepare` wrote."""
+    """The rows that `prepare_rows` wrote."""
     table = pyarrow.ipc.open_file(pyarrow.memory_map(str(file))).read_all()
     lengths = pyarrow.compute.list_value_length(table["input_ids"]).to_pylist()
     prepared = msgspec.json.decode(file.with_suffix(".json").read_bytes(), type=PreparedRows)
@@ -193,7 +193,7 @@ class PassDataset:
     """
 
     def __init__(self, rows: MappedRows, steps: Sequence[OptimizerStep], row_lengths: bool) -> None:
-        """row_lengths: whether the attention takes several rows (`attention`)."""
+        """row_lengths: whether the attention takes several rows (`sft_model.rows_attention`)."""
         self._rows = rows
         self._shares = [share for step in steps for share in step.passes_per_process]
         self._row_lengths = row_lengths

@@ -105,8 +105,8 @@ def start_trainer(
 ) -> "subprocess.Popen[bytes]":
     """Start it in a session of its own; what it prints is in `output.txt`. Raises OSError.
 
-    gpus, sees: how many it has, and the environment in which it sees them (`alone_gpus`). ray: as
-    for `launch_command`.
+    gpus, sees: how many it has, and in which environment it sees them (`environment_with_gpus`).
+    ray: as for `launch_command`.
     """
     with (folder / "output.txt").open("ab") as output:
         return subprocess.Popen(

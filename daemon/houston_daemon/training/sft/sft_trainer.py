@@ -20,7 +20,7 @@ from houston_daemon.training.sft.weighted_loss import WeightedLossHead, loss_fro
 
 
 class WeightedTrainer(SFTTrainer):  # type: ignore[misc]
-    """Trains on the passes of `dataset.Passes`, in their order.
+    """Trains on the passes of `sft_dataset.PassDataset`, in their order.
 
     One item of its data set is all that this process computes in one optimizer step, so that the
     number of passes may differ from step to step: gradient accumulation, with packing, is in here.
@@ -32,7 +32,8 @@ class WeightedTrainer(SFTTrainer):  # type: ignore[misc]
     def __init__(
         self, *, passes: sft_dataset.PassDataset, fused: bool, keep: int, **more: Any
     ) -> None:
-        """fused: whether the model's head may compute the loss (`probe`). keep: checkpoints."""
+        """fused: whether the model's head may compute the loss (`sft_model.probe_model`). keep:
+        checkpoints."""
         super().__init__(train_dataset=passes.numbers(), data_collator=passes, **more)
         self.remove_callback(PrinterCallback)
         self._keep = keep
@@ -41,7 +42,7 @@ class WeightedTrainer(SFTTrainer):  # type: ignore[misc]
 
     @property
     def kind(self) -> str:
-        """How the state of training lies over the processes (`sharding`)."""
+        """How the state of training lies over the processes (`sft_run_folder.SHARDING_KINDS`)."""
         return sft_run_folder.kind_of_distributed(self.accelerator.distributed_type.value)
 
     def compute_loss(
