@@ -113,13 +113,13 @@ class BackgroundJobs:
 def job_failed(window: AttentionWindow, _: AttentionSettings) -> str:
     """A command that was left running ended with an error, or died with its session; or one that
     was started with `&` or `nohup` failed, as its log or the shell shows. What the agent ended
-    itself, and an exit code that is an answer (`grep`), is no failure.
+    itself, and an exit code that is an answer (`grep`, a test runner), is no failure.
     """
     return "; ".join(window.now.failed_jobs)
 
 
 log = logging.getLogger(__name__)
-SIGNALS_VERSION = 4
+SIGNALS_VERSION = 5
 """Raised when a signal is added, taken away, or holds in other cases than before."""
 Signal = Callable[[AttentionWindow, AttentionSettings], str]
 SIGNALS: Mapping[str, Signal] = {

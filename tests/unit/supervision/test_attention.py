@@ -177,6 +177,8 @@ CASES: list[tuple[str, str, Steps, dict[str, Any], str]] = [
     ("job_failed", "the agent had it killed", [(job("sleep 99; python train.py"),),
      (run("pkill -f train.py"),), (ended(143),)], {}, ""),
     ("job_failed", "an exit code that is an answer", [(job("grep -r x ."),), (ended(1),)], {}, ""),
+    ("job_failed", "a test that failed", [(job("pytest -q"),), (ended(1),)], {}, ""),
+    ("job_failed", "tests that could not run", [(job("pytest -q"),), (ended(4),)], {}, "code 4"),
     ("job_failed", "it was told before", [(job(),), (ended(3),), (ended(3),)], {}, ""),
     ("job_failed", "a command that was waited for", [(BAD,)], {}, ""),
     ("job_failed", "another runs there since", [(job(),), (sleep(9, []),), (job("make"),),

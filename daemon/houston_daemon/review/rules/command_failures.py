@@ -160,11 +160,16 @@ def exit_was_requested(code: int | None, command: str, later: str = "") -> bool:
     return False
 
 
-def is_job_failure(command: str, code: int, later: str = "") -> bool:
-    """Whether a job that ended with this exit code failed: not where that is an answer, nor where
-    the agent had it ended. later: as for `exit_was_requested`."""
+def is_job_failure(command: str, code: int, later: str = "", scripts: str = "") -> bool:
+    """Whether a job that ended with this exit code failed: not where that is an answer, such as of
+    a test runner, nor where the agent had it ended.
+
+    later: as for `exit_was_requested`. scripts: texts of the agent's scripts that it runs.
+    """
     answer = code == 1 and is_answer(command, "it may have printed")
-    return bool(code) and not answer and not exit_was_requested(code, command, later)
+    answer = answer or is_check_report(code, command, "")
+    ran = f"{command}\n{scripts}" if scripts else command
+    return bool(code) and not answer and not exit_was_requested(code, ran, later)
 
 
 def may_stop(command: str, other_command: str) -> bool:

@@ -162,17 +162,13 @@ def _failed_jobs(trace: RolloutTrace) -> Iterator[BackgroundJob]:
     ]
     scripts = _own_scripts_run(trace) if suspects else {}
     for job in suspects:
-        ran = "\n".join([job.command, *scripts.get(job.step, ())])
         later = "\n".join(
             step.argument_text
             for step in trace.observed_steps
             if job.step <= step.step <= (job.ended_in_step or 0)
         )
-        answer = job.exit_code == 1 and command_failures.is_answer(
-            job.command, "it may have printed"
-        )
-        answer = answer or command_failures.is_check_report(job.exit_code, job.command, "")
-        if not answer and not command_failures.exit_was_requested(job.exit_code, ran, later):
+        code, ran = job.exit_code or 0, "\n".join(scripts.get(job.step, ()))
+        if command_failures.is_job_failure(job.command, code, later, ran):
             yield job
 
 
