@@ -82,13 +82,27 @@ class DraftFollower:
     def run(self) -> None:
         """Look and ask, for good."""
         while True:
-            now = time.monotonic()
-            self._not_before = {name: at for name, at in self._not_before.items() if at > now}
-            if rollout := next_rollout(self._home, self._not_before):
-                self._ask(rollout)
+            self.look()
             time.sleep(POLL_SECONDS)
 
-    def _ask(self, rollout: str) -> None:
+    def look(self) -> None:
+        """Ask about the rollout that most needs it, and report why nothing came; of one that is
+        not asked again, as it has ended, only until it would have been."""
+        now = time.monotonic()
+        self._not_before = {name: at for name, at in self._not_before.items() if at > now}
+        failed = {name: self._failed[name] for name in self._failed.keys() & self._not_before}
+        if rollout := next_rollout(self._home, self._not_before):
+            if problem := self._ask(rollout):
+                failed[rollout] = problem
+            # Also where there was nothing to say: what a critic finds right is not asked again at
+            # once.
+            self._not_before[rollout] = time.monotonic() + ANSWER_SECONDS / 10
+        if failed != self._failed:
+            self._failed = failed
+            report_failures(failed)
+
+    def _ask(self, rollout: str) -> str:
+        """Why no draft came; empty where one did, or there was nothing to say."""
         words = [sys.executable, "-m", "houston_shared.command", "critique", rollout, "--draft"]
         environment = {**os.environ, "HOUSTON_HOME": str(self._home.path)}
         if self._config:
@@ -102,13 +116,7 @@ class DraftFollower:
             problem = "" if child.returncode == 0 else (lines or ["it ended without a word"])[0]
         except subprocess.TimeoutExpired:
             problem = f"the critic did not answer within {ANSWER_SECONDS / 60:.0f} minutes"
-        # Also where there was nothing to say: what a critic finds right is not asked again at once.
-        self._not_before[rollout] = time.monotonic() + ANSWER_SECONDS / 10
-        failed = {**self._failed, rollout: problem.removeprefix("houston: ")}
-        failed = {name: reason for name, reason in failed.items() if reason}
-        if failed != self._failed:
-            self._failed = failed
-            report_failures(failed)
+        return problem.removeprefix("houston: ")
 
 
 def main() -> None:
