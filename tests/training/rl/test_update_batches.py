@@ -249,3 +249,21 @@ def test_an_update_that_begins_with_failures_only_ends_the_run(
         refuse_failure_of_all(groups, rows)
     assert "Update 3 began with 4 rollouts, and all failed" in str(problem.value)
     assert REASON in str(problem.value) and "houston rollout show r0" in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("group", "said", "kept"),
+    [
+        pytest.param({"split": "train"}, "Update 3 began with 4 rollouts", "not trained",
+                     id="attempts"),
+        pytest.param({"split": "train", "refines": "r"}, "Update 3 tried its critiques in 4"
+                     " refinements", "not trained", id="refinements"),
+        pytest.param({"split": "validation"}, "The validation after 2 updates began with 4"
+                     " rollouts", "what was trained stays", id="validation"),
+    ],
+)  # fmt: skip
+def test_what_failed_is_called_what_it_is(group: dict[str, str], said: str, kept: str) -> None:
+    rows = {name: ended(name, "failed") for name in ("r0", "s0", "r1", "s1")}
+    with pytest.raises(HoustonError) as problem:
+        refuse_failure_of_all([msgspec.structs.replace(each, **group) for each in GROUPS], rows)
+    assert f"{said}, and all failed" in str(problem.value) and kept in str(problem.value)

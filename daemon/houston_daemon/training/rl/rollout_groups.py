@@ -292,21 +292,31 @@ def _outcome(
 
 
 def refuse_failure_of_all(groups: Sequence[RolloutGroup], rows: Mapping[str, RolloutRow]) -> None:
-    """Raise HoustonError where an update begins with rollouts that all fail: that is no bad luck,
-    and no further update would have others. rows: of their rollouts, by id."""
+    """Raise HoustonError where an update, its refinements or a validation begin with rollouts that
+    all fail: that is no bad luck, and no others would come. rows: of their rollouts, by id."""
     failed = [
         rows[rollout]
         for group in groups
         for rollout in group.rollouts
         if group.batch == 0 and rows[rollout].state == "failed"
     ]
-    if failed and len(failed) == sum(len(group.rollouts) for group in groups):
-        raise HoustonError(
-            f"Update {groups[0].update + 1} began with {pluralize(len(failed), 'rollout')}, and all"
-            f" failed. {failed[0].id}: {failed[0].reason}",
-            "The update was not trained; those before it stay.",
-            f"Next: houston rollout show {failed[0].id}; when that is mended, a new run",
-        )
+    if not failed or len(failed) < sum(len(group.rollouts) for group in groups):
+        return
+    first, count = groups[0], len(failed)
+    effect = "The update was not trained; those before it stay."
+    if first.split == VALIDATION_SPLIT:
+        began = f"The validation after {pluralize(first.update, 'update')} began with"
+        began += f" {pluralize(count, 'rollout')}"
+        effect = "Nothing was measured; what was trained stays."
+    elif first.refines:
+        began = f"Update {first.update + 1} tried its critiques in {pluralize(count, 'refinement')}"
+    else:
+        began = f"Update {first.update + 1} began with {pluralize(count, 'rollout')}"
+    raise HoustonError(
+        f"{began}, and all failed. {failed[0].id}: {failed[0].reason}",
+        effect,
+        f"Next: houston rollout show {failed[0].id}; when that is mended, a new run",
+    )
 
 
 def refuse_other_engines(spec: RolloutSpec, recipe: RlRecipe) -> None:
