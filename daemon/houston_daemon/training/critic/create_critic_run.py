@@ -35,9 +35,8 @@ from houston_daemon.training.policies import policy_constraints, policy_files
 from houston_daemon.training.rl.create_rl_run import require_trained_engine, trained_base
 from houston_daemon.training.runs.run_folder import TrainingRunFolder, new_run_name
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
-from houston_shared import atomic_file, command_output
+from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import HoustonError
 from houston_shared.policy_and_run_files import check_family_name, training_folder
 from houston_shared.store import policy_queries, rollout_queries
 from houston_shared.store.store_reader import Reader
@@ -99,25 +98,12 @@ class CriticRunFolder(TrainingRunFolder):
     @property
     def spec(self) -> CriticRunSpec:
         """What was asked. Raises HoustonError where this is no folder of such a run."""
-        try:
-            raw = (self.path / "recipe.json").read_bytes()
-            return msgspec.json.decode(raw, type=CriticRunSpec)
-        except (OSError, msgspec.DecodeError) as problem:
-            raise HoustonError(
-                f"{self.path} is not the folder of a critic's training: {problem}.",
-                NOTHING_TRAINED_MESSAGE,
-                "houston train list",
-            ) from None
+        return self._read_spec(CriticRunSpec, "a critic's training")
 
     @property
     def result(self) -> CriticResult:
         """Of a finished run. Raises OSError where there is none."""
         return msgspec.json.decode((self.path / "result.json").read_bytes(), type=CriticResult)
-
-    def write_result(self, result: CriticResult) -> None:
-        """Keep the figures of a finished run."""
-        text = msgspec.json.format(msgspec.json.encode(result), indent=1)
-        atomic_file.write_atomically(self.path / "result.json", text)
 
 
 class CriticRequest(NamedTuple):

@@ -42,7 +42,7 @@ def train_critic(folder: CriticRunFolder, writer: ProgressWriter) -> bool:
     net, bf16, pad = _load(recipe, device)
     rows = folder.read_rows()
     before = reference_logprobs(net, rows, pad)
-    watch = EpochWatch(writer, recipe.epochs)
+    watch = EpochWatch(folder, writer, recipe.epochs)
     trackers = RunTrackers(folder, folder.spec, writer)
     trainer = CriticTrainer(
         model=net,

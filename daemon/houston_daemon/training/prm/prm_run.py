@@ -60,7 +60,7 @@ def train_prm(folder: PrmRunFolder, writer: ProgressWriter) -> bool:
     net.config.pad_token_id = tokenizer.pad_token_id
     limit = longest_text(net.config, recipe.max_tokens)
     setattr(net.config, TRAINED_LENGTH, limit)
-    watch = EpochWatch(writer, recipe.epochs)
+    watch = EpochWatch(folder, writer, recipe.epochs)
     trackers = RunTrackers(folder, folder.spec, writer)
     trainer = EpochTrainer(
         model=net,

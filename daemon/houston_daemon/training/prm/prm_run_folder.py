@@ -11,9 +11,6 @@ import msgspec
 from houston_daemon.training.prm.prm_figures import AgreementFigures
 from houston_daemon.training.prm.prm_recipe import PrmRecipe
 from houston_daemon.training.runs.run_folder import TrainingRunFolder
-from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
-from houston_shared import atomic_file
-from houston_shared.errors import HoustonError
 
 
 class PrmRunSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,22 +66,9 @@ class PrmRunFolder(TrainingRunFolder):
     @property
     def spec(self) -> PrmRunSpec:
         """What was asked. Raises HoustonError where this is no folder of such a run."""
-        try:
-            return msgspec.json.decode((self.path / "recipe.json").read_bytes(), type=PrmRunSpec)
-        except (OSError, msgspec.DecodeError) as problem:
-            raise HoustonError(
-                f"{self.path} is not the folder of a training of a process reward model:"
-                f" {problem}.",
-                NOTHING_TRAINED_MESSAGE,
-                "houston train list",
-            ) from None
+        return self._read_spec(PrmRunSpec, "a training of a process reward model")
 
     @property
     def result(self) -> PrmResult:
         """Of a finished run. Raises OSError where there is none."""
         return msgspec.json.decode((self.path / "result.json").read_bytes(), type=PrmResult)
-
-    def write_result(self, result: PrmResult) -> None:
-        """Keep the figures of a finished run."""
-        text = msgspec.json.format(msgspec.json.encode(result), indent=1)
-        atomic_file.write_atomically(self.path / "result.json", text)

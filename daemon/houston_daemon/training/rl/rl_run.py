@@ -5,7 +5,6 @@ write a checkpoint. After a kill it goes on from the last checkpoint with the gr
 they are found under their keys, and weights that were registered are the same version again.
 """
 
-import math
 import os
 import signal
 import time
@@ -52,12 +51,12 @@ from houston_daemon.training.rl.update_figures import (
     ValidationFigures,
 )
 from houston_daemon.training.runs import run_checkpoints
+from houston_daemon.training.runs.run_folder import require_finite
 from houston_daemon.training.runs.run_progress import ProgressWriter
 from houston_daemon.training.runs.run_trackers import OWN_REPORTS, RunTrackers
 from houston_daemon.training.sft import sft_model, training_run
 from houston_daemon.training.sft.sft_recipe import model_recipe
 from houston_shared.config import LoadedConfiguration, load_configuration
-from houston_shared.errors import HoustonError
 from houston_shared.policy_and_run_files import BASE_MODEL
 from houston_shared.stale_critic import staleness
 from houston_shared.store.store_reader import Reader
@@ -89,7 +88,7 @@ class RlRun:
             lambda line: writer.set_state("running", line),
             recipe.full,
         )
-        self._watch = UpdateWatch(recipe, self._update_done, lambda: folder.what_is_kept)
+        self._watch = UpdateWatch(folder, recipe, self._update_done)
         tasks = SuiteTasks(recipe.suite, suites_folder(loaded.home) / "tasks", recipe.tasks)
         self._coordinator = GroupCoordinator(
             loaded,
@@ -143,7 +142,7 @@ class RlRun:
         if self._critic:
             self._critic.begin(self._recipe.updates)
         updates = self._folder.updates
-        self._folder.write_rl_result(
+        self._folder.write_result(
             {
                 "updates": len(updates),
                 "first": updates[0] if updates else None,
@@ -332,15 +331,14 @@ class UpdateWatch(TrainerCallback):  # type: ignore[misc]
 
     def __init__(
         self,
+        folder: RlRunFolder,
         recipe: RlRecipe,
         update_done: Callable[[list[dict[str, float]]], None],
-        what_is_kept: Callable[[], str],
     ) -> None:
-        """update_done: called with what was logged in its optimizer steps. what_is_kept: which
-        checkpoint is the last one, in words."""
+        """update_done: called with what was logged in its optimizer steps."""
+        self._folder = folder
         self._recipe = recipe
         self._update_done = update_done
-        self._what_is_kept = what_is_kept
         self._logged: list[dict[str, float]] = []
         self._asked_to_end = False
         self.ended = False
@@ -367,18 +365,11 @@ class UpdateWatch(TrainerCallback):  # type: ignore[misc]
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, float], **rest: Any
     ) -> None:
-        """Raises HoustonError where loss or gradient is not a number, before that is saved."""
+        """Raises HoustonError as `require_finite`."""
         if "loss" not in logs:
             return
-        loss, norm = logs["loss"], logs.get("grad_norm", 0.0)
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise HoustonError(
-                f"The loss or the gradient of optimizer step {state.global_step} is not a number"
-                f" (loss {loss}, gradient norm {norm}).",
-                f"Training ended there. {self._what_is_kept()}",
-                "Next: a new run with a lower rate,"
-                f" --set learning_rate={self._recipe.learning_rate / 10:g}",
-            )
+        lower_rate = f"--set learning_rate={self._recipe.learning_rate / 10:g}"
+        require_finite(self._folder, state.global_step, logs, lower_rate)
         self._logged.append(dict(logs))
         if state.global_step % self._recipe.update_steps == 0:
             logged, self._logged = self._logged, []

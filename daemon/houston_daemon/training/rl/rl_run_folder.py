@@ -6,7 +6,6 @@ for each update, `groups/`, a file for each group of rollouts, and with a proces
 """
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -14,7 +13,6 @@ from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.update_figures import UpdateFigures
 from houston_daemon.training.runs.run_folder import TrainingRunFolder
 from houston_shared import atomic_file
-from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.policy_and_run_files import is_run_name, missing_run_error, training_folder
 
@@ -54,14 +52,7 @@ class RlRunFolder(TrainingRunFolder):
     @property
     def spec(self) -> RlRunSpec:
         """What was asked. Raises HoustonError where this is no folder of such a run."""
-        try:
-            return msgspec.json.decode((self.path / "recipe.json").read_bytes(), type=RlRunSpec)
-        except (OSError, msgspec.DecodeError) as problem:
-            raise HoustonError(
-                f"{self.path} is not the folder of a run of reinforcement learning: {problem}.",
-                "Nothing was trained.",
-                "houston train list",
-            ) from None
+        return self._read_spec(RlRunSpec, "a run of reinforcement learning")
 
     @property
     def process_rewards(self) -> Path:
@@ -92,11 +83,6 @@ class RlRunFolder(TrainingRunFolder):
         earlier = [known for known in self.updates if known.update < figures.update]
         lines = [msgspec.json.encode(known) for known in (*earlier, figures)]
         atomic_file.write_atomically(self.path / "updates.jsonl", b"\n".join(lines) + b"\n")
-
-    def write_rl_result(self, result: dict[str, Any]) -> None:
-        """Keep the figures of a finished run."""
-        text = msgspec.json.format(msgspec.json.encode(result), indent=1)
-        atomic_file.write_atomically(self.path / "result.json", text)
 
 
 def find_rl_run(home: Home, run: str, effect: str) -> RlRunFolder:

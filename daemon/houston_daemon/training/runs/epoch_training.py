@@ -9,10 +9,9 @@ import torch
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from houston_daemon.training.runs import run_checkpoints
-from houston_daemon.training.runs.run_folder import TrainingRunFolder
+from houston_daemon.training.runs.run_folder import TrainingRunFolder, require_finite
 from houston_daemon.training.runs.run_progress import ProgressWriter
 from houston_daemon.training.runs.run_trackers import OWN_REPORTS
-from houston_shared.errors import HoustonError
 from houston_shared.training_figures import StepMetrics
 
 
@@ -66,7 +65,8 @@ class EpochTrainer(Trainer):  # type: ignore[misc]
 class EpochWatch(TrainerCallback):  # type: ignore[misc]
     """Tells how far a run is, saves after each epoch, and ends there on SIGTERM."""
 
-    def __init__(self, writer: ProgressWriter, epochs: int) -> None:
+    def __init__(self, folder: TrainingRunFolder, writer: ProgressWriter, epochs: int) -> None:
+        self._folder = folder
         self._writer = writer
         self._epochs = epochs
         self._asked_to_end = False
@@ -87,16 +87,11 @@ class EpochWatch(TrainerCallback):  # type: ignore[misc]
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, float], **rest: Any
     ) -> None:
-        """Show the loss. Raises HoustonError where it is no number, before that is saved."""
+        """Show the loss. Raises HoustonError as `require_finite`."""
         if "loss" not in logs:
             return
-        if logs["loss"] != logs["loss"]:
-            raise HoustonError(
-                f"The loss of step {state.global_step} is not a number.",
-                "Training ended there.",
-                "Next: a new run with a lower rate,"
-                f" --set learning_rate={args.learning_rate / 10:g}",
-            )
+        lower_rate = f"--set learning_rate={args.learning_rate / 10:g}"
+        require_finite(self._folder, state.global_step, logs, lower_rate)
         line = f"epoch {state.epoch:.2f} of {self._epochs}, loss {logs['loss']:.4f}"
         self._writer.keep_metrics(StepMetrics(step=state.global_step, loss=logs["loss"]))
         self._writer.update_done(line, state.global_step, state.max_steps)

@@ -5,11 +5,13 @@ no torch, so that commands and the daemon can use it.
 """
 
 import fcntl
+import math
 import os
 import secrets
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -18,6 +20,7 @@ from houston_shared import atomic_file
 from houston_shared.errors import ExitCode, HoustonError
 
 LOCK_NAME = "trainer.lock"
+Spec = TypeVar("Spec")
 PATIENCE_SECONDS = 2.0
 """A killed trainer may be a moment from being gone, and who only looks holds it as briefly."""
 
@@ -115,6 +118,23 @@ class TrainingRunFolder:
         text = msgspec.json.format(msgspec.json.encode(spec), indent=1)
         atomic_file.write_atomically(self.path / "recipe.json", text)
 
+    def _read_spec(self, kind: type[Spec], what: str) -> Spec:
+        """What was asked. what: the kind of training, in words. Raises HoustonError where this is
+        no folder of such a run."""
+        try:
+            return msgspec.json.decode((self.path / "recipe.json").read_bytes(), type=kind)
+        except (OSError, msgspec.DecodeError) as problem:
+            raise HoustonError(
+                f"{self.path} is not the folder of {what}: {problem}.",
+                "Nothing was trained.",
+                "houston train list",
+            ) from None
+
+    def write_result(self, result: Any) -> None:
+        """Keep the figures of a finished run."""
+        text = msgspec.json.format(msgspec.json.encode(result), indent=1)
+        atomic_file.write_atomically(self.path / "result.json", text)
+
     @property
     def resume_command(self) -> str:
         """The command that goes on with it."""
@@ -127,3 +147,24 @@ class TrainingRunFolder:
         return (
             f"The last whole checkpoint is {newest}." if newest else "There is no checkpoint yet."
         )
+
+
+def require_finite(
+    folder: TrainingRunFolder, step: int, logs: Mapping[str, float], lower_rates: str
+) -> None:
+    """Raise HoustonError where loss or gradient of an optimizer step is not a number: asked before
+    the step can be saved, so that every checkpoint is sound.
+
+    logs: what transformers logs of it. lower_rates: settings of a new run, in words.
+    """
+    loss, norm = logs["loss"], logs.get("grad_norm", 0.0)
+    if math.isfinite(loss) and math.isfinite(norm):
+        return
+    what = "gradient" if math.isfinite(loss) else "loss"
+    rate = logs.get("learning_rate", math.nan)
+    raise HoustonError(
+        f"The {what} of step {step} is not a number"
+        f" (loss {loss}, gradient norm {norm}, rate {rate:.3g}).",
+        f"Training ended there. {folder.what_is_kept}",
+        f"Next: a new run with lower rates, {lower_rates}",
+    )

@@ -18,6 +18,7 @@ import torch
 from accelerate.utils import DistributedType
 from transformers import TrainerCallback
 
+from houston_daemon.training.runs.run_folder import require_finite
 from houston_daemon.training.runs.run_progress import ProgressWriter
 from houston_daemon.training.sft import batch_plan, sft_dataset, training_memory
 from houston_daemon.training.sft.batch_plan import OptimizerStep
@@ -25,7 +26,6 @@ from houston_daemon.training.sft.sft_recipe import lower_rate_settings
 from houston_daemon.training.sft.sft_run_folder import RunFolder
 from houston_daemon.training.sft.sft_trainer import WeightedTrainer
 from houston_shared import atomic_file
-from houston_shared.errors import HoustonError
 
 _CONTINUE, _SAVE_NOW, _STOP_NOW = 0, 1, 2
 
@@ -41,6 +41,7 @@ class TrainingWatch(TrainerCallback):  # type: ignore[misc]
         save_minutes: float,
     ) -> None:
         self.folder = folder
+        self._lower_rates = lower_rate_settings(folder.spec.recipe)
         self._steps = steps
         self.writer = writer
         self._seconds = 60 * save_minutes
@@ -95,22 +96,11 @@ class TrainingWatch(TrainerCallback):  # type: ignore[misc]
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, float], **rest: Any
     ) -> None:
-        """Raises HoustonError where the loss or the gradient is not a number.
-
-        It comes before the step can be saved, so that every checkpoint is sound.
-        """
+        """Raises HoustonError as `require_finite`."""
         if "loss" not in logs:
             return
-        loss, norm = logs["loss"], logs.get("grad_norm")
-        step = state.global_step
-        if not math.isfinite(loss) or (norm is not None and not math.isfinite(norm)):
-            what = "loss" if not math.isfinite(loss) else "gradient"
-            raise HoustonError(
-                f"The {what} of step {step} is not a number"
-                f" (loss {loss}, gradient norm {norm}, rate {logs['learning_rate']:.3g}).",
-                f"Training ended there. {self.folder.what_is_kept}",
-                f"Next: a new run with lower rates, {lower_rate_settings(self.folder.spec.recipe)}",
-            )
+        step, loss = state.global_step, logs["loss"]
+        require_finite(self.folder, step, logs, self._lower_rates)
         self.losses.append(loss)
         self.writer.step_done(
             step=step,
@@ -118,7 +108,7 @@ class TrainingWatch(TrainerCallback):  # type: ignore[misc]
             epoch=self._steps[step - 1].epoch,
             loss=loss,
             lr=logs["learning_rate"],
-            grad_norm=norm,
+            grad_norm=logs.get("grad_norm"),
             memory=training_memory.peak_bytes(),
         )
 

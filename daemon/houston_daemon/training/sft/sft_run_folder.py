@@ -91,21 +91,14 @@ class RunFolder(TrainingRunFolder):
     @property
     def spec(self) -> RunSpec:
         """What was asked. Raises HoustonError where this is no folder of a run."""
-        try:
-            return msgspec.json.decode((self.path / "recipe.json").read_bytes(), type=RunSpec)
-        except FileNotFoundError:
+        if not (self.path / "recipe.json").is_file():
             raise HoustonError(
                 f"There is no training run {self.path.name!r} in {self.path.parent}.",
                 NOTHING_TRAINED_MESSAGE,
                 "houston train list",
                 ExitCode.NOT_FOUND,
-            ) from None
-        except (OSError, msgspec.DecodeError) as problem:
-            raise HoustonError(
-                f"{self.path} is not the folder of a run of training: {problem}.",
-                NOTHING_TRAINED_MESSAGE,
-                "houston train sft R…",
-            ) from None
+            )
+        return self._read_spec(RunSpec, "a run of training")
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -141,11 +134,6 @@ class RunFolder(TrainingRunFolder):
             return msgspec.convert(record, RunResult)
         except (OSError, msgspec.DecodeError):
             return None
-
-    def write_result(self, result: RunResult) -> None:
-        """Keep the figures."""
-        text = msgspec.json.format(msgspec.json.encode(result), indent=1)
-        atomic_file.write_atomically(self.path / "result.json", text)
 
 
 def folder_of_run(home: Home, run: str) -> RunFolder:
