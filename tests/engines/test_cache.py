@@ -37,6 +37,22 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize(
+    ("config", "window"),
+    [
+        pytest.param('{"max_position_embeddings": 512}', 512, id="of text only"),
+        pytest.param('{"text_config": {"max_position_embeddings": 64}}', 64, id="it also sees"),
+        pytest.param('{"max_position_embeddings": null}', 0, id="not said"),
+        pytest.param("[]", 0, id="no configuration"),
+        pytest.param(None, 0, id="no file"),
+    ],
+)
+def test_the_window_of_a_models_folder(tmp_path: Path, config: str | None, window: int) -> None:
+    if config is not None:
+        (tmp_path / "config.json").write_text(config)
+    assert local_model.configured_window(tmp_path) == window
+
+
 @pytest.mark.slow
 @pytest.mark.model
 def test_two_processes_fetch_the_model_once(cache: Path) -> None:

@@ -284,6 +284,18 @@ def model_path() -> Path | None:
     return folder if all((folder / file).is_file() for file in MODEL_FILES) else None
 
 
+def configured_window(folder: Path) -> int:
+    """The window that a model's folder says, in tokens; 0 where it says none. A model that also
+    sees says it of its part for text."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return 0
+    parts = [config, config.get("text_config")] if isinstance(config, dict) else []
+    windows = (part.get("max_position_embeddings") for part in parts if isinstance(part, dict))
+    return next((window for window in windows if isinstance(window, int)), 0)
+
+
 def missing_packages() -> list[str]:
     """Packages of the extra `local` that are not installed; none of them is imported."""
     return [name for name in LOCAL_EXTRA_PACKAGES if importlib.util.find_spec(name) is None]

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from houston_daemon.engines.local_model import configured_window
 from houston_daemon.experiments import (
     experiment_recipe,
     experiment_report,
@@ -137,11 +138,10 @@ def model_window(run: ExperimentRun) -> int:
     """The model's window in tokens, as its engine will have it."""
     if window := int(run.recipe.model.engine.get("window", 0)):
         return window
-    file = model_folder(run.recipe) / "config.json"
-    try:
-        return int(json.loads(file.read_text(encoding="utf-8"))["max_position_embeddings"])
-    except (OSError, ValueError, KeyError) as problem:
-        raise HoustonError(f"{file} does not say the model's window: {problem}.") from problem
+    folder = model_folder(run.recipe)
+    if window := configured_window(folder):
+        return window
+    raise HoustonError(f"{folder / 'config.json'} does not say the model's window.")
 
 
 def train_arm(

@@ -13,9 +13,10 @@ from houston_daemon.suites.suite_catalog import write_suite_task
 from houston_daemon.suites.tiny_policy import TinyRecipe, make_tiny_policy
 from houston_daemon.suites.word_worlds import LEVELS, word_world
 from houston_daemon.training.critic import critic_run
-from houston_daemon.training.critic.create_critic_run import message_weights
+from houston_daemon.training.critic.create_critic_run import RowMaker, message_weights
 from houston_daemon.training.critic.critic_recipe import CriticRecipe, CriticRow
 from houston_daemon.training.critic.people_examples import PeopleExample, gain_of_words
+from houston_shared.config_sections import EngineSettings
 from houston_shared.control_client import send_with_retry
 from houston_shared.control_messages import RejectDraft, StoreDraft
 from houston_shared.errors import HoustonError
@@ -23,6 +24,7 @@ from houston_shared.home import Home
 from houston_shared.wire import Guide
 from tests.support.station import Station
 from tests.support.tracked import TENSORBOARD, read_scalars
+from tests.training.sft import tiny
 
 LN = math.log
 REWARDS = {1: 0.2, 2: 0.4, 3: 0.9, 4: 0.7}
@@ -69,6 +71,33 @@ class Net(torch.nn.Module):
             logits = self.logits.expand(*input_ids.shape, 4)
 
         return Out()
+
+
+class ForgetfulNet(Net):
+    """Has no numbers for what comes before the last token of the first prompt."""
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
+        out = super().forward(input_ids, attention_mask)
+        out.logits = out.logits.clone()
+        out.logits[:, :1] = math.nan
+        return out
+
+
+def test_only_the_answers_are_computed() -> None:
+    """Log-probabilities of the prompt's tokens would take more memory than all else."""
+    pairs = [([1, 2], [3, 1]), ([1, 0, 2], [])]
+    found = critic_run.answer_logprobs(ForgetfulNet(), pairs, 0)
+    assert found.tolist() == critic_run.answer_logprobs(Net(), pairs, 0).tolist()
+    assert found[1] == 0.0
+
+
+@pytest.mark.parametrize(("configured", "window"), [(0, 512), (128, 128)])
+def test_rows_are_as_long_as_what_the_critic_will_be_given(
+    tmp_path: Path, configured: int, window: int
+) -> None:
+    base = tiny.save_model(tmp_path / "base")
+    settings = EngineSettings(kind="vllm", window=configured)
+    assert RowMaker(CriticRecipe(base=str(base)), settings).window == window
 
 
 ROWS = [

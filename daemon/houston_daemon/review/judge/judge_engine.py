@@ -9,7 +9,6 @@ the client with tokenizer, dialect and window. It asks nothing itself.
 import asyncio
 import contextlib
 import fcntl
-import json
 import os
 import threading
 import time
@@ -24,7 +23,7 @@ from houston_daemon.engines.engine_process import EngineProcess
 from houston_daemon.engines.engine_protocol import Engine, EngineSample, SampleRequest
 from houston_daemon.engines.engine_registry import choose_engine
 from houston_daemon.engines.hub_downloads import fetched_engine
-from houston_daemon.engines.local_model import model_path
+from houston_daemon.engines.local_model import configured_window, model_path
 from houston_daemon.engines.token_engine import TokenEngine
 from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer, TokenEstimator
@@ -271,7 +270,7 @@ def make_judge_client(
 ) -> JudgeClient:
     """The client at an engine. Raises ConfigurationError where its tokenizer is not known."""
     own = engine.window or int(settings.get("window") or 0)
-    own = own or _configured_window(settings) or DEFAULT_CHAT_WINDOW
+    own = own or _model_window(settings) or DEFAULT_CHAT_WINDOW
     exact = engine.token_ids
     return JudgeClient(
         name=name,
@@ -295,14 +294,12 @@ def _load_tokens(settings: Mapping[str, Any]) -> PromptTokenizer:
         ) from None
 
 
-def _configured_window(settings: Mapping[str, Any]) -> int:
+def _model_window(settings: Mapping[str, Any]) -> int:
     """The window that the model's own folder says; 0 where there is none."""
     try:
-        folder = Path(tokenizer_file(settings)).parent
-        window = json.loads((folder / "config.json").read_text()).get("max_position_embeddings")
-    except (OSError, ValueError, ConfigurationError):
+        return configured_window(Path(tokenizer_file(settings)).parent)
+    except ConfigurationError:
         return 0
-    return window if isinstance(window, int) else 0
 
 
 def _model_name(engine: Engine, settings: Mapping[str, Any]) -> str:

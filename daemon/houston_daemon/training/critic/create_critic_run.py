@@ -4,7 +4,6 @@ It reads the journal, makes the rows with the very prompt that a critic is given
 can be checked before a trainer starts. A new folder is whole or not there. It imports no torch.
 """
 
-import json
 import math
 import statistics
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from houston_daemon.engines.hub_downloads import fetched_engine
+from houston_daemon.engines.local_model import configured_window
 from houston_daemon.prompts.dialect_protocol import Dialect
 from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
@@ -23,6 +23,7 @@ from houston_daemon.review.critic.critique_prompt import (
     critique_prompt,
     load_critique_template,
 )
+from houston_daemon.review.judge.judge_engine import DEFAULT_CHAT_WINDOW
 from houston_daemon.training.critic.critic_recipe import CriticRecipe, CriticRow, critic_recipe
 from houston_daemon.training.critic.people_examples import (
     PeopleExample,
@@ -37,6 +38,7 @@ from houston_daemon.training.runs.run_folder import TrainingRunFolder, new_run_n
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
+from houston_shared.config_sections import EngineSettings
 from houston_shared.policy_and_run_files import check_family_name, training_folder
 from houston_shared.store import policy_queries, rollout_queries
 from houston_shared.store.store_reader import Reader
@@ -141,7 +143,7 @@ def create_critic_run(
         named = [reader.run(rollout_queries.resolve_rollout_id(one)) for one in request.rollouts]
         examples = read_people_examples(reader, named or rollouts_with_words(reader))
     require_examples(examples)
-    rows = make_rows(examples, recipe, RowMaker(recipe, str(settings.dialect or "")))
+    rows = make_rows(examples, recipe, RowMaker(recipe, settings))
     run = new_run_name("critic")
     folder = CriticRunFolder(training_folder(loaded.home) / run)
     folder.path.mkdir(mode=0o700, parents=True)
@@ -163,19 +165,19 @@ def create_critic_run(
 class RowMaker:
     """Prompts and answers of a critic as ids of one model."""
 
-    def __init__(self, recipe: CriticRecipe, dialect: str) -> None:
-        """dialect: of the engine; empty for its default."""
+    def __init__(self, recipe: CriticRecipe, settings: EngineSettings) -> None:
+        """settings: of the engine, which has the critic's window and dialect."""
         base = Path(recipe.base)
         self._tokens = PromptTokenizer(str(base / "tokenizer.json"))
-        self._dialect: Dialect = choose_dialect(dialect or "chatml-json")
+        self._dialect: Dialect = choose_dialect(settings.dialect or "chatml-json")
         own = Path(recipe.template) if recipe.template else None
         self._template: CritiqueTemplate = load_critique_template(own, self._dialect.name)
-        config = json.loads((base / "config.json").read_text(encoding="utf-8"))
-        self._window = int(config["max_position_embeddings"])
+        self.window = settings.window or configured_window(base) or DEFAULT_CHAT_WINDOW
+        """Tokens of a prompt and its answer, as the engine will have them."""
 
     def prompt(self, attempt: Attempt) -> list[int]:
         """What a critic is given."""
-        asked = critique_prompt(attempt, self._template, self._tokens, self._window)
+        asked = critique_prompt(attempt, self._template, self._tokens, self.window)
         return list(self._tokens.encode(self._dialect.question(asked.system, asked.message)))
 
     def answer(self, text: str, reason: str = "") -> list[int]:

@@ -150,10 +150,11 @@ def answer_logprobs(
         mask[row, :end] = 1
         counted[row, len(prompt) : end] = 1
     ids, mask, counted = (each.to(net.device) for each in (ids, mask, counted))
-    logits = net(input_ids=ids, attention_mask=mask.long()).logits[:, :-1].float()
-    found = logits.log_softmax(-1).gather(-1, ids[:, 1:, None])[..., 0]
-    total: torch.Tensor = (found * counted[:, 1:]).sum(-1)
-    return total
+    rows, places = counted[:, 1:].nonzero(as_tuple=True)
+    # Of a long prompt float32 logits of every token would not fit beside the model.
+    logits = net(input_ids=ids, attention_mask=mask.long()).logits[rows, places].float()
+    found = logits.log_softmax(-1).gather(-1, ids[rows, places + 1, None])[:, 0]
+    return torch.zeros(len(pairs), device=found.device).index_add(0, rows, found)
 
 
 class CriticTrainer(EpochTrainer):

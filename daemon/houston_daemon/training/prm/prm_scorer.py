@@ -85,7 +85,8 @@ def load_tokenizer(folder: Path) -> Any:
 def longest_text(config: Any, wanted: int = 0) -> int:
     """Most tokens of a text: as a model was trained, or `wanted`; never more than its window."""
     trained = int(getattr(config, TRAINED_LENGTH, 0) or LONGEST_TEXT)
-    window = int(getattr(config, "max_position_embeddings", 0) or LONGEST_TEXT)
+    text = config.get_text_config()
+    window = int(getattr(text, "max_position_embeddings", 0) or LONGEST_TEXT)
     return min(wanted or trained, window)
 
 
