@@ -221,7 +221,7 @@ async def _answer_within(
 
 
 class SshTerminal:
-    """One terminal at the far end; see `protocol.Terminal`."""
+    """One terminal at the far end; see `HostTerminal`."""
 
     def __init__(self, link: HostLink, name: str) -> None:
         self.name = name
@@ -270,7 +270,7 @@ class SshTerminal:
 
 
 class SshSnapshots:
-    """The shadow repository at the far end; see `protocol.Snapshots`."""
+    """The shadow repository at the far end; see `Snapshots`."""
 
     def __init__(self, link: HostLink) -> None:
         self._link = link

@@ -1,0 +1,77 @@
+"""What a docstring names is there: a reader who greps it finds it."""
+
+import ast
+import builtins
+import re
+from collections import defaultdict
+from pathlib import Path
+
+from tests.unit.test_rooms import MODULES, ROOT
+
+DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+FOREIGN = {
+    "HF_HOME",
+    "MultiTurnSFTDataset",
+    "XMLSyntaxError",
+    "assistant_only_loss",
+    "houston_recorder_up",
+    "old_log_probs",
+    "token_truncate",
+}
+"""Names of other projects' code, and one that is put together."""
+FOREIGN_MODULES = {"tokenizers", "renderers"}
+FILE_ENDINGS = {"py", "toml", "db", "json", "jsonl", "log"}
+RAISED = re.compile(r"Raises\s+((?:[A-Z][\w.]*)(?:(?:,\s+(?:and\s+)?|\s+and\s+)[A-Z][\w.]*)*)")
+QUOTED = re.compile(r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:\(\))?`")
+
+
+def words_of(tree: ast.AST) -> set[str]:
+    """Every name in the code of a module, and every word of its one-line texts."""
+    words: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                words.add(name)
+            case ast.AsyncFunctionDef(name=name) | ast.Name(id=name) | ast.Attribute(attr=name):
+                words.add(name)
+            case ast.arg(arg=name) | ast.keyword(arg=str(name)):
+                words.add(name)
+            case ast.alias(name=name, asname=other):
+                words.add((other or name).rpartition(".")[2])
+            case ast.Constant(value=str(text)) if "\n" not in text:
+                words.update(re.findall(r"[A-Za-z_]\w*", text))
+    return words
+
+
+def docstrings(tree: ast.Module) -> list[str]:
+    """Those of the module, its classes and its functions."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, (ast.Module, *DEFINITIONS))]
+    return [text for node in nodes if (text := ast.get_docstring(node))]
+
+
+def test_what_a_docstring_names_exists() -> None:
+    trees = {file: ast.parse(file.read_text()) for file in MODULES}
+    by_stem: defaultdict[str, set[str]] = defaultdict(set)
+    for file, tree in trees.items():
+        by_stem[file.stem] |= words_of(tree)
+    folders = {file.parent.name for file in MODULES}
+    every = set().union(*by_stem.values(), by_stem, folders, dir(builtins), FOREIGN)
+
+    def is_there(name: str) -> bool:
+        first, *rest = name.split(".")
+        if not rest:
+            return name in every or not (name[0].isupper() or "_" in name)
+        if first in FOREIGN_MODULES or rest[-1] in FILE_ENDINGS:
+            return True
+        if first in by_stem:
+            return rest[0] in by_stem[first]
+        return first in folders or not rest[-1][0].isupper()
+
+    gone: set[tuple[Path, str]] = set()
+    for file, tree in trees.items():
+        for text in docstrings(tree):
+            raised = [re.split(r",?\s+(?:and\s+)?", m) for m in RAISED.findall(text)]
+            names = [name.rstrip(".") for group in raised for name in group]
+            gone |= {(file.relative_to(ROOT), n) for n in names if n.split(".")[-1] not in every}
+            gone |= {(file.relative_to(ROOT), n) for n in QUOTED.findall(text) if not is_there(n)}
+    assert not sorted(gone)
