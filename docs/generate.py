@@ -22,7 +22,7 @@ PAGES = {
         "config.py config_sections.py",
         "Configuration: houston.toml",
         "Looked for in this order, the first found is used: `--config FILE`, `HOUSTON_CONFIG`, "
-        "`houston.toml` in the home, `houston.toml` in the current folder. "
+        "`houston.toml` in the home that is named, in the current folder, in `trajectories/`. "
         "`HOUSTON__SECTION__KEY=value` in the environment wins over the file, flags win over both; "
         "`--home` or `HOUSTON_HOME` names the home. A wrong key or value is an error that names "
         "the file, the key and what is allowed. A running daemon and open consoles "

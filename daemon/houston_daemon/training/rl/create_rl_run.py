@@ -203,7 +203,7 @@ def trained_base(
         raise HoustonError(
             f"{parent} has weights of its own, which an engine of its own serves.",
             NOTHING_TRAINED_MESSAGE,
-            f"Name that engine with --engine {parent}, and leave out --base",
+            f'Set model = "{begun.folder}" in [engines.NAME] and take --engine NAME without --base',
         )
     if begun.policy.kind == "base":
         return model.absolute(), ""
