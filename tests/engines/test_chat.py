@@ -145,6 +145,36 @@ async def test_calls_in_pieces_are_joined_and_numbered(server: ChatServer) -> No
     ]
 
 
+def numbered(id: str | None, index: int | None, name: str, text: str) -> dict[str, Any]:
+    call = {"id": id, "index": index, "function": {"name": name, "arguments": text}}
+    return {key: value for key, value in call.items() if value is not None}
+
+
+PARALLEL = {
+    "all called 0": [[numbered("a", 0, "read", "{}")], [numbered("b", 0, "write", "{}")]],
+    "without a number": [[numbered("a", None, "read", "{}"), numbered("b", None, "write", "{}")]],
+    "in pieces with their ids": [
+        [numbered("a", 0, "read", "{")],
+        [numbered("a", 0, "", "}")],
+        [numbered("b", 0, "write", "{")],
+        [numbered("b", 0, "", "}")],
+    ],
+    "ids once": [
+        [numbered("a", 0, "read", "{")],
+        [numbered(None, 0, "", "}"), numbered("b", 1, "write", "{")],
+        [numbered(None, 1, "", "}")],
+    ],
+}
+"""As Gemini's endpoint and several gateways stream calls of one answer, and as OpenAI does."""
+
+
+@pytest.mark.parametrize("case", PARALLEL)
+async def test_parallel_calls_stay_apart(server: ChatServer, case: str) -> None:
+    server.answers = [[*(delta(tool_calls=part) for part in PARALLEL[case]), delta("tool_calls")]]
+    got = await sampled(engine(server))
+    assert [(call.name, call.error) for call in got.calls or ()] == [("read", ""), ("write", "")]
+
+
 async def test_the_context_is_sent_with_its_calls_and_tools(server: ChatServer) -> None:
     server.answers = [FINE]
     await sampled(engine(server))

@@ -45,13 +45,15 @@ ROLLOUT_HEADER = "X-Houston-Rollout"
 """Header with the percent-encoded id of the rollout that asks: a gateway's log tells them apart."""
 OWN_PARAMETERS = {"stream": True, "stream_options": {"include_usage": True}}
 """What Houston asks for by itself; `parameters` and `omit_parameters` win."""
+_CALLS_OF_NUMBER = 1_000
+"""Room for calls that an endpoint gives one number."""
 RESERVED_CHAT_FIELDS = frozenset({"model", "messages", "tools", "n"})
 """Fields that `parameters` may not name: they are the rollout's."""
 
 
 @dataclass(slots=True)
 class _PartialChatAnswer(PartialAnswer):
-    """calls: by the endpoint's index: id, name, arguments text."""
+    """calls: by the endpoint's number (see `_extend_call`): id, name, arguments text."""
 
     reasoning: list[str] = field(default_factory=list)
     calls: dict[int, list[str]] = field(default_factory=dict)
@@ -261,11 +263,17 @@ def _join_parts(parts: Sequence[str]) -> str:
 def _extend_call(calls: dict[int, list[str]], part: Mapping[str, Any], place: int) -> None:
     """Join one piece of a call: its name comes once, its arguments in pieces.
 
-    place: its place, where the endpoint gives it none.
+    place: its place, where the endpoint gives it none. Some endpoints give all calls of an answer
+    the same number: one with another id is another call.
     """
     function = part.get("function") or {}
-    call = calls.setdefault(int(part.get("index") or place), ["", "", ""])
-    call[0] = str(part.get("id") or call[0])
+    first, id = int(part.get("index") or place) * _CALLS_OF_NUMBER, str(part.get("id") or "")
+    same_number = sorted(key for key in calls if 0 <= key - first < _CALLS_OF_NUMBER)
+    newest = same_number[-1] if same_number else first - 1
+    own = (key for key in same_number if calls[key][0] in ("", id))
+    key = next(own, newest + 1) if id or not same_number else newest
+    call = calls.setdefault(key, ["", "", ""])
+    call[0] = id or call[0]
     call[1] = _content_text(function.get("name")) or call[1]
     call[2] += _content_text(function.get("arguments"))
 

@@ -2,8 +2,8 @@
 
 A head is a line for each tool and the task: no system prompt, no schemas, about 100 tokens where
 `chatml-json` takes 700. An answer is one call as Python writes it, perhaps behind a thought; a
-block of Python in backticks is a call of the tool `python`. Houston's own lines (clock, budgets,
-notes; in square brackets) are left out, and what a person says stands behind the observation.
+block of Python in backticks is a call of the tool `python`. Houston's own lines (the budgets behind
+a task, clock and notes behind an observation) are left out, and what a person says is not.
 """
 
 import ast
@@ -15,7 +15,7 @@ from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.prompts import dialect_protocol as read
 from houston_daemon.prompts.dialect_protocol import AgentAction, PromptPiece, PromptToolResult
 from houston_daemon.prompts.model_dialects import chatml_prompt
-from houston_daemon.prompts.words_dialect import said_in_tail, without_own_lines
+from houston_daemon.prompts.words_dialect import said_in_tail, without_budgets
 from houston_shared.guidance_tag import CLOSING_TAG, OPENING_TAG
 from houston_shared.records import ToolCall
 
@@ -44,7 +44,7 @@ class CallsDialect:
         self, system: str, tools: Sequence[ToolSpec], task: str, short: bool = False
     ) -> list[PromptPiece]:
         """See `Dialect.head`; the system prompt is left out, and the budgets behind the task."""
-        return self.question(_RULES + read.tool_signatures(tools), without_own_lines(task))
+        return self.question(_RULES + read.tool_signatures(tools), without_budgets(task))
 
     def question(self, system: str, text: str) -> list[PromptPiece]:
         """See `Dialect.question`."""
@@ -54,7 +54,7 @@ class CallsDialect:
         self, results: Sequence[PromptToolResult], tail: str, stop: str | None = None
     ) -> list[PromptPiece]:
         """See `Dialect.observation`; of the tail only what people say."""
-        lines = [without_own_lines(result.text) for result in results] or [NO_CALL]
+        lines = [result.text.strip() for result in results] or [NO_CALL]
         lines += [f"{OPENING_TAG}{text}{CLOSING_TAG}" for text in said_in_tail(tail)]
         closing = "" if stop in (None, _STOP) else _STOP
         return [

@@ -42,6 +42,9 @@ class PromptTokenizer:
                 "The engine cannot be used with token ids.",
                 "Set `tokenizer` of the engine in houston.toml to the model's tokenizer.json.",
             ) from problem
+        # A file may say how somebody's training cut and padded its texts.
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
         added_tokens = self._tokenizer.get_added_tokens_decoder().values()
         self._prefixes = _prefixes_text(self._tokenizer)
         if self._prefixes:
@@ -95,7 +98,7 @@ class PromptTokenizer:
 
         label: what was too long, for the note.
         """
-        if len(text) <= limit:  # a token is never less than a character here
+        if len(text.encode("utf-8", "replace")) <= limit:  # a token is a byte at least
             return text
         self._tokenizer.encode_special_tokens = True
         offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets

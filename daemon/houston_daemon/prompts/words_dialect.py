@@ -23,6 +23,8 @@ BEGIN, ANSWER, END, OBSERVED, UNKNOWN, PADDING = "<s>", "<a>", "<e>", "<o>", "<u
 MARKUP = (PADDING, BEGIN, ANSWER, END, OBSERVED, UNKNOWN, OPENING_TAG, CLOSING_TAG)
 """Every special token of the dialect; none may stand in an answer before its end."""
 _OWN_LINE = re.compile(r"^\[.*\]$", re.MULTILINE)
+_BUDGETS = re.compile(r"\s*^\[You have .*\]\s*\Z", re.MULTILINE)
+"""Behind a task (`system_prompt.task_message`)."""
 _SAID = re.compile(f"{re.escape(OPENING_TAG)}(.*?){re.escape(CLOSING_TAG)}", re.DOTALL)
 _WORD = re.compile(r"[a-z0-9]+")
 _EXTRA = "words"
@@ -86,6 +88,12 @@ class WordsDialect:
 def without_own_lines(text: str) -> str:
     """A text without the lines that are Houston's own: clock, budgets, notes."""
     return _OWN_LINE.sub("", text).strip()
+
+
+def without_budgets(task: str) -> str:
+    """A task without Houston's line of its budgets. Other lines in brackets are the task's: lists,
+    rows of numbers."""
+    return _BUDGETS.sub("", task).strip()
 
 
 def said_in_tail(tail: str) -> list[str]:

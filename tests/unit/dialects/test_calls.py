@@ -70,6 +70,18 @@ def test_a_wrong_call_carries_its_error(text: str, says: str) -> None:
     assert says in DIALECT.parse(text, 1, TOOLS).calls[0].error
 
 
+LISTS = "Sort:\n[3, 1, 2]\n[a b]\n['x', 'y']\nNow."
+
+
+def test_lists_of_a_task_and_of_a_result_are_no_notes() -> None:
+    task = LISTS + "\n\n[You have 3 steps and 1 minute of active time.]"
+    head = "".join(piece.text for piece in DIALECT.head("", list(TOOLS.values()), task))
+    assert LISTS in head and "You have" not in head
+    shown = [PromptToolResult("1.0", "python", "[1, 2, 3]")]
+    text = "".join(piece.text for piece in DIALECT.observation(shown, "[step 1 of 8]", ""))
+    assert "user\n[1, 2, 3]<|im_end|>" in text
+
+
 def test_clock_and_notes_are_left_out_and_people_are_not() -> None:
     tail = "[step 1 of 8; active 0:00:01]" + render_guidance(
         [DeliveredGuidance(id="1", author="a", text="Read b.txt.")]

@@ -8,7 +8,7 @@ import pytest
 
 from houston_daemon.environments.questions import answer_scorers, math_child
 from houston_daemon.environments.questions.answer_scorers import choice_score, math_score
-from houston_daemon.environments.questions.hidden_tests import program_of, same_output
+from houston_daemon.environments.questions.hidden_tests import program_of, same_output, same_result
 
 
 @pytest.mark.parametrize(
@@ -132,6 +132,19 @@ def test_outputs_are_the_same_but_for_spaces_and_zeros(
     said: str, expected: str, same: bool
 ) -> None:
     assert same_output(said, expected) == same
+
+
+@pytest.mark.parametrize(
+    ("said", "expected", "same"),
+    [
+        ("[1, 2]", "[1,2]", True),
+        ("1", "2", False),
+        ("no JSON", "1", False),
+        ("[" * 200_000, "[]", False),
+    ],
+)
+def test_results_are_the_same_as_json(said: str, expected: str, same: bool) -> None:
+    assert same_result(said, expected) == same
 
 
 @pytest.mark.parametrize(

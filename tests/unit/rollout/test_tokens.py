@@ -1,5 +1,6 @@
 """Encoding: content cannot speak as markup, cutting keeps both ends, decoding is the inverse."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,37 @@ def test_a_token_is_markup_in_the_template_and_letters_in_content(
     assert meant == [tokens.id_of(text)]
     assert not markup(tokens) & set(typed)
     assert tokens.decode(typed) == text
+
+
+@pytest.mark.parametrize("text", ["東京" * 500, "🜁" * 300, "word " * 300])
+def test_what_is_cut_has_no_more_than_its_tokens(tokens: PromptTokenizer, text: str) -> None:
+    note = 80  # this tokenizer spells the note between both ends by letters
+    for limit in (100, len(text)):
+        assert tokens.count(tokens.cut(text, limit)) <= limit + note
+
+
+def test_how_somebodys_training_cut_and_padded_is_not_taken_over(tmp_path: Path) -> None:
+    file = Path(small_tokenizer(tmp_path))
+    plain = PromptTokenizer(str(file)).encode([PromptPiece("a b " * 100, False)])
+    made = json.loads(file.read_text())
+    made["truncation"] = {
+        "direction": "Right",
+        "max_length": 8,
+        "strategy": "LongestFirst",
+        "stride": 0,
+    }
+    made["padding"] = {
+        "strategy": {"Fixed": 500},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 0,
+        "pad_type_id": 0,
+        "pad_token": "a",
+    }
+    file.write_text(json.dumps(made))
+    tokens = PromptTokenizer(str(file))
+    assert tokens.encode([PromptPiece("a b " * 100, False)]) == plain
+    assert tokens.count("a b " * 100) == len(plain)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

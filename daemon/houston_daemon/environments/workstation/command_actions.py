@@ -65,7 +65,8 @@ async def output_lines(
     if end - start <= 2 * part:
         return OutputLines("\n".join(await terminal.lines(start, end)), 0)
     head = "\n".join(await terminal.lines(start, start + part))
-    tail = "\n".join((await terminal.lines(end - part, end))[1:])
+    last = await terminal.lines(end - part, end)
+    tail = "\n".join(last[1:] or last)  # of a line that is longer than that, its end
     room = max(100, characters - 400)
     if len(head) > room * 2 // 3:
         head = first_lines(head, room * 2 // 3).removesuffix("\n")

@@ -5,6 +5,7 @@ holds of devices is left out, and nobody's set-user-id bits work, since bubblewr
 without them. How it is mapped is `sandbox_profile`.
 """
 
+import logging
 import os
 import shutil
 import subprocess
@@ -15,8 +16,10 @@ from houston_daemon.hosts import untrusted_files
 from houston_daemon.hosts.sandbox.sandbox_profile import SandboxProfile
 from houston_shared.errors import HoustonError
 
+log = logging.getLogger(__name__)
 _UNPACK_SECONDS = 1_800
 _COPY_SECONDS = 1_800
+_UNREADABLE = ": Permission denied"
 _SESSION_PROGRAMS = ("bash", "script", "tty")
 """What a session runs: of the packages bash, bsdutils or util-linux, and coreutils."""
 _HOST_FILES = ("resolv.conf", "hosts")
@@ -35,8 +38,12 @@ def unpack_image(file: Path, folder: Path) -> None:
         untrusted_files.remove_folder(beside)
     beside.mkdir(parents=True)
     tar = ["tar", "-x", "-f", str(file), "-C", str(beside), "--no-same-owner"]
-    tar += ["--exclude=dev/*", "--exclude=./dev/*"]
+    # Anchored: the image's own devices only, not what lies in any other folder of that name.
+    tar += ["--anchored", "--exclude=dev/*", "--exclude=./dev/*"]
     _run(tar, _UNPACK_SECONDS, f"The image {file} cannot be unpacked")
+    # Some images have files that not even their owner may read, which no copy could be made of.
+    readable = ["chmod", "-R", "u+rwX", "--", str(beside)]
+    _run(readable, _UNPACK_SECONDS, f"The image {file} cannot be made readable")
     if not (beside / "etc").is_symlink():  # it could lead to this machine's own
         for name in _HOST_FILES:
             (beside / "etc" / name).unlink(missing_ok=True)
@@ -76,30 +83,43 @@ def _has_program(root: Path, name: str) -> bool:
 def copy_sandbox(sandbox: SandboxProfile, folder: Path) -> SandboxProfile:
     """The same sandbox over copies of its workspace and its image, which lie in `folder`."""
     workspace = folder / "workspace"
-    _copy(sandbox.workspace, workspace)
+    copy_readable(sandbox.workspace, workspace)
     if sandbox.image is None:
         return replace(sandbox, workspace=workspace)
     image = folder / "image"
-    _copy(sandbox.image, image)
+    copy_readable(sandbox.image, image)
     return replace(sandbox, workspace=workspace, image=image)
 
 
-def _copy(source: Path, target: Path) -> None:
-    """With cp, which shares blocks where the file system can."""
+def copy_readable(source: Path, target: Path) -> None:
+    """With cp, which shares blocks where the file system can. What may not be read is left out: an
+    evaluator of this user could not read it either, and no agent is to avoid its score so."""
     program = shutil.which("cp") or "/bin/cp"
     words = [program, "--archive", "--reflink=auto", "--", str(source), str(target)]
-    _run(words, _COPY_SECONDS, f"{source} cannot be copied for the evaluator")
+    _run(words, _COPY_SECONDS, f"{source} cannot be copied for the evaluator", _UNREADABLE)
 
 
-def _run(words: list[str], seconds: int, what: str) -> str:
-    """What it printed. Raises HoustonError, which begins with `what`."""
+def _run(words: list[str], seconds: int, what: str, passed_over: str = "") -> str:
+    """What it printed. Raises HoustonError, which begins with `what`.
+
+    passed_over: how lines of errors end that are no failure.
+    """
     try:
         done = subprocess.run(
-            words, capture_output=True, text=True, timeout=seconds, check=False, errors="replace"
+            words,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            errors="replace",
+            env={**os.environ, "LC_ALL": "C"},
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise HoustonError(f"{what}: {problem}.") from problem
-    if done.returncode:
+    problems = done.stderr.splitlines()
+    if passed_over and problems and all(line.endswith(passed_over) for line in problems):
+        log.warning("%s whole: %s", what, "; ".join(problems)[:300])
+    elif done.returncode:
         reason = " ".join(done.stderr.split())[:300]
         raise HoustonError(f"{what}: {reason or f'exit code {done.returncode}'}.")
     return done.stdout
