@@ -183,8 +183,9 @@ class Supervisor:
                 self._full_round()
             else:
                 self._start_workers()
-        except HoustonError as problem:
-            # A full disk, or a recorder that has just failed and says so itself: tried again.
+        except (HoustonError, OSError) as problem:
+            # A full disk or one that went away, or a recorder that has just failed and says so
+            # itself: tried again.
             LOGGER.warning("not now: %s", problem)
         if full:
             self._full_round_due, self._unlooked = time.monotonic() + FULL_ROUND_SECONDS, False
@@ -233,7 +234,7 @@ class Supervisor:
             self._activations.update()
             self._trainers.update(now)
             self._training_problem = ""
-        except HoustonError as problem:
+        except (HoustonError, OSError) as problem:
             if str(problem) != self._training_problem:
                 LOGGER.warning("policies and training wait: %s", problem)
             self._training_problem = str(problem)

@@ -162,12 +162,18 @@ class ExternalTrainers:
 
 
 def is_trainer_at_work(home: Home, run: str) -> bool:
-    """Whether a trainer is at work in the folder of a run, whoever started it."""
+    """Whether a trainer is at work in the folder of a run, or may be, whoever started it."""
+    return bool(_why_left_alone(home, run))
+
+
+def _why_left_alone(home: Home, run: str) -> str:
+    """Why a run is neither started nor ended here; empty where no trainer is at work in its
+    folder."""
     try:
         run_folder.require_no_trainer(policy_and_run_files.training_run_folder(home, run))
-    except HoustonError:
-        return True
-    return False
+    except HoustonError as problem:
+        return TRAINED_ELSEWHERE if problem.code == ExitCode.BUSY else problem.cause
+    return ""
 
 
 def read_external_end(home: Home, run: TrainingRunRow) -> tuple[RunState, str] | None:
@@ -325,12 +331,10 @@ class Trainers:
         """Whether to start or end it is ours: a person may have gone on with it while no daemon
         ran. A trainer of ours would end at once beside that one, which is no crash."""
         self._end_left_processes()
-        if is_trainer_at_work(self._home, run.id):
+        if reason := _why_left_alone(self._home, run.id):
             self._crashes.pop(run.id, None)
-            if run.reason != TRAINED_ELSEWHERE:
-                self._set_state(
-                    run.id, "queued" if run.state == "queued" else "running", TRAINED_ELSEWHERE
-                )
+            if run.reason != reason:
+                self._set_state(run.id, "queued" if run.state == "queued" else "running", reason)
             return False
         if end := read_external_end(self._home, run):
             self._set_state(run.id, *end)

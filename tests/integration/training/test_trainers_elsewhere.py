@@ -5,6 +5,7 @@ The trainer of the person is who holds the run's folder; the journal is a record
 daemon starts is the real trainer.
 """
 
+import errno
 import os
 import time
 from collections.abc import Iterator
@@ -108,6 +109,31 @@ def test_while_it_is_at_work_none_is_started_beside_it(
     look(trainers)
     assert TRAINED_ELSEWHERE in trainers.describe()[RUN], "the status says what it waits for"
     os.close(held)
+
+
+UNREADABLE = {"of another user": errno.EACCES, "a disk that went away": errno.EIO}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_a_folder_that_cannot_be_looked_at_is_left_alone(
+    station: Station, folder: Path, trainers: Trainers, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    exists = Path.exists
+
+    def fail(path: Path) -> bool:
+        if path == folder / run_folder.LOCK_NAME:
+            raise OSError(UNREADABLE[case], "cannot be read", str(path))
+        return exists(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "exists", fail)
+        look(trainers)
+        assert len(trainers) == 0
+        now = known(station)
+        assert now.state == "running"
+        assert "cannot be told" in now.reason and "trainer.lock" in now.reason
+    trainers.update(time.monotonic())
+    assert len(trainers) == 1, "it goes on once it can be"
 
 
 def test_one_that_came_first_is_no_crash(

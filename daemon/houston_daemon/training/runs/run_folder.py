@@ -54,9 +54,15 @@ def take_folder(folder: Path, patience: float = PATIENCE_SECONDS) -> int:
 
 
 def require_no_trainer(folder: Path) -> None:
-    """Raise HoustonError where a trainer is at work in the folder."""
-    if (folder / LOCK_NAME).exists():
-        os.close(take_folder(folder, 0.0))
+    """Raise HoustonError where a trainer is at work in the folder, or nobody can tell."""
+    try:
+        if (folder / LOCK_NAME).exists():
+            os.close(take_folder(folder, 0.0))
+    except OSError as problem:  # of another user, or on a disk that went away
+        raise HoustonError(
+            f"Whether a trainer is at work in {folder} cannot be told: {problem}.",
+            "Nothing was changed in it.",
+        ) from problem
 
 
 class _TrainingRecipe(Protocol):
