@@ -18,7 +18,7 @@ from houston_daemon.hosts.ssh import remote_part
 from houston_daemon.maintenance.host_cleanup import CleanupOrder, has_leftovers, start_cleanup
 from houston_daemon.service.daemon_log import LOGGER
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
-from houston_daemon.service.supervisor_queries import read_ended_rollouts
+from houston_daemon.service.supervisor_queries import read_ended_rollouts, read_living_rollouts
 from houston_shared.faults import point
 
 _REMOTE_RETRY_SECONDS = 60.0
@@ -51,6 +51,7 @@ class OrphanedTerminals:
         ended, self._newest_end = read_ended_rollouts(self._database, self._newest_end)
         self._waiting.update(ended)
         self._remote_candidates.update(ended)
+        self._forget_resumed()
         ready = {rollout for rollout in self._waiting if rollout not in live}
         if self._process is not None:
             return
@@ -67,6 +68,14 @@ class OrphanedTerminals:
             LOGGER.warning("terminals of %s are not ended yet: %s", names, problem)
             return
         self._waiting -= ready
+
+    def _forget_resumed(self) -> None:
+        """A rollout that was resumed as it waited here has its terminals back; its worker may be
+        away for a moment without being gone for good."""
+        if self._waiting or self._remote_candidates:
+            living = read_living_rollouts(self._database)  # after those that ended: none is missed
+            self._waiting -= living
+            self._remote_candidates -= living
 
     def may_run(self, rollout: str) -> bool:
         """Whether processes of a rollout that ended may still run, here or on another machine."""

@@ -1,4 +1,5 @@
-"""A cleanup that cannot be started now costs nothing but time: the next look tries again."""
+"""A cleanup that cannot be started now costs nothing but time: the next look tries again. One that
+waits as its rollout is resumed is not done."""
 
 import errno
 import os
@@ -19,13 +20,18 @@ from tests.support.written_home import EventKey, WrittenHome
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
+def written(tmp_path: Path) -> Iterator[WrittenHome]:
     """One with a rollout that was cancelled."""
-    written = WrittenHome(tmp_path)
-    written.rollout("r0")
-    written.event(EventKey("r0"), "state", StoredState(state="cancelled", by="person:ann"))
-    written.close()
-    yield written.home
+    made = WrittenHome(tmp_path)
+    made.rollout("r0")
+    made.event(EventKey("r0"), "state", StoredState(state="cancelled", by="person:ann"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def home(written: WrittenHome) -> Home:
+    return written.home
 
 
 @pytest.mark.parametrize("place", ["here", "elsewhere"])
@@ -69,3 +75,35 @@ def test_it_is_tried_again(
     assert len(started) == before + 1, "one at a time"
     started[-1].kill()
     orphans.on_ended()
+
+
+@pytest.mark.parametrize("place", ["here", "elsewhere"])
+def test_a_resumed_rollout_keeps_its_terminals(
+    written: WrittenHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Its cleanup had to wait (for another, for a machine that was away) until it was resumed."""
+    orders: list[object] = []
+    monkeypatch.setattr(orphaned_terminals, "start_cleanup", lambda *told: orders.append(told[1]))
+    monkeypatch.setattr(orphaned_terminals, "_REMOTE_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(orphaned_terminals, "has_leftovers", lambda *_: place == "here")
+    notes = [tmp_path / "r0@there.json"] * (place == "elsewhere")
+    monkeypatch.setattr(
+        orphaned_terminals.remote_part,
+        "find_leftovers",
+        lambda _, rollouts: notes if "r0" in rollouts else [],
+    )
+    order = CleanupOrder(str(tmp_path), "r0", "processes")
+    monkeypatch.setattr(
+        orphaned_terminals, "_read_remote_orders", lambda _, notes: [order] * len(notes)
+    )
+    orphans = OrphanedTerminals(written.home.database, tmp_path / "hosts", SupervisorInbox())
+    other = subprocess.Popen([sys.executable, "-c", ""])
+    orphans._process = other
+    orphans.update(())
+    for state in ("queued", "running"):
+        written.event(EventKey("r0"), "state", StoredState(state=state, by="person:ann"))
+    orphans.update({"r0"})
+    orphans.on_ended()
+    for _ in range(3):
+        orphans.update(())  # its worker died, and another has not been started yet
+    assert orders == []
