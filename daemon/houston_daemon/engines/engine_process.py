@@ -6,7 +6,6 @@ it. What a killed server leaves carries the state file's name in its environment
 The same code serves vLLM and the embedded server. It does not decide when to start again.
 """
 
-import getpass
 import os
 import signal
 import subprocess
@@ -21,6 +20,7 @@ from houston_daemon.hosts import process_table
 from houston_shared import atomic_file
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
+from houston_shared.store.presence_queries import login_name
 
 _STATE_FILE_VARIABLE = "HOUSTON_ENGINE_STATE"
 _KILL_SECONDS = 5.0
@@ -126,7 +126,7 @@ class EngineProcess:
         if self._temporary is None:
             return {}
         self._temporary.mkdir(mode=0o700, parents=True)
-        compiled = Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}"
+        compiled = Path(tempfile.gettempdir()) / f"torchinductor_{login_name(os.getuid())}"
         compile_folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR", str(compiled))
         return {"TMPDIR": str(self._temporary), "TORCHINDUCTOR_CACHE_DIR": compile_folder}
 

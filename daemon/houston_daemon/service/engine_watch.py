@@ -154,6 +154,9 @@ class EngineWatch:
             return self._watch_until_gone()
         except (HoustonError, OSError) as problem:  # a full disk, no more processes: tried again
             return str(problem)
+        except Exception as problem:  # noqa: BLE001 else the thread ends and nothing is tried again
+            LOGGER.exception("engine %s", self._replica or self.name)
+            return f"{type(problem).__name__}: {problem}"
 
     def _watch_until_gone(self) -> str:
         missed = 0

@@ -1,6 +1,7 @@
 """Engines: found, watched, tried again; rollouts wait only for one that is down for long."""
 
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -27,7 +28,7 @@ from houston_daemon.service.engine_supervisor import (
     ReplicaServers,
     engine_server_factory,
 )
-from houston_daemon.service.engine_watch import EngineState
+from houston_daemon.service.engine_watch import EngineState, EngineWatch
 from houston_daemon.service.gpu_ledger import GpuLedger
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_shared.config import Configuration, DaemonSettings, LoadedConfiguration
@@ -209,6 +210,46 @@ def test_an_engine_whose_files_cannot_be_written_is_tried_again(tmp_path: Path) 
     in_the_way.unlink()
     bench.until(lambda: bench.engines.states["own"] == "ready")
     bench.engines.stop(keep=False, seconds=5)
+
+
+def test_a_user_without_a_name_has_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container may run as a number that no passwd entry has."""
+
+    def unknown(uid: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    bench = Watching(loaded(tmp_path, own=child_engine()))
+    bench.engines.watch(["own"])
+    bench.until(lambda: bench.engines.states["own"] == "ready")
+    bench.engines.stop(keep=False, seconds=5)
+
+
+def test_a_fault_while_an_engine_is_brought_up_is_told_and_tried_again() -> None:
+    tries: list[None] = []
+
+    class Faulty(RemoteEngine):
+        def bring_up(self) -> None:
+            tries.append(None)
+            if len(tries) == 1:
+                raise KeyError("gone")
+
+        def healthy(self) -> bool:
+            return True
+
+    states: list[str] = []
+    watch = EngineWatch(
+        "faulty", Faulty("http://127.0.0.1:1"), lambda told: states.append(told.state)
+    )
+    watch.start()
+    end = time.monotonic() + 60
+    while "ready" not in states:
+        assert time.monotonic() < end, states
+        time.sleep(0.02)
+    watch.stop(keep=True, seconds=5)
+    assert states == ["starting", "down: KeyError: 'gone'", "ready"]
 
 
 def test_an_engine_waits_for_its_gpu_and_gives_it_back(tmp_path: Path) -> None:
