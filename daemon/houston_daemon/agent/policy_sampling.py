@@ -313,7 +313,8 @@ class PolicySampler:
 
     async def _wait_while_away(self, problem: EngineUnavailable, tries: int) -> None:
         """Wait before the next try; a change of control cuts it, so that leaving is quick."""
-        if self._refusals:  # its own pause is no reason to stand still until somebody ends it
+        # Its own pause is no reason to stand still until somebody ends it.
+        if self._refusals and self.line.control.current.pause:
             return await self._refusals.pause_and_wait(problem)
         log.warning("the engine is away: %s", problem)
         self.line.activity = self._refusals.activity(problem)

@@ -149,7 +149,8 @@ async def wait_for_engine(
             )
         except (EngineRefused, EngineUnavailable) as problem:
             line.activity = refusals.activity(problem)
-            if refusals or isinstance(problem, EngineRefused):
+            own_pause = bool(refusals) and line.control.current.pause
+            if own_pause or isinstance(problem, EngineRefused):
                 await refusals.pause_and_wait(problem)
                 continue
         with line.clock.excluded():
