@@ -2,12 +2,17 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
+import msgspec
 import pytest
 
+from houston_daemon.environments.workstation import session_records
 from houston_daemon.environments.workstation.session_jobs import SessionJobs
+from houston_daemon.environments.workstation.session_records import SessionRecords
 from houston_daemon.environments.workstation.workstation_state import WorkstationState
 from houston_daemon.hosts.host_protocol import BackgroundCommand, TerminalStatus
+from houston_shared.errors import HoustonError
 from houston_shared.records import JobReport
 
 IDLE = TerminalStatus("main", True, False, 0, "python train.py", 90, 1.0, log_start=10,
@@ -21,14 +26,21 @@ APART, APART_GONE = replace(IDLE, background=(BESIDE,)), replace(IDLE, backgroun
 class Told:
     """What was told, as the recorder would be."""
 
-    def __init__(self, state: WorkstationState | None = None) -> None:
+    def __init__(self, state: WorkstationState | None = None, step: int = 3) -> None:
+        """step: which is open; 0 for a worker that has heard of none."""
         self.state = state or WorkstationState()
         self.reports: list[JobReport] = []
+        self.refused: set[str] = set()
+        self.heard = asyncio.Event()
         self.jobs = SessionJobs("local", lambda: self.state, self._take)
-        self.jobs.hear(3, "the call")
+        if step:
+            self.jobs.hear(step, "the call")
 
     async def _take(self, job: JobReport, requests: str) -> None:
+        if job.id in self.refused:
+            raise HoustonError(f"{job.id} is refused.")
         self.reports.append(job)
+        self.heard.set()
 
     def tell(self) -> list[tuple[str, bool, int | None, str]]:
         """Tell what is news: id, whether it has ended, exit code, last line."""
@@ -117,3 +129,64 @@ def test_an_end_that_was_not_stored_is_told_by_the_next_worker() -> None:
     following.jobs.begin()
     assert following.tell() == [(FOREGROUND, True, 3, "of main 10 to 90")]
     assert following.state.jobs == {}
+
+
+def test_what_runs_apart_is_of_the_step_that_is_open() -> None:
+    """A worker that starts looks at sessions before the agent asks for anything."""
+    told = Told(step=0)
+    told.jobs.note(APART)
+    assert told.tell() == [] and told.state.jobs == {}
+    told.jobs.hear(3, "the call")
+    told.jobs.note(APART)
+    assert told.tell() == [(BACKGROUND, False, None, "")]
+    assert told.reports[0].step == 3
+
+
+def test_a_job_that_was_kept_without_a_step_is_noted_anew() -> None:
+    before = Told()
+    before.jobs.note(APART)
+    kept = {name: msgspec.structs.replace(job, step=0) for name, job in before.state.jobs.items()}
+    told = Told(WorkstationState(jobs=kept), step=0)
+    told.jobs.begin()
+    assert told.tell() == []
+    told.jobs.hear(4, "the call")
+    told.jobs.note(APART)
+    assert [(job, told.reports[0].step) for job in told.tell()] == [
+        ((BACKGROUND, False, None, ""), 4)
+    ]
+
+
+def test_a_job_that_is_refused_keeps_no_other_from_being_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told = Told()
+    told.refused = {FOREGROUND}
+    told.jobs.left_running(BUSY)
+    told.jobs.note(replace(BUSY, background=(BESIDE,)))
+    assert told.tell() == [(BACKGROUND, False, None, "")]
+    assert told.tell() == []
+    assert caplog.text.count("is refused") == 1
+    told.refused.clear()
+    assert told.tell() == [RUNS], "it is tried again"
+
+
+async def test_sessions_are_watched_on_after_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_records, "_EVERY", 0.01)
+    told = Told()
+    told.refused = {FOREGROUND}
+
+    class Quiet:
+        async def terminals(self) -> list[TerminalStatus]:
+            return []
+
+    host: Any = Quiet()
+    records = SessionRecords(host, lambda: told.state, told.jobs)
+    records.open(told._last_line)
+    told.jobs.left_running(BUSY)
+    await asyncio.sleep(0.05)
+    assert told.reports == []
+    told.refused.clear()
+    try:
+        await asyncio.wait_for(told.heard.wait(), 20)
+    finally:
+        await records.close()

@@ -7,6 +7,7 @@ judged by who is told.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -14,10 +15,12 @@ import msgspec
 from houston_daemon.environments.environment_protocol import ReportJob
 from houston_daemon.environments.workstation.workstation_state import WorkstationState
 from houston_daemon.hosts.host_protocol import BackgroundCommand, TerminalStatus
+from houston_shared.errors import HoustonError
 from houston_shared.records import JobReport
 from houston_shared.secret_redaction import redact
 from houston_shared.times_and_counts import now_us
 
+log = logging.getLogger(__name__)
 ReadLastLine = Callable[[str, int, int], Awaitable[str]]
 """The last line that a session printed between two offsets of its log; empty for none."""
 COMMAND_CHARACTERS = 500
@@ -36,12 +39,14 @@ class SessionJobs:
         self._state = state
         self._report = report
         self._news: dict[str, JobReport] = {}
+        self._refusals: dict[str, str] = {}
+        """Id of a job that cannot be told → why not."""
         self._untold: set[str] = set()
         """Ids of those that have ended, and whose shell may yet tell how."""
         self._requests: list[str] = []
         """What the agent asked for since the oldest job that runs."""
         self.step = 0
-        """The step that is open."""
+        """The step that is open; 0 until the agent asks for something."""
         self.has_news = asyncio.Event()
 
     @property
@@ -51,8 +56,11 @@ class SessionJobs:
 
     def begin(self) -> None:
         """Tell again of those that an earlier worker knew: it may not have come to it."""
-        for job in self.open_jobs.values():
-            self._tell(job)
+        for job in list(self.open_jobs.values()):
+            if job.step:
+                self._tell(job)
+            else:  # kept by a worker that had heard of no step: it is noted anew
+                del self.open_jobs[job.id]
 
     def hear(self, step: int, request: str) -> None:
         """The agent asks for something. request: its arguments."""
@@ -87,7 +95,7 @@ class SessionJobs:
         nobody knows how it ended."""
         background = {_background_id(status, command): command for command in status.background}
         for name, command in background.items():
-            if name not in self.open_jobs and not command.ended:
+            if self.step and name not in self.open_jobs and not command.ended:
                 self._open(self._apart(name, status, command))
         for job in [job for job in self.open_jobs.values() if job.session == status.name]:
             if job.log_start is not None:
@@ -106,19 +114,34 @@ class SessionJobs:
             self._end(job if job.ended_at else closed, end=_CLOSED)
 
     async def report_news(self, last_line: ReadLastLine) -> None:
-        """Tell what is news; what comes meanwhile stays. Raises what telling raises."""
+        """Tell what is news; what comes meanwhile stays, and what cannot be told is tried again the
+        next time."""
         self.has_news.clear()
-        while self._news:
-            name, noted = next(iter(self._news.items()))
-            job = noted
-            if job.log_start is not None and job.log_end is not None:
-                line = await last_line(job.session, job.log_start, job.log_end)
-                job = msgspec.structs.replace(job, last_line=redact(line)[-LINE_CHARACTERS:])
-            await self._report(job, "\n".join(self._requests))
+        refused: set[str] = set()
+        while waiting := [name for name in self._news if name not in refused]:
+            name, noted = waiting[0], self._news[waiting[0]]
+            try:
+                await self._report_job(noted, last_line)
+                self._refusals.pop(name, None)
+            except HoustonError as problem:
+                refused.add(name)
+                self._note_refusal(name, str(problem))
+                continue
             if self._news.get(name) is noted:
                 del self._news[name]
                 if noted.ended_at and name not in self._untold:
                     self.open_jobs.pop(name, None)
+
+    async def _report_job(self, job: JobReport, last_line: ReadLastLine) -> None:
+        if job.log_start is not None and job.log_end is not None:
+            line = await last_line(job.session, job.log_start, job.log_end)
+            job = msgspec.structs.replace(job, last_line=redact(line)[-LINE_CHARACTERS:])
+        await self._report(job, "\n".join(self._requests))
+
+    def _note_refusal(self, name: str, why: str) -> None:
+        if self._refusals.get(name) != why:  # once, however often it is tried
+            log.warning("job %s cannot be told: %s", name, why)
+        self._refusals[name] = why
 
     def _note_foreground(self, job: JobReport, status: TerminalStatus) -> None:
         if job.ended_at:
