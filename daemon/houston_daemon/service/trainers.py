@@ -7,6 +7,7 @@ share. A run that a trainer outside this daemon works on is left alone, and its 
 its folder. What a trainer computes is its own business; its command line is `trainer_launch`.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -378,13 +379,27 @@ class Trainers:
             process = trainer_launch.start_trainer_process(
                 self._loaded, run.id, run.kind, gpus, visible, CHECKPOINT_SECONDS
             )
-            self._inbox.watch(os.pidfd_open(process.pid), TrainerEnded(run.id, process.pid))
+            self._watch_process(run.id, process)
         except (OSError, HoustonError) as problem:
             self._gpus.release(run.id)
             self._set_state(run.id, "failed", f"it cannot be started: {problem}")
             return
         self._children[run.id] = _TrainerProcess(process)
         LOGGER.info("training %s: started (pid %s, %s)", run.id, process.pid, folder)
+
+    def _watch_process(self, run: str, process: "subprocess.Popen[bytes]") -> None:
+        """Hear of its end. Raises OSError where that cannot be; it is ended then: nobody would know
+        of it, and its GPUs are given to others."""
+        try:
+            self._inbox.watch(os.pidfd_open(process.pid), TrainerEnded(run, process.pid))
+        except OSError:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            kill_by_environment(
+                [trainer_launch.trainer_mark(self._home, run)], KILLED_TRAINER_SECONDS
+            )
+            raise
 
     def _conclude(self, run: str, code: int, ending: str, now: float) -> None:
         """What the end of a process means for its run."""

@@ -1,5 +1,6 @@
 """What the end of a trainer's process means, and when the supervisor looks again."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -14,10 +15,12 @@ import pytest
 from houston_daemon.service import trainer_launch
 from houston_daemon.service import trainers as trainers_module
 from houston_daemon.service.gpu_ledger import GpuLedger
+from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_daemon.service.trainers import TrainerEnded, Trainers, _TrainerProcess
 from houston_shared import atomic_file, policy_and_run_files
 from houston_shared.config import load_configuration
 from houston_shared.store.policy_queries import TrainingRunRow
+from tests.support.station import alive
 
 RUN = "sft-1"
 
@@ -46,9 +49,8 @@ def trainers(tmp_path: Path, told: Told) -> Trainers:
     loaded = load_configuration(str(tmp_path / "home"), None)
     (policy_and_run_files.training_run_folder(loaded.home, RUN)).mkdir(parents=True)
     ledger = GpuLedger(tmp_path / "gpus.json", {})
-    nobody: Any = None
     recorder: Any = told
-    return Trainers(loaded, recorder, nobody, ledger, tuple)
+    return Trainers(loaded, recorder, SupervisorInbox(), ledger, tuple)
 
 
 @pytest.fixture
@@ -111,14 +113,16 @@ def test_a_run_that_said_why_it_failed_is_not_tried_again(
     assert trainers.troubles(200.0) == {}
 
 
+ROW = TrainingRunRow(
+    id=RUN, kind="sft", state="queued", reason="", alone=0, cancelling="", policy="",
+    starts=0, by="person:ann", seq=1, queued_at=0, started_at=0, ended_at=None, last_seq=1,
+)  # fmt: skip
+
+
 def test_a_run_is_announced_before_its_process_is_started(
     trainers: Trainers, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is cancelled between the two has a process that somebody knows of."""
-    run = TrainingRunRow(
-        id=RUN, kind="sft", state="queued", reason="", alone=0, cancelling="", policy="",
-        starts=0, by="person:ann", seq=1, queued_at=0, started_at=0, ended_at=None, last_seq=1,
-    )  # fmt: skip
 
     def cannot_start(*_: object) -> None:
         assert told.moves == [(RUN, "running")]
@@ -126,8 +130,43 @@ def test_a_run_is_announced_before_its_process_is_started(
 
     monkeypatch.setattr(trainer_launch, "start_trainer_process", cannot_start)
     monkeypatch.setattr(trainers, "_asked", lambda run: None)
-    trainers._start(run)
+    trainers._start(ROW)
     assert told.moves == [(RUN, "running"), (RUN, "failed")]
+
+
+def test_a_process_whose_end_cannot_be_heard_is_ended(
+    trainers: Trainers, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are no more descriptors; its GPUs are given back, and nothing may go on there."""
+    processes: list[subprocess.Popen[bytes]] = []
+    children: list[int] = []
+
+    def start(*_: object) -> "subprocess.Popen[bytes]":
+        command = ["sh", "-c", "sleep 600 & echo $!; wait"]
+        mark = trainer_launch.trainer_mark(trainers._home, RUN).decode().partition("=")
+        processes.append(
+            subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+                env={**os.environ, mark[0]: mark[2]},
+            )
+        )
+        assert processes[0].stdout is not None
+        children.append(int(processes[0].stdout.readline()))
+        return processes[0]
+
+    def fail(pid: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(trainer_launch, "start_trainer_process", start)
+    monkeypatch.setattr(trainers, "_asked", lambda run: None)
+    monkeypatch.setattr(os, "pidfd_open", fail)
+    trainers._start(ROW)
+    assert told.moves == [(RUN, "running"), (RUN, "failed")]
+    assert "Too many open files" in told.reasons[-1]
+    assert processes[0].returncode == -signal.SIGKILL and not alive(children[0])
+    assert len(trainers) == 0
 
 
 def test_the_process_of_a_run_that_is_over_is_asked_to_end(
