@@ -165,6 +165,7 @@ class WorkerPool:
         limit = self._silences.limit
         left = (limit - silence.seconds for silence in silences.values())
         self._silences_due = min((now + each for each in left if each > 0), default=None)
+        self._end_unknown(silences)
         for rollout, worker in self._running.items():
             silence = silences.get(rollout)
             if silence is None or silence.lease != worker.lease:
@@ -181,6 +182,19 @@ class WorkerPool:
                 )  # fmt: skip
                 worker.hung = True
                 self._signal(rollout, worker, signal.SIGKILL)
+
+    def _end_unknown(self, silences: Mapping[str, WorkerSilence]) -> None:
+        """Take those for ended that this daemon did not start (a worker on another machine that
+        outlived the daemon before) and that have gone silent: nobody else hears of their end."""
+        reported = {rollout for rollout, _, _ in self._unreported_ends}
+        for rollout, silence in silences.items():
+            known = rollout in self._running or rollout in reported
+            if not known and silence.seconds > self._silences.limit:
+                LOGGER.warning(
+                    "worker of %s (lease %s), which an earlier daemon started, has been silent for"
+                    " %.0f s: it is taken for ended", rollout, silence.lease, silence.seconds,
+                )  # fmt: skip
+                self._unreported_ends.append((rollout, silence.lease, ""))
 
     def start_runnable(
         self,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.agent.shared_worker_line import RolloutLeft
+from houston_daemon.recorder.live_workers import WorkerSilence
 from houston_daemon.recorder.recorder_handle import Assignment
 from houston_daemon.service import shared_workers
 from houston_daemon.service.fork_server import (
@@ -199,6 +200,19 @@ def test_one_worker_runs_one_rollout_after_another(make: Callable[..., Pool]) ->
     pool.fill()
     assert list(pool.shared.pids) == ["shared.1"]
     assert pool.recorder.ended == [(f"ends{number}", 1) for number in range(20)]
+
+
+def test_a_silent_rollout_of_this_daemon_is_not_taken_for_one_of_an_earlier(
+    make: Callable[..., Pool],
+) -> None:
+    """Its worker may only be starved; the end of the process says how it ended."""
+    pool = make()
+    pool.fill("stays", "alone")
+    assert pool.own == ["alone"] and pool.worker_of("stays") == "shared.1"
+    silent = dict.fromkeys(pool.running, WorkerSilence(1, 10_000.0))
+    pool.pool.end_silent(silent, pool.now)
+    pool.fill()
+    assert pool.recorder.ended == []
 
 
 def test_with_room_for_one_nothing_is_shared(make: Callable[..., Pool]) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -510,3 +511,26 @@ def test_a_silence_is_looked_at_when_it_reaches_the_limit(
     workers = bench(DIE, []).workers
     workers.end_silent({name: WorkerSilence(1, value) for name, value in silent.items()}, 100.0)
     assert workers.next_due(100.0) == due
+
+
+LEFT_BEHIND = {
+    "it has just spoken": (1.0, []),
+    "it may still speak": (119.0, []),
+    "it is lost": (121.0, ["r"]),
+}
+"""Seconds of silence of a worker that an earlier daemon started → what may be started anew."""
+
+
+@pytest.mark.parametrize(("silent", "runnable"), LEFT_BEHIND.values(), ids=LEFT_BEHIND)
+def test_a_silent_worker_of_an_earlier_daemon_is_taken_for_ended(
+    bench: Callable[..., Bench], silent: float, runnable: list[str]
+) -> None:
+    after = bench(DIE, [])
+    after.recorder.leases["r"] = 3
+    for full in (True, False):
+        after.workers.end_silent({"r": WorkerSilence(3, silent)}, 100.0)
+        after.recorder.full = full
+        with suppress(HoustonError):
+            after.workers.start_runnable(100.0, {}, lambda _: "")
+    assert after.recorder.waiting == runnable, "told once"
+    assert after.recorder.failures == {}
