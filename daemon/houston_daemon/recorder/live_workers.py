@@ -6,6 +6,7 @@ silent worker is the supervisor's work.
 """
 
 import time
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,6 +22,8 @@ MAX_TURN_SECONDS = 0.5
 
 TROUBLE_LIMIT = 500
 """Characters of what a worker says that goes wrong."""
+ENDED_WORKERS_KEPT = 10_000
+"""The newest of those that have ended: last words come within moments of an end."""
 ROLLOUTS_NAMED = 3
 """Of those that one trouble is of."""
 
@@ -75,8 +78,8 @@ class LiveWorkers:
 
     def __init__(self) -> None:
         self._by_rollout: dict[str, LiveWorker] = {}
-        self._ended: dict[str, LiveWorker] = {}
-        """The last worker of each rollout that has none now."""
+        self._ended: OrderedDict[str, LiveWorker] = OrderedDict()
+        """The last worker of rollouts that have none now, the newest end last."""
         self.longest_silence = 0.0
         """Longest time between two messages of one worker so far, seconds."""
         self._listened_seconds = 0.0
@@ -156,6 +159,9 @@ class LiveWorkers:
         worker = self._by_rollout.get(rollout)
         if worker is not None and worker.lease == lease:
             self._ended[rollout] = self._by_rollout.pop(rollout)
+            self._ended.move_to_end(rollout)
+            if len(self._ended) > ENDED_WORKERS_KEPT:
+                self._ended.popitem(last=False)
         return self._ended[rollout].active_us if self._has_ended(rollout, lease) else 0
 
     def _has_ended(self, rollout: str, lease: int) -> bool:

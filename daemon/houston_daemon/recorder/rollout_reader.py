@@ -36,6 +36,8 @@ from houston_shared.wire import (
 
 _MODES_BY_URGENCY: tuple[GuidanceMode, ...] = ("interrupt", "wake", "next")
 NO_CONTROL = WorkerControl()
+KNOWN_CONTROLS_LIMIT = 10_000
+"""More than that are mostly of rollouts that have ended."""
 
 
 class ControlStateCache:
@@ -52,6 +54,8 @@ class ControlStateCache:
         """The control state of one rollout."""
         control = self._known.get(rollout)
         if control is None:
+            if len(self._known) >= KNOWN_CONTROLS_LIMIT:
+                self._known.clear()  # whoever lives is read again
             control = self._known[rollout] = read_control_state(self._store, rollout)
         return control
 

@@ -9,6 +9,7 @@ supervisor's main thread.
 """
 
 import socket
+import sqlite3
 import time
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -73,17 +74,20 @@ def require_ray() -> None:
 _ClusterSays = WorkerStarted | WorkerEnded | ForkServerPong | PlaceFound | PlaceWaits | ClusterNode
 
 
+PLACES_KEPT = 10_000
+"""Before those of rollouts that have ended are forgotten."""
+
+
 class _PlaceFile:
     """Where rollouts ran last, and what others wait for: kept in the home, for the next daemon and
     for commands."""
 
     def __init__(self, home: Home) -> None:
         self._file = node_places_file(home)
+        self._database = home.database
         self._written = read_node_places(home)
-        alive = read_living_rollouts(home.database)
-        self._last = {
-            rollout: place for rollout, place in self._written.last.items() if rollout in alive
-        }
+        self._last = dict(self._written.last)
+        self._forget_ended()
 
     def get(self, rollout: str) -> NodePlace:
         """Where a rollout ran last; an empty place for one that has run nowhere."""
@@ -93,8 +97,18 @@ class _PlaceFile:
         """A worker of it runs there now."""
         self._last[rollout] = place
 
+    def _forget_ended(self) -> None:
+        alive = read_living_rollouts(self._database)
+        self._last = {rollout: place for rollout, place in self._last.items() if rollout in alive}
+        self._limit = max(PLACES_KEPT, 2 * len(self._last))
+
     def write(self, waiting: dict[str, str]) -> None:
         """Write down what has changed. waiting: rollout → why it waits for a node."""
+        if len(self._last) > self._limit:
+            try:
+                self._forget_ended()
+            except sqlite3.OperationalError as problem:  # a full disk: tried again
+                LOGGER.warning("rollouts could not be read: %s", problem)
         now = NodePlaces(dict(self._last), waiting)
         if now == self._written:
             return

@@ -4,9 +4,11 @@ import os
 import pwd
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from houston_daemon.recorder import rollout_reader
 from houston_daemon.recorder.disk import home_files
 from houston_daemon.recorder.event_projections import PROJECTED_TABLES, PROJECTIONS
 from houston_daemon.recorder.identity_and_roles import Peer, PeerIdentities, resolve_author
@@ -130,3 +132,21 @@ def test_what_counts_as_a_full_disk(tmp_path: Path) -> None:
     assert not is_disk_full(lost, tmp_path)  # a failed sync is never forgiven
     assert not is_disk_full(OSError(5, "Input/output error"), tmp_path)
     assert not is_disk_full(sqlite3.IntegrityError("UNIQUE"), tmp_path)
+
+
+def test_control_states_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str] = []
+
+    def read(_: object, rollout: str) -> WorkerControl:
+        reads.append(rollout)
+        return WorkerControl(cancel=rollout == "cancelled")
+
+    monkeypatch.setattr(rollout_reader, "read_control_state", read)
+    nobody: Any = None
+    cache = rollout_reader.ControlStateCache(nobody)
+    for number in range(2 * rollout_reader.KNOWN_CONTROLS_LIMIT):
+        cache.get(f"r{number}")
+    assert len(cache._known) <= rollout_reader.KNOWN_CONTROLS_LIMIT
+    reads.clear()
+    assert [cache.get("cancelled").cancel for _ in range(3)] == [True] * 3
+    assert reads == ["cancelled"]

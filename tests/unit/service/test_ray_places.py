@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from houston_daemon.service import ray_spawner
 from houston_daemon.service.ray_cluster import ClusterLine, _Place
 from houston_daemon.service.ray_messages import ClusterNode, ClusterSettings, PlaceRequest
 from houston_daemon.service.ray_placement import waiting_reason
 from houston_daemon.service.ray_spawner import MEBIBYTE, place_request
+from houston_shared.node_places import NodePlace, read_node_places
 from houston_shared.records import RolloutSpec, TaskRecord
 from tests.support.station import Station
+from tests.support.written_home import WrittenHome
 
 SMALL = ClusterNode("aaaaaaaa1", "one", True, cpus=4, memory=8_000 * MEBIBYTE)
 LARGE = ClusterNode(
@@ -153,3 +156,20 @@ async def test_places_are_spread_over_nodes_that_workers_may_be_on(
             line._places[f"r{number}"] = _Place(PlaceRequest(f"r{number}"), line._emptiest_node())
             taken.append(line._places[f"r{number}"].node)
         assert Counter(taken) == Counter(node.id for node in places)
+
+
+def test_places_of_rollouts_that_have_ended_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_spawner, "PLACES_KEPT", 10)
+    written = WrittenHome(tmp_path)
+    written.rollout("long")
+    places = ray_spawner._PlaceFile(written.home)
+    for number in range(40):
+        places.note(f"short{number}", NodePlace("n", "h"))
+        places.note("long", NodePlace("n", "h"))
+        places.write({})
+        assert len(places._last) <= 10
+    assert places.get("long") == NodePlace("n", "h"), "it goes on where it was"
+    assert "long" in read_node_places(written.home).last
+    written.close()

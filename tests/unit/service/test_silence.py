@@ -76,3 +76,29 @@ def test_only_time_in_which_the_recorder_listens_counts(
     assert book.silences()["r"].seconds == 0
     book.add("r", 2)
     assert book.silences()["r"].lease == 2, "a successor begins anew"
+
+
+def test_workers_that_have_ended_are_not_remembered_for_ever() -> None:
+    """The last words of those that have just ended bring nobody back."""
+    book, route = live_workers.LiveWorkers(), live_workers.WorkerRoute(None, b"x")  # type: ignore[arg-type]
+    count = 2 * live_workers.ENDED_WORKERS_KEPT
+    for number in range(count):
+        book.add(f"r{number}", 1)
+        book.remove(f"r{number}", 1)
+    assert len(book._ended) == live_workers.ENDED_WORKERS_KEPT
+    for number in range(count - live_workers.ENDED_WORKERS_KEPT, count):
+        book.note_message(f"r{number}", 1, route)
+    assert book.rollouts() == []
+
+
+def test_one_that_ends_again_is_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_workers, "ENDED_WORKERS_KEPT", 2)
+    book, route = live_workers.LiveWorkers(), live_workers.WorkerRoute(None, b"x")  # type: ignore[arg-type]
+    for rollout, lease in (("a", 1), ("b", 1)):
+        book.add(rollout, lease)
+        book.remove(rollout, lease)
+    book.note_message("a", 2, route)  # on another machine, by its word
+    book.remove("a", 2)
+    book.add("c", 1)
+    book.remove("c", 1)
+    assert list(book._ended) == ["a", "c"]
