@@ -7,7 +7,6 @@ text is made in `service.systemd_service`. How a daemon is started and stopped i
 """
 
 import argparse
-import getpass
 import os
 import re
 import signal
@@ -236,7 +235,7 @@ def run_daemon_install_service(arguments: argparse.Namespace, loaded: LoadedConf
         loaded=loaded,
         name=name,
         system=arguments.system,
-        user=os.environ.get("SUDO_USER", "") or getpass.getuser(),
+        user=os.environ.get("SUDO_USER", "") or login_name(os.getuid()),
         python=sys.executable,
         environment=os.environ,
         systemd=systemd_version(),
