@@ -97,7 +97,8 @@ def _read_events(sample: "EvalSample") -> _ModelEvents:
             function = {"name": tool.name, "description": tool.description, "parameters": schema}
             read.tools.setdefault(tool.name, {"type": "function", "function": function})
         for choice in event.output.choices:
-            id = choice.message.id or ""
+            if not (id := choice.message.id):
+                continue  # of an old log: nothing says which answer it is
             read.finish[id] = "length" if choice.stop_reason == "max_tokens" else choice.stop_reason
             if event.completed or event.timestamp:
                 read.times[id] = (event.completed or event.timestamp).timestamp()
@@ -125,15 +126,26 @@ def _convert_sample(log: "EvalLog", sample: "EvalSample", file: str) -> Imported
     rollout = ImportedRollout(source, log.eval.model)
     events = _read_events(sample)
     rollout.tools = tuple(events.tools.values())
-    given = {m.id for m in sample.input} if not isinstance(sample.input, str) else set()
-    for message in sample.messages:
-        _take_message(rollout, message, events, message.id in given)
+    given = _given_places(sample)
+    for place, message in enumerate(sample.messages):
+        _take_message(rollout, message, events, place in given)
     _take_scores(rollout, sample)
     if sample.error is not None:
         rollout.state, rollout.reason = "failed", sample.error.message
     elif sample.limit is not None:
         rollout.reason = f"limit: {sample.limit.type} ({sample.limit.limit:g})"
     return rollout
+
+
+def _given_places(sample: "EvalSample") -> set[int]:
+    """Which of the messages the sample's input holds: by their ids, or in an old log, whose
+    messages have none, those at the beginning where they are the same."""
+    if isinstance(sample.input, str):
+        return set()
+    if ids := {message.id for message in sample.input if message.id}:
+        return {place for place, each in enumerate(sample.messages) if each.id in ids}
+    given = len(sample.input)
+    return set(range(given)) if sample.messages[:given] == sample.input else set()
 
 
 def _take_scores(rollout: ImportedRollout, sample: "EvalSample") -> None:

@@ -1,11 +1,13 @@
 """What other programs sampled, through the real daemon: watched, judged, searched, exported."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from houston_daemon.interchange.inspect_import import GIVEN_REASON, read_log
 from tests.support.small_tokenizer import small_tokenizer
 from tests.support.station import Station
 
@@ -84,6 +86,52 @@ def test_a_sample_keeps_its_messages_tools_and_tokens(
     shown = station.show(rollout)
     assert shown["usage"]["prompt_tokens"] > 0
     assert shown["elsewhere"]["file"] == "addition.eval"
+
+
+def without_ids(value: Any) -> Any:
+    """Messages as old versions wrote them."""
+    if isinstance(value, list):
+        return [without_ids(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    left_out = ("id", "source") if "role" in value else ()
+    return {key: without_ids(each) for key, each in value.items() if key not in left_out}
+
+
+def answered_twice(sample: dict[str, Any]) -> None:
+    """A second answer, which was cut."""
+    event = next(each for each in sample["events"] if each["event"] == "model")
+    cut = json.loads(json.dumps(event))
+    cut["output"]["choices"][0]["stop_reason"] = "max_tokens"
+    sample["events"].append(cut)
+    sample["messages"] += [{"role": "user", "content": "Sure?"}, sample["messages"][-1]]
+
+
+def begun_with_an_answer(sample: dict[str, Any]) -> None:
+    """An example in the input, and the same two messages first in the conversation."""
+    sample["input"] = [*sample["messages"][:1], {"role": "assistant", "content": "Somewhere."}]
+    sample["messages"] = sample["input"] + sample["messages"][1:]
+
+
+@pytest.mark.parametrize(
+    ("change", "masks"),
+    [
+        pytest.param(answered_twice, ["", ""], id="two answers"),
+        pytest.param(begun_with_an_answer, [GIVEN_REASON, ""], id="the first was given"),
+    ],
+)
+def test_answers_of_a_log_without_ids_are_told_apart(
+    files: Path, tmp_path: Path, change: Callable[[dict[str, Any]], None], masks: list[str]
+) -> None:
+    log = json.loads((files / "theory-of-mind.json").read_text())
+    del log["samples"][1:]
+    change(log["samples"][0])
+    log["samples"] = [{**without_ids(log["samples"][0]), "id": 1}]
+    (tmp_path / "old.json").write_text(json.dumps(log))
+    (rollout,) = read_log(tmp_path / "old.json", "key")
+    assert [step.mask for step in rollout.steps] == masks
+    assert [step.sample.finish_reason for step in rollout.steps] == ["stop", "stop"]
+    assert [step.sample.completion_tokens for step in rollout.steps] == [None, None]
 
 
 def test_they_are_marked_searched_judged_and_sound(
