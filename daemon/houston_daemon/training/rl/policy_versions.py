@@ -112,11 +112,17 @@ class PolicyVersions:
         """
         with Reader(self._loaded.home) as reader:
             active = reader.run(policy_queries.find_active_policy(self._engine))
+            activations = reader.run(policy_queries.list_activations(self._engine))
         if active == policy and engine_state(self._loaded.home, self._engine):
             return
+        # Keys that an earlier start of this run used up are answered with what came of them then.
+        known = {row.seq for row in activations if row.state != "asked"}
         give_up = time.monotonic() + ENGINE_RETURN_SECONDS
+        refused = 0
         for number in itertools.count():
             activation = self._asked(policy, f"{key}/{number}")
+            if activation.seq in known:
+                continue
             if activation.state == "active":
                 return
             refusal = f"Engine {self._engine} does not take {policy or 'its own model'}:"
@@ -127,7 +133,8 @@ class PolicyVersions:
                     f"houston train show {self._run}",
                 )
             self._tell(f"{refusal} {activation.reason} It is asked again.")
-            time.sleep(_RETRIES.wait(number + 1))
+            refused += 1
+            time.sleep(_RETRIES.wait(refused))
 
     def _asked(self, policy: str, request: str) -> ActivationRow:
         """What came of an activation, once that is known."""
