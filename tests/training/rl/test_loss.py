@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
 from houston_daemon.training.credit.group_advantages import group_advantages
+from houston_daemon.training.credit.policy_gradient_rows import sampled_answer_row
 from houston_daemon.training.rl.policy_gradient_batches import (
     LossNormalization,
     PolicyGradientRow,
@@ -247,6 +248,34 @@ def test_recomputed_log_probabilities_are_those_of_a_fresh_pass(folder: Path) ->
                 logits = fresh(ids).logits[0, len(row.prompt) - 1 : -1]
             wanted = logits.log_softmax(-1).gather(-1, torch.tensor(row.completion)[:, None])[:, 0]
             assert torch.allclose(found[: len(row.completion)], wanted, atol=1e-4)
+
+
+def row_of(name: str, prompt: int, completion: int) -> PolicyGradientRow:
+    return sampled_answer_row(name, [2] * prompt, [3] * completion, None, 1.0)
+
+
+def drawn_rows(seed: int) -> list[PolicyGradientRow]:
+    draw = random.Random(seed)
+    return [row_of(f"r{n}", draw.randrange(1, 60), draw.randrange(1, 60)) for n in range(30)]
+
+
+PACKED: dict[str, tuple[list[PolicyGradientRow], int]] = {
+    "a long prompt, a long completion": ([row_of("a", 80, 340), row_of("b", 400, 20)], 860),
+    **{f"drawn {seed}": (drawn_rows(seed), 400) for seed in range(5)},
+}
+
+
+@pytest.mark.parametrize("case", PACKED)
+def test_a_pass_of_several_rows_is_bounded_with_its_padding(case: str) -> None:
+    some, most = PACKED[case]
+    passes = pack_passes(some, most)
+    assert sorted(row.id for part in passes for row in part) == sorted(row.id for row in some)
+    for part in passes:
+        one = collate_pass(part, rollout_weights(some, "token"), 1)
+        tokens = one["prompt_ids"].numel() + one["completion_ids"].numel()
+        assert len(part) == 1 or tokens <= most
+    drawn = case.startswith("drawn")
+    assert not drawn or len(passes) < len(some), "rows still share passes"
 
 
 def test_the_gap_to_the_engine_weighs_tokens_and_is_bounded(folder: Path) -> None:

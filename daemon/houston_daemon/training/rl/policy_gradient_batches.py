@@ -57,13 +57,15 @@ def pack_passes(
     """Rows of like lengths together, at most `max_tokens` in a pass with its padding; a longer row
     has a pass of its own."""
     passes: list[list[PolicyGradientRow]] = []
-    longest = 0
+    prompt = completion = 0  # the widest of the pass: each is padded by itself
     for row in sorted(rows, key=lambda row: (row.length, row.id), reverse=True):
-        if passes and (len(passes[-1]) + 1) * longest <= max_tokens:
+        wider = max(prompt, len(row.prompt)), max(completion, len(row.completion))
+        if passes and (len(passes[-1]) + 1) * sum(wider) <= max_tokens:
             passes[-1].append(row)
+            prompt, completion = wider
         else:
             passes.append([row])
-            longest = row.length
+            prompt, completion = len(row.prompt), len(row.completion)
     return passes
 
 
