@@ -10,18 +10,26 @@ import pytest
 
 from houston_daemon.commands.train_drift_commands import drift_lines
 from houston_daemon.experiments.experiment_statistics import bootstrap_mean
-from houston_daemon.training.echo import critique_gains
+from houston_daemon.suites.suite_results import SuiteAttempt, SuiteRun, SuiteWorld
+from houston_daemon.training.echo import critique_gains, failure_drift, sampled_critiques
 from houston_daemon.training.echo.critic_usefulness import PHASES
 from houston_daemon.training.echo.critique_gains import mean_gains
 from houston_daemon.training.echo.drift_pictures import draw_drift
 from houston_daemon.training.echo.failure_drift import (
     Diagnosis,
+    DriftOrder,
     choose_checkpoints,
     drift_figures,
     energy_test,
+    measure_drift,
 )
-from houston_daemon.training.echo.sampled_critiques import CriticisedAttempt, SampledCritique
-from houston_daemon.training.rl.rl_run_folder import RlRunFolder
+from houston_daemon.training.echo.sampled_critiques import (
+    CriticisedAttempt,
+    CritiqueSampler,
+    SampledCritique,
+)
+from houston_daemon.training.rl.rl_recipe import RlRecipe
+from houston_daemon.training.rl.rl_run_folder import RlRunFolder, RlRunSpec
 from houston_daemon.training.rl.rollout_groups import GroupFolder, RolloutGroup
 from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.errors import HoustonError
@@ -191,6 +199,88 @@ def test_what_critics_gained_is_told_to_people_and_as_json(told: Told) -> None:
     measured = {"worlds": 10, "checkpoints": [], "drift": drift_figures([]), "critics": critics}
     assert drift_lines(measured) == [f"late: {told.line}"]
     json.dumps(measured, allow_nan=False)
+
+
+class ScriptedRun(KeptRun):
+    """A run whose recipe is given."""
+
+    spec = RlRunSpec(
+        run="echo-1", name="word", parent="", home="", base_hash="", active_before="",
+        recipe=RlRecipe(suite="word-worlds", engine="tiny", critic="frozen", critic_policy="c@2"),
+    )  # fmt: skip
+
+
+class Asked(NamedTuple):
+    """How drift is measured once more after it was with `critic@5` of `judge`, one critique."""
+
+    engine: str
+    critic: str
+    critiques: int
+    diagnosed: bool
+    """Whether the critic of the diagnoses is asked again."""
+    refined: bool
+    """Whether the run's critic is asked again for what is refined."""
+
+
+ASKED: dict[str, Asked] = {
+    "the same": Asked("judge", "critic@5", 1, False, False),
+    "another critic": Asked("judge", "critic@6", 1, True, False),
+    "another engine": Asked("other", "critic@5", 1, True, False),
+    "more critiques": Asked("judge", "critic@5", 3, False, True),
+}
+
+
+@pytest.mark.parametrize("scenario", ASKED)
+def test_who_was_not_asked_yet_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: str
+) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def sampled(self: Any, attempts: Any, policy: Any, critic: str) -> list[CriticisedAttempt]:
+        asked.append((critic, self._recipe.group_size))
+        said = (SampledCritique([], None, "more", reason=f"{critic} says so"),)
+        return [
+            CriticisedAttempt(rollout=attempt, score=0.5, critic=critic, prompt=[], level=0,
+                              critiques=said * self._recipe.group_size, cached_tokens=0)
+            for attempt in attempts
+        ]  # fmt: skip
+
+    def held_out(order: DriftOrder, checkpoint: Any) -> SuiteRun:
+        attempt = SuiteAttempt(
+            rollout=f"r{checkpoint.update}", state="finished", score=50.0, steps=3, failures=0,
+            no_action=0,
+        )  # fmt: skip
+        world = SuiteWorld(index=0, attempts=(attempt,))
+        return SuiteRun(
+            suite="word-worlds", version=1, split="test", engine="tiny",
+            policy=checkpoint.policy, started_at="", seconds=1.0, worlds=(world,),
+        )  # fmt: skip
+
+    monkeypatch.setattr(CritiqueSampler, "_sampled", sampled)
+    monkeypatch.setattr(sampled_critiques, "read_attempt", lambda reader, rollout: rollout)
+    monkeypatch.setattr(sampled_critiques, "read_sampled_policy", lambda reader, name: None)
+    monkeypatch.setattr(failure_drift, "EngineSampler", lambda *_: None)
+    monkeypatch.setattr(failure_drift, "_held_out_run", held_out)
+    monkeypatch.setattr(failure_drift, "try_critiques", lambda loaded, name, criticised: {
+        each.rollout: [0.5] for each in criticised
+    })  # fmt: skip
+    kept_run(tmp_path, 9)
+    loaded = LoadedConfiguration(Configuration(), WrittenHome(tmp_path / "home").home, "defaults")
+
+    def measured(engine: str, critic: str, critiques: int) -> dict[str, Any]:
+        order = DriftOrder(
+            loaded, ScriptedRun(tmp_path), engine, critic, 10, critiques, lambda line: None
+        )
+        asked.clear()
+        return measure_drift(order)
+
+    measured("judge", "critic@5", 1)
+    assert asked == [("critic@5", 1)] * 9 + [("c@2", 1)] * 3
+    again = ASKED[scenario]
+    figures = measured(again.engine, again.critic, again.critiques)
+    wanted = [(again.critic, 1)] * 9 * again.diagnosed
+    assert asked == wanted + [("c@2", again.critiques)] * 3 * again.refined
+    assert {each["text"] for each in figures["diagnoses"]} == {f"{again.critic} says so"}
 
 
 def drift(station: Station, run: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ the one that it had then.
 What was run and asked before is read, so that it goes on where it was broken off. It draws nothing.
 """
 
+import hashlib
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -172,7 +173,7 @@ def _failed(run: SuiteRun) -> list[str]:
 def _diagnoses(
     order: DriftOrder, checkpoint: Checkpoint, attempts: Sequence[str]
 ) -> list[Diagnosis]:
-    name = f"diagnoses-{checkpoint.policy.replace('@', '-')}"
+    name = _kept_name("diagnoses", checkpoint.policy, order.engine, order.critic, 1)
     criticised = _criticise(order, order.engine, order.critic, name, attempts, 1)
     return [
         Diagnosis(checkpoint.phase, checkpoint.policy, attempt.rollout, text)
@@ -180,6 +181,12 @@ def _diagnoses(
         for text in [attempt.critiques[0].reason or attempt.critiques[0].text]
         if text
     ]
+
+
+def _kept_name(what: str, policy: str, engine: str, critic: str, count: int) -> str:
+    """Under which answers are kept: another critic, or another number of them, is asked itself."""
+    asked = hashlib.sha256(f"{engine}\n{critic}\n{count}".encode()).hexdigest()
+    return f"{what}-{policy.replace('@', '-')}-{asked[:8]}"
 
 
 def _criticise(
@@ -207,11 +214,10 @@ def _critic_gains(order: DriftOrder, checkpoint: Checkpoint, run: SuiteRun) -> d
     gains: dict[str, Mapping[str, float]] = {}
     figures: dict[str, Any] = {"policy": checkpoint.policy, "attempts": len(failed)}
     for kind, critic in critics.items():
-        name = f"{kind}-of-{checkpoint.policy.replace('@', '-')}"
+        engine, count = recipe.asked_critic_engine, order.critiques
+        name = _kept_name(f"{kind}-of", checkpoint.policy, engine, critic, count)
         order.tell(f"{critic} criticises {len(failed)} attempts of {checkpoint.policy}")
-        criticised = _criticise(
-            order, recipe.asked_critic_engine, critic, name, failed, order.critiques
-        )
+        criticised = _criticise(order, engine, critic, name, failed, count)
         request = f"{order.folder.spec.run}/drift-{order.worlds}/{name}"
         scores = try_critiques(order.loaded, request, criticised)
         gains[kind] = mean_gains(criticised, scores)
