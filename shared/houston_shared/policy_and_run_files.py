@@ -22,6 +22,7 @@ BASE_MODEL = "base"
 _FAMILY_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
 _POLICY_PATTERN = re.compile(rf"({_FAMILY_PATTERN.pattern})@([1-9][0-9]{{0,8}})")
 _RUN_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,79}")
+_VERSION_PATTERN = re.compile(rf"({_RUN_PATTERN.pattern}), update ([0-9]{{1,9}})")
 
 
 class PolicyName(NamedTuple):
@@ -66,6 +67,26 @@ def check_family_name(text: str) -> str:
 def is_run_name(text: str) -> bool:
     """Whether this can name a training run: it is the name of a folder, too."""
     return _RUN_PATTERN.fullmatch(text) is not None
+
+
+class RunVersion(NamedTuple):
+    """Which version of a run of reinforcement learning a policy is: the run has several, so that
+    only its last one is registered as what came of it."""
+
+    run: str
+    update: int
+    """The update that began with it: what was trained before, it has learned."""
+
+    @property
+    def note(self) -> str:
+        """What its registration says of that."""
+        return f"{self.run}, update {self.update}"
+
+
+def parse_version_note(note: str) -> RunVersion | None:
+    """What the note of a registration says; None where it is another one."""
+    match = _VERSION_PATTERN.fullmatch(note)
+    return RunVersion(match[1], int(match[2])) if match else None
 
 
 def missing_run_error(run: str, effect: str) -> HoustonError:

@@ -5,13 +5,16 @@ Read by plans and from files, then told in lines that `houston policy show`, `ho
 and the console print alike. What is not known is said, with the command that finds it out.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from houston_shared.home import Home
 from houston_shared.kept_suite_runs import KeptRun, SuiteFigures, SuiteOutcome, suite_outcomes
-from houston_shared.policy_and_run_files import BASE_MODEL, is_run_name, training_run_folder
+from houston_shared.policy_and_run_files import (
+    BASE_MODEL,
+    parse_version_note,
+    training_run_folder,
+)
 from houston_shared.stale_critic import staleness
 from houston_shared.store import policy_outcome_queries, policy_queries
 from houston_shared.store.journal_events import ReadPlan
@@ -61,10 +64,6 @@ class PolicyRecords(NamedTuple):
     scores: Mapping[str, TaskScore]
     """Of it, by task."""
     parent_scores: Mapping[str, TaskScore]
-
-
-VERSION_NOTE = re.compile(r"(?P<run>\S+), update (?P<update>\d+)")
-"""What the note of a version of reinforcement learning says."""
 
 
 class PolicyEvidence(NamedTuple):
@@ -128,8 +127,8 @@ def run_of_policy(records: PolicyRecords) -> str:
     """The run that made a policy, or made it on the way; empty where none of this home did."""
     if records.policy.run or records.registration is None:
         return records.policy.run
-    made = VERSION_NOTE.fullmatch(records.registration.note)
-    return made["run"] if made and is_run_name(made["run"]) else ""
+    version = parse_version_note(records.registration.note)
+    return version.run if version else ""
 
 
 def display_name(policy: str) -> str:

@@ -16,7 +16,7 @@ from houston_daemon.training.rl.rollout_groups import TRAIN_SPLIT, GroupFolder
 from houston_daemon.training.sft.sft_run_folder import RunFolder
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
-from houston_shared.policy_and_run_files import training_folder
+from houston_shared.policy_and_run_files import parse_version_note, training_folder
 from houston_shared.store import policy_queries, rollout_queries
 from houston_shared.store.policy_queries import PolicyRow
 from houston_shared.store.store_reader import Reader
@@ -76,21 +76,40 @@ def _ancestors(rows: dict[str, PolicyRow], names: Sequence[str]) -> Iterator[Pol
 def _trained_rollouts(home: Home, reader: Reader, row: PolicyRow) -> list[str]:
     """The rollouts of one policy's own training. Raises HoustonError where they are not known."""
     if not row.run:
-        raise HoustonError("it was imported, and what it was trained on is not known here.")
-    place = training_folder(home) / row.run
+        return _rollouts_of_version(home, reader, row)
     run = reader.run(policy_queries.find_training_run(row.run))
     if run is not None and run.kind == "dapo":
-        folder = RlRunFolder(place)
-        groups = GroupFolder(place / "groups").all()
-        suites = suites_folder(home)
-        states = (
-            rollout
-            for source in folder.spec.recipe.states
-            for rollout in rollouts_of_source(reader, source, suites)
-        )
-        trained = (group for group in groups if group.split == TRAIN_SPLIT)
-        return [*states, *(rollout for group in trained for rollout in group.rollouts)]
+        return _rl_rollouts(home, reader, row.run, None)
+    place = training_folder(home) / row.run
     return [str(source["rollout"]) for source in _sources(RunFolder(place))]
+
+
+def _rollouts_of_version(home: Home, reader: Reader, row: PolicyRow) -> list[str]:
+    """Those of a version that a run of reinforcement learning registered on its way: only its note
+    says of which run."""
+    registration = reader.run(policy_queries.read_policy_registration(row))
+    version = parse_version_note(registration.note) if registration else None
+    if registration is None or version is None or registration.origin:
+        raise HoustonError("it was imported, and what it was trained on is not known here.")
+    return _rl_rollouts(home, reader, version.run, version.update)
+
+
+def _rl_rollouts(home: Home, reader: Reader, run: str, before: int | None) -> list[str]:
+    """What a run of reinforcement learning trained. before: only in the updates before this one;
+    None for all. Raises HoustonError where the run is gone."""
+    folder = RlRunFolder(training_folder(home) / run)
+    suites = suites_folder(home)
+    states = [
+        rollout
+        for source in folder.spec.recipe.states
+        for rollout in rollouts_of_source(reader, source, suites)
+    ]
+    trained = (
+        group
+        for group in GroupFolder(folder.path / "groups").all()
+        if group.split == TRAIN_SPLIT and (before is None or group.update < before)
+    )
+    return [*states, *(rollout for group in trained for rollout in group.rollouts)]
 
 
 def _sources(folder: RunFolder) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from houston_daemon.engines.hub_access import hub_library, public_value
 from houston_daemon.training.export.export_manifest import judged_by_sentence
 from houston_daemon.training.policies.policy_files import NamedPolicy
 from houston_shared.home import Home
-from houston_shared.policy_and_run_files import is_run_name, training_folder
+from houston_shared.policy_and_run_files import is_run_name, parse_version_note, training_folder
 from houston_shared.secret_redaction import redact, redact_all
 from houston_shared.times_and_counts import pluralize
 
@@ -126,9 +126,11 @@ def _data_manifest(home: Home, lineage: Mapping[str, Any]) -> dict[str, Any]:
 
 def _recipe_of_update(home: Home, lineage: Mapping[str, Any]) -> dict[str, Any]:
     """The recipe of the run of reinforcement learning that a version's note names."""
-    run, found, _ = str(lineage.get("note") or "").partition(", update ")
-    file = training_folder(home) / run / "recipe.json"
-    if not found or not is_run_name(run) or not file.is_file():
+    version = parse_version_note(str(lineage.get("note") or ""))
+    if version is None:
+        return {}
+    file = training_folder(home) / version.run / "recipe.json"
+    if not file.is_file():
         return {}
     recipe = msgspec.json.decode(file.read_bytes()).get("recipe") or {}
     return dict(redact_all(public_value(recipe)))

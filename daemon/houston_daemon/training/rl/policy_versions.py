@@ -19,6 +19,7 @@ from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import engine_state, send_with_retry
 from houston_shared.control_messages import ActivatePolicy
 from houston_shared.errors import HoustonError
+from houston_shared.policy_and_run_files import RunVersion
 from houston_shared.store import policy_queries
 from houston_shared.store.policy_queries import ActivationRow
 from houston_shared.store.store_reader import Reader
@@ -101,7 +102,7 @@ class PolicyVersions:
             name=self._family,
             base_hash=self._base_hash,
             parent=self._parent,
-            note=f"{self._run}, update {update}",
+            note=RunVersion(self._run, update).note,
         ).name
 
     def activate(self, policy: str, key: str) -> None:
