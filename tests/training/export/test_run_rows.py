@@ -207,6 +207,29 @@ def test_only_groups_that_ended_and_differ_are_exported(ran: Ran, tmp_path: Path
     assert manifest.counts.trained == sum(row.trained for row in trained_rows(ran).values())
 
 
+def test_a_group_whose_decisions_are_not_scored_yet_is_left_out(ran: Ran) -> None:
+    """The trainer scores a batch when it has all of it; the run may be read before."""
+    first = RlRunFolder(training_folder(ran.home) / "dapo-1")
+    folder = RlRunFolder(training_folder(ran.home) / "dapo-3")
+    recipe = msgspec.structs.replace(first.spec.recipe, process_reward="prm@2", process_weight=0.5)
+    folder.write_spec(msgspec.structs.replace(first.spec, run="dapo-3", recipe=recipe))
+    groups = GroupFolder(folder.path / "groups")
+    kept, *_ = [group for group in GroupFolder(first.path / "groups").all()
+                if group.rollouts == ran.kept]  # fmt: skip
+    for batch in (0, 1):
+        groups.keep(msgspec.structs.replace(kept, batch=batch))
+    folder.process_rewards.mkdir()
+    scores: list[dict[int, float]] = [{1: 0.5} for _ in ran.kept]
+    file = folder.process_rewards / f"{msgspec.structs.replace(kept, batch=0).name}.json"
+    file.write_bytes(msgspec.json.encode(scores))
+    credits, _, facts = read_run_credits(ran.home, "dapo-3")
+    assert {credit.group for credit in credits} == {file.stem}
+    assert facts["dropped"] == {"have decisions that were not scored": 1}
+    file.unlink()
+    with pytest.raises(HoustonError, match="2 have decisions that were not scored"):
+        read_run_credits(ran.home, "dapo-3")
+
+
 @pytest.mark.parametrize("name", RL)
 def test_the_card_of_a_run_says_how_rewards_were_made(name: str, ran: Ran, tmp_path: Path) -> None:
     card = DatasetCard((exported(ran, name, tmp_path).folder / "README.md").read_text())

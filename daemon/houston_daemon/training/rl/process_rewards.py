@@ -15,7 +15,7 @@ from houston_daemon.training.prm.recorded_decisions import (
     rollout_decisions,
     score_decisions,
 )
-from houston_daemon.training.rl.rollout_groups import GroupOutcome, StepScores
+from houston_daemon.training.rl.rollout_groups import GroupOutcome, RolloutGroup, StepScores
 from houston_shared import atomic_file
 from houston_shared.store.store_reader import Reader
 
@@ -38,8 +38,15 @@ class ProcessRewards:
             for outcome in outcomes
         ]
 
+    def has(self, group: RolloutGroup) -> bool:
+        """Whether its decisions were scored."""
+        return self._file(group).is_file()
+
+    def _file(self, group: RolloutGroup) -> Path:
+        return self._folder / f"{group.name}.json"
+
     def _scores(self, reader: Reader, outcome: GroupOutcome) -> tuple[StepScores, ...]:
-        file = self._folder / f"{outcome.group.name}.json"
+        file = self._file(outcome.group)
         if file.is_file():
             return msgspec.json.decode(file.read_bytes(), type=tuple[StepScores, ...])
         if self._scorer is None:

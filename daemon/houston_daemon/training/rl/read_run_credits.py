@@ -33,6 +33,7 @@ from houston_shared.store.store_reader import Reader
 
 NOTHING_EXPORTED = "Nothing was exported."
 UNFINISHED = "have not ended"
+UNSCORED = "have decisions that were not scored"
 FAILED = "have a rollout that failed"
 ALIKE = "have rewards that are all alike"
 _RECIPE_KEYS = (
@@ -117,9 +118,10 @@ def _credit_groups(
         ]
         outcomes = read_outcomes(reader, ended, rows, recipe.overlong_filter)
         if scores is not None:
-            outcomes = scores.add(reader, outcomes)
-    if len(ended) < len(groups):
-        dropped[UNFINISHED] = len(groups) - len(ended)
+            scored = [each for each in outcomes if not each.members or scores.has(each.group)]
+            dropped[UNSCORED] = len(outcomes) - len(scored)
+            outcomes = scores.add(reader, scored)
+    dropped[UNFINISHED] = len(groups) - len(ended)
     for outcome in outcomes:
         if not outcome.members:
             dropped[FAILED] += 1
@@ -127,4 +129,4 @@ def _credit_groups(
             dropped[ALIKE] += 1
         else:
             credits += group_credits(outcome, recipe)
-    return credits, dropped
+    return credits, +dropped
