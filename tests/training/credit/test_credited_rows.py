@@ -125,6 +125,26 @@ def test_an_answer_that_decides_no_step_has_the_outcome_alone() -> None:
     assert [credit.advantage for credit in given.credits] == [0.0, 0.0]
 
 
+def test_a_summary_is_followed_by_the_step_that_it_stands_before() -> None:
+    """Summaries before steps 2 and 3; step 3 is the last one. Weight 0.5."""
+    process = ProcessCredit(0.5, {1: 0.2, 2: 0.4, 3: 0.8})
+    first, second = (
+        replace(span(at, at + 1, step), role="summary") for at, step in ((3, 2), (7, 3))
+    )
+    decided = [span(1, 2, 1), first, span(5, 6, 2), second, span(9, 10, 3)]
+    (given,) = credited(row(*decided), reward=1.0, process=process)
+    returns = [0.7 + 0.5, 0.6 + 0.5, 0.6 + 0.5, 0.4 + 0.5, 0.4 + 0.5]
+    assert [credit.returned for credit in given.credits] == pytest.approx(returns)
+    rewards = [0.1, 0.0, 0.2, 0.0, 0.4 + 0.5]
+    assert [credit.reward for credit in given.credits] == pytest.approx(rewards)
+
+
+def test_the_outcome_stands_at_the_last_summary_where_only_those_have_rows() -> None:
+    spans = [replace(span(at, at + 1, step), role="summary") for at, step in ((3, 2), (7, 3))]
+    (given,) = credited(row(*spans), reward=1.0)
+    assert [credit.reward for credit in given.credits] == [0.0, 1.0]
+
+
 def test_credit_is_for_each_span() -> None:
     with pytest.raises(BrokenRow):
         CreditedRow(row(span(3, 5, 1)), (SpanCredit(0, 0, 0), SpanCredit(0, 0, 0)))

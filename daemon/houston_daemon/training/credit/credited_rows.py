@@ -17,7 +17,7 @@ class SpanCredit:
     """What one sampled answer is given."""
 
     reward: float
-    """Earned by this answer itself; the outcome stands at the last one."""
+    """Earned by this answer itself; the outcome stands at the last decision."""
     returned: float
     """Reward from here to the end of the rollout."""
     advantage: float
@@ -107,25 +107,37 @@ def credit_rollout(rows: Iterable[TokenRow], credit: RolloutCredit) -> Iterator[
     """All rows of one rollout, each answer with its part of the rollout's credit.
 
     The outcome's advantage is every answer's; a decision's own is added to it by the weight of
-    process rewards. An answer that decides no step (a summary) has none of its own. Where the
-    rollout is masked (overlong filtering: DAPO, section 3.4) its answers lose their weight.
+    process rewards. An answer that decides no step (a summary) has none of its own; its step is the
+    one that follows it. Where the rollout is masked (overlong filtering: DAPO, section 3.4) its
+    answers lose their weight.
     """
     kept = [_without_weight(row, credit.masked) if credit.masked else row for row in rows]
-    last = max((span.step for row in kept for span in row.spans), default=0)
+    spans = [span for row in kept for span in row.spans]
+    last = max((span.step for span in spans if _decides(span)), default=0)
+    only = max((span.step for span in spans), default=0) if not last else 0
     for row in kept:
-        yield CreditedRow(row, tuple(_span_credit(span, credit, last) for span in row.spans))
+        credits = [
+            _span_credit(span, credit, span.step == (last if _decides(span) else only))
+            for span in row.spans
+        ]
+        yield CreditedRow(row, tuple(credits))
 
 
-def _span_credit(span: SampledSpan, credit: RolloutCredit, last: int) -> SpanCredit:
-    """The credit of one answer. last: the step that earned the outcome."""
+def _decides(span: SampledSpan) -> bool:
+    return SAMPLE_ROLES[span.role].acts
+
+
+def _span_credit(span: SampledSpan, credit: RolloutCredit, last: bool) -> SpanCredit:
+    """The credit of one answer. last: whether it earned the outcome."""
     process, outcome = credit.process, 1 - credit.process.weight
-    decides = SAMPLE_ROLES[span.role].acts
+    decides = _decides(span)
     earned = process.weight * process.rewards.get(span.step, 0.0) if decides else 0.0
     own = process.weight * process.advantages.get(span.step, 0.0) if decides else 0.0
-    follows = sum(reward for step, reward in process.rewards.items() if step > span.step)
+    next_step = span.step + 1 if decides else span.step
+    follows = sum(reward for step, reward in process.rewards.items() if step >= next_step)
     ends = outcome * credit.reward
     return SpanCredit(
-        reward=earned + (ends if span.step == last else 0.0),
+        reward=earned + (ends if last else 0.0),
         returned=earned + process.weight * follows + ends,
         advantage=outcome * credit.advantage + own,
     )
