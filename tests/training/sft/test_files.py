@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,48 @@ def test_rows_that_contradict_themselves_are_refused(
 ) -> None:
     with pytest.raises(HoustonError, match="contradict each other in row 'r0"):
         prepared(tmp_path, [tiny.row(0, 5) | change])
+
+
+NO_ROWS: dict[str, tuple[Any, str]] = {
+    "no object": ([1, 2], "Row 1 of data.jsonl is no object"),
+    "no ids": ({"input_ids": None}, "The input_ids in row 'r1/0.0' of data.jsonl are no list"),
+    "one number": ({"input_ids": 7}, "The input_ids in row 'r1/0.0' of data.jsonl are no list"),
+    "texts": ({"input_ids": ["a"] * 5}, "The input_ids in row 'r1/0.0' of data.jsonl are no list"),
+    "an id that is missing": ({"input_ids": [1, None, 3, 4, 5]}, "are no list of numbers"),
+    "lists of lists": ({"input_ids": [[1, 2], [3]]}, "are no list of numbers"),
+    "an id of 64 bits": (
+        {"input_ids": [1, 2, 3, 4, 2**40]},
+        "of data.jsonl are whole numbers",
+    ),
+    "an id of 100 bits": ({"input_ids": [1, 2, 3, 4, 2**100]}, "are no list of numbers"),
+    "half an id": ({"input_ids": [1, 2, 3, 4, 5.5]}, "of data.jsonl are whole numbers"),
+    "labels that are missing": (
+        {"labels": None},
+        "labels in row 'r1/0.0' of data.jsonl are no",
+    ),
+    "weights that are texts": ({"weights": ["1"] * 5}, "The weights in row 'r1/0.0' of data.jsonl"),
+}
+
+
+@pytest.mark.parametrize("case", NO_ROWS)
+def test_what_is_no_row_is_named(tmp_path: Path, case: str) -> None:
+    change, cause = NO_ROWS[case]
+    second = tiny.row(1, 5) | change if isinstance(change, dict) else change
+    with pytest.raises(HoustonError, match=re.escape(cause)):
+        prepared(tmp_path, [tiny.row(0, 5), second])
+    assert not (tmp_path / "rows.arrow").exists()
+
+
+@pytest.mark.parametrize(
+    ("ids", "cause"),
+    [(None, "are no list of numbers"), ([1, 2, 3, 4, 2**40], "are whole numbers of 32 bits")],
+    ids=["no ids", "an id of 64 bits"],
+)
+def test_what_is_no_row_of_parquet_is_named(tmp_path: Path, ids: Any, cause: str) -> None:
+    table = pyarrow.Table.from_pylist([tiny.row(0, 5), tiny.row(1, 5) | {"input_ids": ids}])
+    pyarrow.parquet.write_table(table, tmp_path / "data.parquet")
+    with pytest.raises(HoustonError, match=rf"input_ids in row .r1/0.0. of data\.parquet {cause}"):
+        sft_dataset.prepare_rows(tmp_path / "data.parquet", tmp_path / "rows.arrow", 512)
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:

@@ -238,11 +238,15 @@ class PassDataset:
 
 def _iterate_rows(source: Path) -> Iterator[dict[str, Any]]:
     for number, row in enumerate(_read_rows(source)):
+        if not isinstance(row, dict):
+            raise HoustonError(
+                f"Row {number} of {source.name} is no object.", NOTHING_TRAINED_MESSAGE
+            )
         yield _check_row(row, f"row {row.get('row', number)!r} of {source.name}")
 
 
-def _read_rows(source: Path) -> Iterator[dict[str, Any]]:
-    """Rows as they stand there, lists of numbers as arrays."""
+def _read_rows(source: Path) -> Iterator[Any]:
+    """Rows as they stand there, of Parquet with lists of numbers as arrays."""
     try:
         if source.suffix == ".parquet":
             file = pyarrow.parquet.ParquetFile(source)
@@ -261,7 +265,8 @@ def _read_rows(source: Path) -> Iterator[dict[str, Any]]:
 
 
 def _python_value(scalar: Any) -> Any:
-    return scalar.values.to_numpy() if hasattr(scalar, "values") else scalar.as_py()
+    values = getattr(scalar, "values", None)  # None also for a list that is missing
+    return scalar.as_py() if values is None else values.to_numpy()
 
 
 def _check_row(row: dict[str, Any], name: str) -> dict[str, Any]:
@@ -272,12 +277,12 @@ def _check_row(row: dict[str, Any], name: str) -> dict[str, Any]:
             NOTHING_TRAINED_MESSAGE,
             "houston export R… --format trl --out DIR",
         )
-    ids = numpy.asarray(row["input_ids"], numpy.int32)
-    labels = numpy.asarray(row.get("labels", ids), numpy.int32)
+    ids = _whole_numbers(row["input_ids"], f"input_ids in {name}")
+    labels = _whole_numbers(row.get("labels", ids), f"labels in {name}")
     weights = row.get("weights")
     if weights is None:
         weights = labels != IGNORED_LABEL
-    weights = numpy.asarray(weights, numpy.float32)
+    weights = _numbers(weights, f"weights in {name}").astype(numpy.float32)
     sound = ids.shape == weights.shape == labels.shape and bool(
         numpy.all(numpy.isfinite(weights) & (weights >= 0))
     )
@@ -291,6 +296,27 @@ def _check_row(row: dict[str, Any], name: str) -> dict[str, Any]:
         )
     row_id, kind = str(row.get("row", name)), str(row.get("kind") or "react")
     return {"input_ids": ids, "weights": weights, "row": row_id, "kind": kind}
+
+
+def _whole_numbers(values: Any, what: str) -> Any:
+    """As int32. Raises HoustonError for others, and for those that are larger."""
+    given = _numbers(values, what)
+    with numpy.errstate(invalid="ignore"):
+        cast = given.astype(numpy.int32)
+    if not numpy.array_equal(cast, given):
+        raise HoustonError(f"Not all {what} are whole numbers of 32 bits.", NOTHING_TRAINED_MESSAGE)
+    return cast
+
+
+def _numbers(values: Any, what: str) -> Any:
+    """A list of numbers as an array. Raises HoustonError for anything else."""
+    try:
+        given = numpy.asarray(values)
+    except (ValueError, OverflowError):  # lists of unlike lengths
+        given = None
+    if given is None or given.ndim != 1 or given.dtype.kind not in "biuf":
+        raise HoustonError(f"The {what} are no list of numbers.", NOTHING_TRAINED_MESSAGE)
+    return given
 
 
 def _to_tensor(scalar: Any) -> torch.Tensor:
