@@ -29,8 +29,9 @@ from houston_daemon.training.rl.recorded_states import (
     list_states,
 )
 from houston_daemon.training.rl.rl_recipe import RlRecipe, load_rl_recipe
-from houston_shared.config import LoadedConfiguration, load_configuration
+from houston_shared.config import Configuration, LoadedConfiguration, load_configuration
 from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.home import Home
 from houston_shared.records import ContextHead, SampleBody, ToolCall
 from houston_shared.store.store_reader import Reader
 from tests.support.station import Station
@@ -134,6 +135,22 @@ class NoSampler(EngineSampler):
 
     def sample(self, *asked: object) -> list[EngineSample]:
         raise AssertionError("these decisions were sampled before")
+
+
+@pytest.mark.parametrize(
+    ("filtered", "overlong"), [(("answer",), 1), ((), 0)], ids=["filtered", "trained"]
+)
+def test_a_cut_decision_counts_as_left_out_only_where_it_is(
+    tmp_path: Path, filtered: tuple[str, ...], overlong: int
+) -> None:
+    recipe = replace_recipe(groups=1, overlong_filter=filtered)
+    kept = [group(decision(1.0), decision(0.0, finished=False), decision(0.5))]
+    (tmp_path / "0.0.json").write_bytes(msgspec.json.encode(kept))  # sampled before
+    loaded = LoadedConfiguration(Configuration(), Home(tmp_path), "defaults")
+    states, scorer = [StateKey("r", 2)], CountingScorer()
+    batches = DecisionBatches(loaded, recipe, states, NoSampler(), WordJudge(), scorer, 0, tmp_path)
+    assert batches.make(0, "base").figures.overlong == overlong
+    assert scorer.rows == 3 - overlong
 
 
 @pytest.fixture(scope="module")

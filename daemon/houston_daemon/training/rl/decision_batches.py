@@ -111,7 +111,7 @@ class DecisionBatches:
             self._scorer,
             self._pad,
             update,
-            figures=_figures(every, kept),
+            figures=_figures(every, kept, "answer" in self._recipe.overlong_filter),
             gate=GateFigures(),
             times=(began, sampled),
         )
@@ -201,7 +201,9 @@ def decision_rows(group: DecisionGroup, recipe: RlRecipe) -> list[PolicyGradient
     return rows
 
 
-def _figures(every: Sequence[DecisionGroup], kept: Sequence[DecisionGroup]) -> SamplingFigures:
+def _figures(
+    every: Sequence[DecisionGroup], kept: Sequence[DecisionGroup], filters_cut: bool
+) -> SamplingFigures:
     """How the decisions of one update went; a rollout of the figures is one decision here."""
     decisions = [decision for group in every for decision in group.decisions]
     count = max(len(decisions), 1)
@@ -228,6 +230,6 @@ def _figures(every: Sequence[DecisionGroup], kept: Sequence[DecisionGroup]) -> S
             for decision in group.decisions
         )
         / count,
-        overlong=sum(not decision.finished for decision in decisions),
+        overlong=sum(not decision.finished for decision in decisions) if filters_cut else 0,
         stale=0.0,
     )
