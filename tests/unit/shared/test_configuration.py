@@ -98,6 +98,26 @@ def test_flags_win_over_the_environment(tmp_path: Path) -> None:
     assert loaded.home.path == tmp_path / "a"
 
 
+@pytest.mark.parametrize("way", ["flag", "variable"])
+def test_a_home_under_the_users_folder_has_its_own_file_read(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No shell expands the `~` of `--home=~/runs`: the home was found, its file was not."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    home = tmp_path / "runs"
+    home.mkdir()
+    (home / "houston.toml").write_text("[daemon]\nmax_rollouts = 3\n")
+    environment = {"HOUSTON_HOME": "~/runs"} if way == "variable" else {}
+    loaded = load_configuration("~/runs" if way == "flag" else None, environment=environment)
+    assert (loaded.home.path, loaded.source) == (home, str(home / "houston.toml"))
+    assert loaded.config.daemon.max_rollouts == 3
+
+
+def test_a_home_of_nobody_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="~nobody-has-this-name/runs"):
+        load_configuration("~nobody-has-this-name/runs", environment={})
+
+
 def test_an_unknown_engine_names_those_there_are(tmp_path: Path) -> None:
     (tmp_path / "houston.toml").write_text('[engines.big]\nkind = "vllm"\n')
     loaded = load_configuration(home=str(tmp_path), environment={})
