@@ -31,7 +31,6 @@ def add_guide_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--draft",
         metavar="ID",
-        default="",
         help="what a critic drafted (houston guidance R --drafts), said in these words",
     )
     modes = parser.add_argument_group(
@@ -53,7 +52,8 @@ def run_guide(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
     )
     reader = Reader(loaded.home)  # not `with`, which says that there is no database yet
     rollout = daemon_requests.resolve_rollout(reader, arguments.rollout)
-    draft = _named_draft(reader, rollout.id, arguments.draft) if arguments.draft else None
+    named = arguments.draft
+    draft = None if named is None else _named_draft(reader, rollout.id, named)
     reader.close()
     message = Guide(
         id=new_guidance_id(),
@@ -79,13 +79,18 @@ def run_guide(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
 
 def _named_draft(reader: Reader, rollout: str, id: str) -> CriticDraft:
     """A critic's draft by its id or the start of it. Raises HoustonError."""
+    look = f"houston guidance {rollout} --drafts"
+    if not id:
+        raise HoustonError(
+            "An empty text names no draft.", "Nothing was done.", look, ExitCode.USAGE
+        )
     drafts = reader.run(draft_queries.list_drafts(rollout))
     found = [draft for draft in drafts if draft.id.startswith(id)]
     if len(found) != 1:
         raise HoustonError(
             f"{len(found) or 'No'} drafts for {rollout} begin with {id!r}.",
             "Nothing was done.",
-            f"houston guidance {rollout} --drafts",
+            look,
             ExitCode.USAGE if found else ExitCode.NOT_FOUND,
         )
     return found[0]
@@ -147,9 +152,10 @@ def add_guidance_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_guidance(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """List, withdraw, edit, reorder; list and turn down a critic's drafts."""
-    if arguments.drafts or arguments.accept or arguments.reject:
+    # An empty ID is one that a script never set: it names nothing, and is not left out.
+    if arguments.drafts or arguments.accept is not None or arguments.reject is not None:
         return _show_drafts(arguments, loaded)
-    if arguments.withdraw or arguments.edit:
+    if arguments.withdraw is not None or arguments.edit:
         messages = [_change_guidance(arguments, loaded)]
     elif arguments.reorder:
         messages = _reorder_queue(arguments, loaded)
@@ -175,11 +181,13 @@ def _show_drafts(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> 
     page = OutputPage()
     with Reader(loaded.home) as reader:
         rollout = daemon_requests.resolve_rollout(reader, arguments.rollout).id
-        if named := arguments.accept or arguments.reject:
+        accepts = arguments.accept is not None
+        named = arguments.accept if accepts else arguments.reject
+        if named is not None:
             draft = _named_draft(reader, rollout, named)
             claimed = daemon_requests.claimed_name(arguments, loaded)
             message: Guide | RejectDraft = RejectDraft(id=draft.id, claimed=claimed)
-            if arguments.accept:
+            if accepts:
                 message = Guide(
                     id=new_guidance_id(),
                     rollout=rollout,
@@ -236,9 +244,8 @@ def _change_guidance(arguments: argparse.Namespace, loaded: LoadedConfiguration)
     """Withdraw or edit; the daemon refuses what was delivered or changed meanwhile."""
     with Reader(loaded.home) as reader:
         rollout = daemon_requests.resolve_rollout(reader, arguments.rollout).id
-        guidance = reader.run(
-            annotation_queries.find_guidance(arguments.withdraw or arguments.edit[0])
-        )
+        id = arguments.edit[0] if arguments.edit else arguments.withdraw
+        guidance = reader.run(annotation_queries.find_guidance(id))
     if guidance.rollout != rollout:
         raise HoustonError(
             f"Guidance {guidance.id} belongs to {guidance.rollout}, not to {rollout}.",
@@ -247,7 +254,7 @@ def _change_guidance(arguments: argparse.Namespace, loaded: LoadedConfiguration)
         )
     claimed = daemon_requests.claimed_name(arguments, loaded)
     message: WithdrawGuidance | EditGuidance = WithdrawGuidance(id=guidance.id, claimed=claimed)
-    if not arguments.withdraw:
+    if arguments.edit:
         text, revision = arguments.edit[1], guidance.revision
         message = EditGuidance(id=guidance.id, revision=revision, text=text, claimed=claimed)
     answer = daemon_requests.send_request(

@@ -72,6 +72,13 @@ def _select_events(
     arguments: argparse.Namespace, home: Home, text: str
 ) -> list[event_erasure.ErasureBatch]:
     """What is to go: a step, or whatever holds `text`. Raises HoustonError."""
+    if arguments.rollout == "":  # a variable of a script that was never set
+        raise HoustonError(
+            "An empty text names no rollout.",
+            "Nothing was erased.",
+            "leave R out to mean all",
+            ExitCode.USAGE,
+        )
     name, step = command_arguments.parse_step_reference(arguments.rollout or "", arguments.at)
     if bool(text) == bool(step) or (step and not name):
         raise HoustonError(

@@ -478,6 +478,11 @@ def a_rollout(written: WrittenHome) -> None:
     written.rollout("words-bbbb")
 
 
+def one_message(written: WrittenHome) -> None:
+    a_rollout(written)
+    written.guide("words-aaaa", "g-1", "hi")
+
+
 ERRORS: dict[str, tuple[Callable[[WrittenHome], None], tuple[str, ...], int, str]] = {
     "no rollout": (nothing, ("steps", "nobody"), 66, "no rollout 'nobody'"),
     "an ambiguous one": (a_rollout, ("steps", "words"), 2, "2 rollouts begin with 'words'"),
@@ -493,6 +498,37 @@ ERRORS: dict[str, tuple[Callable[[WrittenHome], None], tuple[str, ...], int, str
     "list nothing": (nothing, ("rollout", "list"), 0, "No rollout was started in this home."),
     "list no such": (a_rollout, ("rollout", "list", "--task", "t"), 0, "There is no such rollout."),
     "withdraw nothing": (a_rollout, ("guidance", "words-a", "--withdraw", "g"), 66, "no guidance"),
+    # What a script gives whose variable was never set: it was taken for nothing given.
+    "withdraw a message without an id": (
+        one_message,
+        ("guidance", "words-a", "--withdraw", ""),
+        2,
+        "begins with ''",
+    ),
+    "say a draft without an id": (
+        a_rollout,
+        ("guidance", "words-a", "--accept", ""),
+        2,
+        "An empty text names no draft.",
+    ),
+    "turn a draft down without an id": (
+        a_rollout,
+        ("guidance", "words-a", "--reject", ""),
+        2,
+        "An empty text names no draft.",
+    ),
+    "say a draft without an id in other words": (
+        a_rollout,
+        ("guide", "words-a", "--draft", "", "hi"),
+        2,
+        "An empty text names no draft.",
+    ),
+    "erase in a rollout without a name": (
+        a_rollout,
+        ("rollout", "erase", "", "--text", "hi", "--yes"),
+        2,
+        "An empty text names no rollout.",
+    ),
 }
 
 
