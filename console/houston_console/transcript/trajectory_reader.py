@@ -190,13 +190,14 @@ def read_changes(rollout: str, since: int) -> ReadPlan[TrajectoryChanges]:
 def _read_judged_steps(rollout: str, since: int) -> ReadPlan[set[int]]:
     """Steps that were judged after `since`: one event tells of a range."""
     rows = yield RunSql(
-        f"SELECT step, body FROM events WHERE rollout = ? AND {APART} AND kind = 'verdict'"
+        f"SELECT seq, step, body FROM events WHERE rollout = ? AND {APART} AND kind = 'verdict'"
         " AND seq > ? AND body IS NOT NULL",
         (rollout, since),
     )
     steps: set[int] = set()
-    for first, raw in rows:
-        steps.update(range(first, msgspec.msgpack.decode(raw, type=VerdictGiven).last + 1))
+    for seq, first, raw in rows:
+        last = journal_events.decode_body(seq, "verdict", raw, VerdictGiven).last
+        steps.update(range(first, last + 1))
     return steps
 
 

@@ -154,13 +154,17 @@ def read_event_record(event: JournalEvent, kind: type[S], erased: S) -> ReadPlan
     Raises HoustonError when it is damaged.
     """
     raw = yield from read_event_body(event)
-    if raw is None:
-        return erased
+    return erased if raw is None else decode_body(event.seq, event.kind, raw, kind)
+
+
+def decode_body(seq: int, kind: str, raw: bytes, body: type[S]) -> S:
+    """The bytes of a body as a record. seq, kind: of its event. Raises HoustonError, naming it,
+    when they are damaged."""
     try:
-        return msgspec.msgpack.decode(raw, type=kind)
+        return msgspec.msgpack.decode(raw, type=body)
     except msgspec.MsgspecError as problem:
         raise HoustonError(
-            f"Event {event.seq} of the journal ({event.kind}) cannot be read: {problem}.",
+            f"Event {seq} of the journal ({kind}) cannot be read: {problem}.",
             "What it holds cannot be shown.",
             "houston verify",
         ) from None
@@ -229,7 +233,8 @@ def read_out_of_step_records(
 ) -> ReadPlan[list[OutOfStepRecord[S]]]:
     """A rollout's events of one kind of `OUT_OF_STEP_EVENTS` that have a body, oldest first.
 
-    rollout: empty for the home's own. body: the record that the kind has.
+    rollout: empty for the home's own. body: the record that the kind has. Raises HoustonError when
+    one is damaged.
     """
     rows = yield RunSql(
         f"SELECT seq, step, at, body FROM events WHERE rollout = ? AND {OUT_OF_STEP_EVENTS}"
@@ -237,7 +242,7 @@ def read_out_of_step_records(
         (rollout, kind),
     )
     return [
-        OutOfStepRecord(seq, step, at, msgspec.msgpack.decode(raw, type=body))
+        OutOfStepRecord(seq, step, at, decode_body(seq, kind, raw, body))
         for seq, step, at, raw in rows
     ]
 

@@ -16,6 +16,7 @@ from houston_shared.store.journal_events import (
     ReadPlan,
     RowRecord,
     RunSql,
+    decode_body,
     read_record_at,
     select_first_record,
     select_records,
@@ -217,7 +218,7 @@ def find_activation_request(request: str) -> ReadPlan[int]:
         " WHERE e.body IS NOT NULL ORDER BY a.seq DESC LIMIT 100"
     )
     for seq, body in rows:
-        if msgspec.msgpack.decode(body, type=_RequestField).request == request:
+        if decode_body(seq, "activation", body, _RequestField).request == request:
             return int(seq)
     return 0
 
@@ -229,13 +230,14 @@ def find_policies_before_run(run: str) -> ReadPlan[dict[str, str]]:
     The keys of a run's activations begin with its id.
     """
     rows = yield RunSql(
-        "SELECT a.engine, a.policy, e.body FROM activations a JOIN events e ON e.seq = a.seq"
+        "SELECT a.seq, a.engine, a.policy, e.body FROM activations a JOIN events e ON e.seq = a.seq"
         " WHERE a.state != 'failed' AND e.body IS NOT NULL ORDER BY a.seq"
     )
     before: dict[str, str] = {}
     given: dict[str, str] = {}
-    for engine, policy, body in rows:
-        if msgspec.msgpack.decode(body, type=_RequestField).request.startswith(f"{run}/"):
+    for seq, engine, policy, body in rows:
+        asked = decode_body(seq, "activation", body, _RequestField)
+        if asked.request.startswith(f"{run}/"):
             given[engine] = policy
         else:
             before[engine] = policy

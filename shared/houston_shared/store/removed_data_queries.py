@@ -3,11 +3,11 @@
 Also of a past that it shares, and when rollouts ended. What repairs set aside is in `step_queries`.
 """
 
+import contextlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
-
+from houston_shared.errors import HoustonError
 from houston_shared.records import ENDED_STATES
 from houston_shared.store import rollout_queries
 from houston_shared.store.event_bodies import BodiesErased, RolloutCleaned
@@ -15,6 +15,7 @@ from houston_shared.store.journal_events import (
     OUT_OF_STEP_EVENTS,
     ReadPlan,
     RunSql,
+    decode_body,
     placeholders,
     read_out_of_step_records,
     split_for_in,
@@ -28,17 +29,20 @@ def find_archive_file(rollout: str) -> ReadPlan[str]:
 
 
 def list_archive_files() -> ReadPlan[dict[str, str]]:
-    """The files of all rollouts that were archived to the end, by rollout."""
+    """The files of all rollouts that were archived to the end, by rollout. An event that is damaged
+    keeps nobody from the list: who looks at its rollout is told."""
     # In no order and `>`: else SQLite looks at every event of the home instead of the few aside.
     rows = yield RunSql(
         f"SELECT seq, rollout, body FROM events WHERE {OUT_OF_STEP_EVENTS} AND kind = 'erased'"
         " AND rollout > '' AND body IS NOT NULL"
     )
-    erasures = (
-        (rollout, msgspec.msgpack.decode(body, type=BodiesErased))
-        for _, rollout, body in sorted(rows)
-    )
-    return {rollout: erasure.archive for rollout, erasure in erasures if _ends_archive(erasure)}
+    files: dict[str, str] = {}
+    for seq, rollout, body in sorted(rows):
+        with contextlib.suppress(HoustonError):
+            erasure = decode_body(seq, "erased", body, BodiesErased)
+            if _ends_archive(erasure):
+                files[rollout] = erasure.archive
+    return files
 
 
 def find_begun_archive_file(rollout: str) -> ReadPlan[str]:

@@ -230,10 +230,13 @@ def read_workspace_folder(rollout: RolloutRow) -> ReadPlan[str | None]:
 
 
 def read_spec_if_kept(rollout: RolloutRow) -> ReadPlan[RolloutSpec | None]:
-    """What the rollout was started with; None when it was erased."""
+    """What the rollout was started with; None when it was erased. Raises HoustonError when it is
+    damaged."""
     event = (yield from journal_events.events_by_seq([rollout.spec_seq])).get(rollout.spec_seq)
     raw = None if event is None else (yield from journal_events.read_event_body(event))
-    return None if raw is None else msgspec.msgpack.decode(raw, type=RolloutSpec)
+    if event is None or raw is None:
+        return None
+    return journal_events.decode_body(event.seq, event.kind, raw, RolloutSpec)
 
 
 def read_rollout_head(rollout: RolloutRow) -> ReadPlan[ContextHead | None]:

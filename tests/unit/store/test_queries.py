@@ -1,9 +1,11 @@
 """What the journal holds is read back whole, in order, and shows what was erased."""
 
 import re
+from collections.abc import Callable
 
 import pytest
 
+from houston_console.transcript import trajectory_reader
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_shared import context_messages
 from houston_shared.errors import HoustonError
@@ -11,13 +13,15 @@ from houston_shared.records import FileChange, ObservationBody, TerminalSpan, To
 from houston_shared.store import (
     annotation_queries,
     attention_ranking,
+    policy_queries,
     rollout_queries,
     step_queries,
     workspace_queries,
 )
-from houston_shared.store.event_bodies import StepBookmarked
-from houston_shared.store.journal_events import ERASED_TEXT, OPEN_END
+from houston_shared.store.event_bodies import StepBookmarked, VerdictGiven
+from houston_shared.store.journal_events import ERASED_TEXT, OPEN_END, ReadPlan
 from houston_shared.store.store_reader import Reader
+from houston_shared.store.training_event_bodies import ActivationRequested
 from tests.support.written_home import WrittenHome, sample
 
 LOOK = ToolCall(id="1.0", name="list_dir", arguments={"path": "."})
@@ -147,6 +151,30 @@ def test_a_missing_blob_is_said(written: WrittenHome, reader: Reader) -> None:
         file.unlink()
     with pytest.raises(HoustonError, match="cannot be read") as problem:
         reader.run(step_queries.read_steps("r1"))
+    assert problem.value.next == "houston verify"
+
+
+DAMAGED_READS: dict[str, tuple[str, Callable[[], ReadPlan[object]]]] = {
+    "what has changed": ("verdict", lambda: trajectory_reader.read_changes("r1", 1)),
+    "verdicts": ("verdict", lambda: annotation_queries.read_verdict_history("r1")),
+    "an activation": ("activation", lambda: policy_queries.find_activation_request("q")),
+    "policies before": ("activation", lambda: policy_queries.find_policies_before_run("run")),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED_READS)
+def test_a_damaged_body_is_named(case: str, written: WrittenHome, reader: Reader) -> None:
+    kind, plan = DAMAGED_READS[case]
+    written.rollout("r1")
+    written.step("r1", 1, sample())
+    judged = VerdictGiven(last=1, verdict="mask", by="person:ada")
+    written.event(EventKey("r1", 1), "verdict", judged)
+    asked = ActivationRequested(by="person:ada", request="q", engine="script:x")
+    written.event(EventKey(), "activation", asked)
+    reader.run(plan())
+    written.connection.execute("UPDATE events SET body = x'c1' WHERE kind = ?", (kind,))
+    with pytest.raises(HoustonError, match=rf"\({kind}\) cannot be read") as problem:
+        reader.run(plan())
     assert problem.value.next == "houston verify"
 
 
