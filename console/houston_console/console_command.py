@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from houston_console.commands import command_options, daemon_requests, person_names
-from houston_shared import command_arguments, command_output
+from houston_shared import command_arguments, command_output, secret_redaction
 from houston_shared.config import ColorChoice, LoadedConfiguration
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.store import rollout_queries, store_reader
@@ -64,6 +64,7 @@ def run_console(parsed: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Show the console until somebody leaves."""
     if parsed.keymap:
         return _print_keymap()
+    secret_redaction.install_secrets(loaded.config)  # for what is read from logs of terminals
     # Textual reads it when it is imported.
     os.environ.setdefault("TEXTUAL_FPS", LOW_BANDWIDTH_FPS if parsed.low_bandwidth else MAX_FPS)
     os.environ["TEXTUAL_COLOR_SYSTEM"] = "truecolor"  # nothing is rounded after our own filter

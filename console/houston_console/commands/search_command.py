@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from houston_console.commands import command_options
 from houston_console.commands.output_page import OutputPage, OutputSpan, span
-from houston_shared import command_output
+from houston_shared import command_output, secret_redaction
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ExitCode
 from houston_shared.safe_text import safe_line
@@ -48,6 +48,8 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_search(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Print hits as they are found; what could not be looked at is said on stderr."""
+    if arguments.what == "terminals":  # their logs are on disk as they were printed
+        secret_redaction.install_secrets(loaded.config)
     notes: list[str] = []
     with Reader(loaded.home) as reader:
         query = _build_query(arguments, reader)

@@ -23,7 +23,12 @@ from houston_console.commands.folded_steps import FoldedStepPrinter
 from houston_console.commands.output_page import OutputPage, OutputSpan, span
 from houston_console.commands.remote_terminal_log import fetch_command, first_error_line
 from houston_console.commands.rollout_summary import format_local_time
-from houston_shared import command_arguments, command_output, terminal_log_files
+from houston_shared import (
+    command_arguments,
+    command_output,
+    secret_redaction,
+    terminal_log_files,
+)
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.errors import ExitCode, HoustonError
@@ -36,7 +41,6 @@ from houston_shared.records import (
     ToolCall,
 )
 from houston_shared.safe_text import safe
-from houston_shared.secret_redaction import redact
 from houston_shared.store import (
     annotation_queries,
     process_reward_queries,
@@ -209,7 +213,7 @@ def _file_blocks(file: Path) -> Iterator[bytes]:
 
 def _print_blocks(page: OutputPage, parts: Iterator[bytes]) -> None:
     for text in _decode_lines(parts):
-        page.line("    │ ", safe(redact(_SHELL_MARK.sub("", text))))
+        page.line("    │ ", safe(secret_redaction.redact(_SHELL_MARK.sub("", text))))
 
 
 def _decode_lines(parts: Iterator[bytes]) -> Iterator[str]:
@@ -275,6 +279,8 @@ def run_steps(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
             next=f"houston steps {arguments.rollout} --printed",
             code=ExitCode.USAGE,
         )
+    if arguments.printed:  # logs are on disk as they were printed
+        secret_redaction.install_secrets(loaded.config)
     place = command_arguments.parse_permalink(arguments.rollout)
     if place.first:
         arguments.first = max(arguments.first, place.first)
