@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_shared import secret_redaction
+from houston_shared import secret_redaction, terminal_log_files
 from houston_shared.records import ObservationBody, TerminalSpan
 from houston_shared.terminal_log_files import segment_file, terminals_folder
 from tests.support.written_home import WrittenHome, sample
@@ -30,6 +30,42 @@ def forgotten_secrets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv(secret_redaction.SECRETS_VARIABLE, "")
     yield
     secret_redaction.process_redactor.cache_clear()
+
+
+REFUSED_LOGS = {
+    "a folder of somebody else": ("folder", PermissionError, "may not be read by this user"),
+    "a log of somebody else": ("log", PermissionError, "may not be read by this user"),
+    "a log that is removed": ("log", FileNotFoundError, "was removed while it was read"),
+}
+
+
+@pytest.mark.usefixtures("forgotten_secrets")
+@pytest.mark.parametrize("case", REFUSED_LOGS)
+def test_a_log_that_cannot_be_read_is_said_and_the_steps_go_on(
+    case: str, written: WrittenHome, houston: Houston, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Members of the home's group may read the journal, and no folder of its owner's host."""
+    what, problem, words = REFUSED_LOGS[case]
+    folder = printed(written, b"hello\r\n")
+    written.step("words-aaaa", 2, sample("the next"))
+    is_dir, list_segments = Path.is_dir, terminal_log_files.list_segments
+
+    def refused_folder(path: Path) -> bool:
+        if what == "folder" and path == folder:
+            raise problem("refused")
+        return is_dir(path)
+
+    def refused_log(terminal: Path) -> list[tuple[int, Path]]:
+        if what == "log":
+            raise problem("refused")
+        return list_segments(terminal)
+
+    monkeypatch.setattr(Path, "is_dir", refused_folder)
+    monkeypatch.setattr(terminal_log_files, "list_segments", refused_log)
+    output = houston("steps", "words", "--printed")
+    assert output.code == 0
+    assert f"its log {words}" in output.out
+    assert "the next" in output.out
 
 
 SECRET = "hunter2-hunter2"
