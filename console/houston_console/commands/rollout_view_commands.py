@@ -287,8 +287,8 @@ def _resource_limits(rollout: str, workspace: str | None) -> str:
     note = Path(workspace).parents[2] / "limits" / f"{rollout}.json"
     try:
         return str(msgspec.json.decode(note.read_bytes())["mechanism"])
-    except (OSError, IndexError):
-        return ""
+    except (OSError, IndexError, KeyError, TypeError, msgspec.MsgspecError):
+        return ""  # none, or one that a power cut left empty
 
 
 def _cleanup_json(cleaning: removed_data_queries.HostCleaning | None) -> dict[str, Any] | None:
