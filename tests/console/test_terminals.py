@@ -18,6 +18,7 @@ from houston_console.panes.terminal_attach import LEAVE_HINT, attach_command
 from houston_console.panes.terminal_log_reader import (
     FetchedLogs,
     LogIndex,
+    TerminalSnapshot,
     count_lines,
     parse_all_lines,
     parse_tail_lines,
@@ -241,6 +242,37 @@ async def test_what_was_read_of_a_terminal_that_was_left_is_not_shown(
         await replay
         assert "as step 2 left it" not in seat.frame("#terminals")
         assert "output of step 2" not in seat.text(TerminalView)
+
+
+async def test_a_log_that_is_read_late_is_not_shown_under_the_next_rollout(
+    builder: HomeBuilder, sit: Sit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have a terminal of the same name; a line that is looked for in the next stays so."""
+    left = _two_terminals(builder, tmp_path / "host")
+    was_read, may_go_on = asyncio.Event(), asyncio.Event()
+    read_terminal = logs.read_terminal
+
+    async def read_late(folder: Path, before: TerminalSnapshot) -> TerminalSnapshot:
+        snapshot = await read_terminal(folder, before)
+        if folder == left:
+            was_read.set()
+            await may_go_on.wait()
+        return snapshot
+
+    async with sit(builder.home, "r") as seat:
+        terminals = seat.app.watch_screen.terminals
+        await seat.until(lambda: len(terminals.names) == 2, "both")
+        await terminals.show_line("main", -1)
+        monkeypatch.setattr(logs, "read_terminal", read_late)
+        late = asyncio.create_task(terminals._read_chosen(("local", "main")))
+        await was_read.wait()
+        await seat.app.watch_screen.open_rollout("next")
+        await seat.until(lambda: terminals.names == [("local", "main")], "those of the next")
+        terminals._wanted_byte = 3
+        may_go_on.set()
+        assert not await late
+        assert "output of step" not in seat.text(TerminalView)
+        assert terminals._wanted_byte == 3 or "▎line" in seat.text(TerminalView)
 
 
 async def test_a_search_in_a_log_opens_its_line(

@@ -312,8 +312,9 @@ class TerminalsPane(Pane):
 
     async def _read_chosen(self, chosen: tuple[str, str]) -> bool:
         """Whether there was anything new of it."""
+        source = self.source
         snapshot = await self._read(chosen)
-        if not self.names or self.names[self.chosen] != chosen:
+        if source is None or not self._is_chosen(source, chosen):
             return False
         before, self._snapshots[chosen] = self._snapshot, snapshot
         if self._replayed is not None:
