@@ -1,13 +1,19 @@
 """What a critic drafted: shown above the composer, said, edited, turned down; what it gained."""
 
 import asyncio
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from houston_console.app.console_app import HoustonConsole
 from houston_console.panes import guidance_pane
+from houston_console.panes.critic_drafts import ask_critic
 from houston_console.panes.guidance_composer import Composer
 from houston_console.panes.guidance_pane import GuidancePane, GuidanceQueue
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.home import Home
 from houston_shared.wire import Guide, StoreDraft
 from tests.console.conftest import LiveStation, Seat, Sit
 from tests.support.recorder_client import Worker
@@ -146,7 +152,7 @@ async def test_a_critic_is_asked_with_one_key(
     problem, told = ANSWERS[name]
     asked: list[str] = []
 
-    async def answer(home: object, rollout: str) -> str:
+    async def answer(home: object, rollout: str, configuration: str) -> str:
         asked.append(rollout)
         await asyncio.sleep(0.01)
         return problem
@@ -161,3 +167,24 @@ async def test_a_critic_is_asked_with_one_key(
         await seat.press("P")
         await seat.until(lambda: told in seat.bar("#hints"), told)
     assert asked == [worker.rollout]
+
+
+SOURCES = {"a file of --config": ("/etc/lab.toml", "/etc/lab.toml"), "none": ("defaults", "")}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+async def test_the_critic_is_asked_with_the_configuration_of_the_console(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`[review]` names the critic: the command looked for a file of its own."""
+    source, told = SOURCES[name]
+    home = Home(tmp_path / "home")
+    link = HoustonConsole(LoadedConfiguration(Configuration(), home, source), "", tmp_path).link
+    command = tmp_path / "houston"
+    critiques = '{"critiques": [{"text": "", "problem": "file <%s>"}]}'
+    command.write_text(f"#!/bin/sh\nprintf '{critiques}' \"$HOUSTON_CONFIG\"\n")
+    command.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(command))
+    monkeypatch.delenv("HOUSTON_CONFIG", raising=False)
+    said = await ask_critic(link.home, "r", link.configuration)
+    assert said == f"The critic gave no draft: file <{told}>."

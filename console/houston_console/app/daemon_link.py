@@ -107,11 +107,14 @@ class DaemonLink:
         outbox: GuidanceOutbox,
         moved: Callable[[DaemonLinkState, str], None],
         claimed: str = "",
+        configuration: str = "",
     ) -> None:
-        """moved: told when the state changes, or messages were sent. claimed: see `FromPerson`."""
+        """moved: told when the state changes, or messages were sent. claimed: see `FromPerson`.
+        configuration: the console's file, for commands that it runs; empty where it has none."""
         self.state: DaemonLinkState = "reconnecting"
         self.claimed = claimed
         self.home = home
+        self.configuration = configuration
         self.outbox = outbox
         self._on_change = moved
         self._client: AsyncControlClient | None = None

@@ -34,10 +34,15 @@ NOTHING_TO_CHANGE = "The critic would change nothing."
 _SAID_BY_COMMAND = "houston: "
 
 
-async def ask_critic(home: Home, rollout: str) -> str:
-    """Have a draft written and stored; why there is none, empty when there is one."""
+async def ask_critic(home: Home, rollout: str, configuration: str) -> str:
+    """Have a draft written and stored; why there is none, empty when there is one.
+
+    configuration: its file, which names the critic; empty where there is none.
+    """
     words = [sys.executable, "-m", "houston_shared.command", "critique", rollout]
     environment = {**os.environ, "HOUSTON_HOME": str(home.path)}
+    if configuration:
+        environment["HOUSTON_CONFIG"] = configuration
     child = await asyncio.create_subprocess_exec(
         *words,
         "--draft",

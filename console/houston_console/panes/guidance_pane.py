@@ -281,7 +281,7 @@ class GuidancePane(Pane):
         self.run_reporting(self._ask_critic(self.source), "critic")
 
     async def _ask_critic(self, source: RolloutSource) -> None:
-        problem = await ask_critic(self._link.home, source.rollout)
+        problem = await ask_critic(self._link.home, source.rollout, self._link.configuration)
         await self.refresh_queue()
         if problem:
             self.show_notice(problem)
