@@ -55,7 +55,14 @@ def run_claim(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
         command_output.print_json_line(
             json_views.claim_json(now or ClaimStatus(rollout, "", None, True, 0, 0))
         )
-        return int(ExitCode.DONE)
+    else:
+        _print_claim(rollout, before, now)
+    if now and now.note:
+        _mark_read(loaded, now, message.claimed)
+    return int(ExitCode.DONE)
+
+
+def _print_claim(rollout: str, before: ClaimStatus | None, now: ClaimStatus | None) -> None:
     holder = now.holder if now else ""
     command_output.print_line(
         f"{rollout} is held by {holder}." if holder else f"Nobody holds {rollout}."
@@ -64,8 +71,6 @@ def run_claim(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
         command_output.print_line(f"{before.holder} held it since {local_time(before.since)}.")
     if now and now.note:
         command_output.print_line(_note_text(now))
-        _mark_read(loaded, now, message.claimed)
-    return int(ExitCode.DONE)
 
 
 def _note_text(claim: ClaimStatus) -> str:

@@ -205,6 +205,17 @@ def test_a_rollout_is_handed_to_somebody_who_reads_the_note(desk: Desk, houston:
     assert "read the note" in audit
 
 
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["as text", "as JSON"])
+def test_who_claims_a_rollout_has_read_its_note(
+    form: tuple[str, ...], desk: Desk, houston: Shell
+) -> None:
+    rollout = worked(desk, 1).rollout
+    houston("claim", rollout, "--as", "ben")
+    houston("hand-over", rollout, "ben", "--note", "the index is stale", "--as", "ada")
+    assert "the index is stale" in houston("claim", rollout, "--as", "ben", *form)
+    assert "read by ben" in houston("hand-over", rollout, "--as", "ada")
+
+
 def test_what_is_handed_to_me_stands_in_the_list(desk: Desk, houston: Shell) -> None:
     rollout = worked(desk, 1).rollout
     me = presence_queries.current_person().name
