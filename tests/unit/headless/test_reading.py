@@ -6,16 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from houston_console.commands import journal_commands
 from houston_daemon.commands import task_commands
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_shared.records import ContextHead, FileChange, ForkBody, ObservationBody, ToolCall
 from houston_shared.store.event_bodies import (
+    RefusedAttempt,
     ReviewCostStored,
     RolloutClaimed,
     StepBookmarked,
     StoredState,
     VerdictGiven,
 )
+from houston_shared.store.journal_events import ReadPlan, RunSql
+from houston_shared.store.store_reader import Reader
 from houston_shared.task import load_task
 from tests.support.written_home import WrittenHome, sample
 from tests.unit.headless.conftest import Houston
@@ -419,6 +423,39 @@ def test_the_audit_says_who_did_what(written: WrittenHome, houston: Houston) -> 
     last = houston("log", "--audit", "-n", "1", "--json").lines
     assert last == deeds[-1:]
     assert "a.txt (unverified) guidance" in houston("log", "--audit").out
+
+
+@pytest.mark.parametrize("rollout", ["", "words-aaaa", "words-bbbb"])
+def test_the_audit_is_read_by_the_index_of_the_few_and_has_all(
+    rollout: str, written: WrittenHome
+) -> None:
+    """It walked over every event of the home."""
+    history(written)
+    people(written, "ada")
+    written.rollout("words-bbbb")
+    for about in ("words-aaaa", "", "words-bbbb") * 200:
+        refused = RefusedAttempt(by="eve", what="pause it", uid=7, about=about)
+        written.event(EventKey(), "refused", refused)
+    marks = ", ".join(f"'{kind}'" for kind in journal_commands.AUDIT_KINDS)
+    within = f"AND (rollout = '{rollout}' OR kind = 'refused')" if rollout else ""
+    condition = f"kind IN ({marks}) {within} ORDER BY seq"
+    with Reader(written.home) as reader:
+        pages, after = [], 0
+        while page := reader.run(journal_commands._read_audit_page(after, rollout)):
+            pages += page
+            after = page[-1].event.seq
+        assert pages == reader.run(journal_commands.read_entries(condition, ()))
+        assert len(pages) > 600
+        asked = next(journal_commands._read_audit_page(0, rollout))
+        assert isinstance(asked, RunSql)
+        plan = reader.run(_explain(asked))
+    assert "events_aside" in plan
+    assert "SCAN events" not in plan
+
+
+def _explain(asked: RunSql) -> ReadPlan[str]:
+    rows = yield RunSql(f"EXPLAIN QUERY PLAN {asked.sql}", asked.parameters)
+    return "; ".join(row[-1] for row in rows)
 
 
 def test_the_log_has_every_event_once(written: WrittenHome, houston: Houston) -> None:
