@@ -12,12 +12,16 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from houston_shared import command_output, command_parser
 from houston_shared.command_parser import CommandParser, add_global_flags
 from houston_shared.command_table import COMMANDS, SECTIONS, CommandSpec
-from houston_shared.config import Configuration, LoadedConfiguration, load_configuration
+from houston_shared.config import (
+    Configuration,
+    LoadedConfiguration,
+    expand_path,
+    load_configuration,
+)
 from houston_shared.errors import (
     EXIT_CODE_MEANINGS,
     ConfigurationError,
@@ -118,9 +122,7 @@ def _load_configuration(
         if command.words not in COMMANDS_THAT_NEED_ONLY_A_HOME or not named:
             raise
         command_output.print_note(f"warning: {problem.cause}")
-        return LoadedConfiguration(
-            Configuration(), Home(Path(named).expanduser().absolute()), "defaults"
-        )
+        return LoadedConfiguration(Configuration(), Home(expand_path(named).absolute()), "defaults")
 
 
 def _check_arguments_are_text(arguments: list[str]) -> None:

@@ -351,7 +351,7 @@ def _home_folder(named: str | None, file: Path | None, config: Configuration) ->
 def _find_configuration_file(file: str | None, home: str | None) -> Path | None:
     if file:
         return Path(file).absolute()
-    if home and _file_exists(own := _expanded(home) / "houston.toml", must=True):
+    if home and _file_exists(own := expand_path(home) / "houston.toml", must=True):
         return own.absolute()
     local = Path("houston.toml")
     if _file_exists(local):
@@ -361,7 +361,7 @@ def _find_configuration_file(file: str | None, home: str | None) -> Path | None:
     return None
 
 
-def _expanded(path: str) -> Path:
+def expand_path(path: str) -> Path:
     """The path with its `~`, as it is where that names nobody."""
     try:
         return Path(path).expanduser()

@@ -57,6 +57,7 @@ SENTENCES = {
     "a full disk, overview": ("houston --help >/dev/full", 1, "output cannot be written"),
     "a closed output": ("houston steps words >&-", 1, "Standard output cannot be written: Bad"),
     "a home that nobody has": ("houston --home '~nobody-at-all/x' rollout list", 78, "The home"),
+    "a daemon there": ("houston --home '~nobody-at-all/x' daemon status", 69, "No daemon runs"),
     "a name too long": (f"houston --home {'x' * 300} rollout list", 1, "File name too long"),
     "a section that is a key": ("HOUSTON__DEFAULT_ENGINE__X=1 houston rollout list", 78, "engine"),
     "a folder that has gone": (
