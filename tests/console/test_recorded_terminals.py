@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from houston_console.panes import terminal_log_reader as logs
@@ -136,6 +136,9 @@ PIECES = [
 printed = st.lists(st.sampled_from(PIECES) | st.binary(max_size=3), max_size=30).map(b"".join)
 
 
+@example(b"\xc2\x1b]7771;p;\x07")
+@example(b"\n \x1b]7771;p;\x07")
+@example(b"a\x1b[1K\x1b]7771;p;\x07\x1b]7771;p;\x07")
 @given(printed)
 def test_lines_are_counted_as_they_are_drawn(data: bytes) -> None:
     assert count_lines(data) == len(parse_all_lines(data))

@@ -81,13 +81,19 @@ def _count_ended_lines(data: bytes) -> tuple[int, bool]:
     Only the text between the last line feed and a prompt, or the end, is drawn: a prompt ends a
     line that holds something, and marks and titles before it are nothing.
     """
-    ended, screen = 0, TerminalEmulator()
-    for number, part in enumerate(_split_at_prompts(data)):
-        if number and not screen.is_at_fresh_line:
+    ended, screen, blanks = 0, TerminalEmulator(), b""
+    parts = list(_split_at_prompts(data))
+    for number, part in enumerate(parts, 1):
+        if number > 1 and not screen.is_at_fresh_line:
             ended += 1
         text = _STRING_SEQUENCES.sub(b"\0", part)
         ended += len(_LINE_FEEDS.findall(text))
-        screen = _draw(text[max(map(text.rfind, _FEEDS)) + 1 :])
+        start = max(map(text.rfind, _FEEDS)) + 1
+        text = text[start:] if start else blanks + text
+        if number < len(parts):  # half a character that a prompt follows is drawn as a sign
+            text += b"\0"
+        screen = _draw(text)
+        blanks = text + b"\r" if screen.is_at_fresh_line else b""  # they stay before the prompt
     return ended, screen.line_count() > 0
 
 
