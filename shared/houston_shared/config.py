@@ -228,6 +228,11 @@ class LoadedConfiguration(msgspec.Struct):
     source: str
     """The file it was read from, or `defaults`."""
 
+    @property
+    def file(self) -> str:
+        """The file it was read from, for another process; empty where there is none."""
+        return "" if self.source == "defaults" else self.source
+
     def engine(self, name: str) -> EngineSettings:
         """The engine called `name`; raises ConfigurationError naming those there are. Models of the
         hub are folders in it, where they were fetched."""
@@ -270,7 +275,7 @@ class LoadedConfiguration(msgspec.Struct):
     @property
     def _folder(self) -> Path:
         """Where relative paths of the configuration begin."""
-        return Path.cwd() if self.source == "defaults" else Path(self.source).absolute().parent
+        return Path(self.file).absolute().parent if self.file else Path.cwd()
 
     def host(self, name: str) -> HostSettings:
         """The machine called `name`; raises ConfigurationError naming those there are."""

@@ -226,7 +226,7 @@ class ConfigurationFile:
     def __init__(self, loaded: LoadedConfiguration) -> None:
         self._loaded = loaded
         home = loaded.home.path
-        self.path = home / "houston.toml" if loaded.source == "defaults" else Path(loaded.source)
+        self.path = Path(loaded.file) if loaded.file else home / "houston.toml"
 
     def take(
         self,
@@ -237,7 +237,7 @@ class ConfigurationFile:
 
         check: refuses a configuration by a HoustonError.
         """
-        if not self.path.is_file() and self._loaded.source != "defaults":
+        if not self.path.is_file() and self._loaded.file:
             return ConfigurationEdit(refused=f"{self.path} is gone. {_STAYS_IN_FORCE}")
         try:
             edited = self._read_again()
@@ -257,10 +257,7 @@ class ConfigurationFile:
         return ConfigurationEdit(changed, later)
 
     def _read_again(self) -> LoadedConfiguration:
-        loaded = self._loaded
-        return load_configuration(
-            str(loaded.home.path), None if loaded.source == "defaults" else loaded.source
-        )
+        return load_configuration(str(self._loaded.home.path), self._loaded.file)
 
 
 def _is_within(key: str, tables: tuple[str, ...]) -> bool:

@@ -99,8 +99,7 @@ class HoustonConsole(ErrorBoundary, App[None]):
         self.reader = AsyncReader(loaded.home)
         self.outbox = GuidanceOutbox(loaded.home, folder, name)
         self.errors = ErrorLog(self.outbox.folder / "console.log")
-        source = "" if loaded.source == "defaults" else loaded.source
-        self.link = DaemonLink(loaded.home, self.outbox, self._show_link_state, name, source)
+        self.link = DaemonLink(loaded.home, self.outbox, self._show_link_state, name, loaded.file)
         self.change_watcher = ChangeWatcher(
             loaded.home,
             self.reader,

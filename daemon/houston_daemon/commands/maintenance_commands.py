@@ -265,9 +265,7 @@ def _restore_from_store(arguments: argparse.Namespace, loaded: LoadedConfigurati
             f"The home before still writes to {store.url}: once it is gone for good, houston backup"
             f" --take-over --home {home.path}"
         )
-    named = load_configuration(
-        str(home.path), None if loaded.source == "defaults" else loaded.source
-    )
+    named = load_configuration(str(home.path), loaded.file)
     if named.config.artifacts.url.rstrip("/") != store.url:
         command_output.print_note(
             f"Workspaces are fetched from there once {named.source} says so: [artifacts] url ="

@@ -164,8 +164,8 @@ def _start_once(loaded: LoadedConfiguration) -> RunningDaemon | None:
 def _spawn_daemon(loaded: LoadedConfiguration, ready_fd: int) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "houston_daemon.service.daemon_process"]
     command += ["--home", str(loaded.home.path), "--ready-fd", str(ready_fd)]
-    if loaded.source != "defaults":
-        command += ["--config", loaded.source]
+    if loaded.file:
+        command += ["--config", loaded.file]
     try:
         log = (loaded.home.logs / "daemon.log").open("ab")
     except OSError as problem:

@@ -99,8 +99,8 @@ class PeriodicBackup:
 
     def _begin(self, now: float) -> None:
         words = ["backup", "--periodic", "--home", str(self._loaded.home.path)]
-        if self._loaded.source != "defaults":
-            words += ["--config", self._loaded.source]
+        if self._loaded.file:
+            words += ["--config", self._loaded.file]
         try:
             self._child = subprocess.Popen(
                 [sys.executable, "-m", "houston_shared.command", *words],

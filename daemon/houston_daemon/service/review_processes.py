@@ -121,12 +121,11 @@ class ReviewProcess:
             _close_output(process)
 
     def _start(self, now: float) -> None:
-        config = "" if self._loaded.source == "defaults" else self._loaded.source
         command = [sys.executable, "-m", self._module, str(os.getpid())]
         self._began = now
         try:
             self._process = subprocess.Popen(
-                [*command, str(self._loaded.home.path), config],
+                [*command, str(self._loaded.home.path), self._loaded.file],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 bufsize=0,

@@ -222,8 +222,8 @@ def _install_section(unit: SystemdUnit) -> list[str]:
 def _exec_line(unit: SystemdUnit, *words: str) -> str:
     argv = [unit.python, "-m", "houston_shared.command", *words]
     argv += ["--home", str(unit.loaded.home.path)]
-    if unit.loaded.source != "defaults":
-        argv += ["--config", unit.loaded.source]
+    if unit.loaded.file:
+        argv += ["--config", unit.loaded.file]
     return " ".join(_quote_word(word).replace("$", "$$") for word in argv)
 
 

@@ -70,8 +70,8 @@ def _trainer_environment(
         "HOUSTON_HOME": str(loaded.home.path),
         TRAINER_VARIABLE: str(folder),
     }
-    if loaded.source != "defaults":
-        environment["HOUSTON_CONFIG"] = loaded.source
+    if loaded.file:
+        environment["HOUSTON_CONFIG"] = loaded.file
     return environment
 
 
