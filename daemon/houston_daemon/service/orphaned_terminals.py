@@ -51,10 +51,13 @@ class OrphanedTerminals:
         ended, self._newest_end = read_ended_rollouts(self._database, self._newest_end)
         self._waiting.update(ended)
         self._remote_candidates.update(ended)
-        self._forget_resumed()
         ready = {rollout for rollout in self._waiting if rollout not in live}
         if self._process is not None:
             return
+        if ready:
+            resumed = ready & read_living_rollouts(self._database)  # their workers are away only
+            self._waiting -= resumed
+            ready -= resumed
         orphaned = sorted(
             rollout for rollout in ready if has_leftovers(self._root, rollout, self._home)
         )
@@ -69,14 +72,6 @@ class OrphanedTerminals:
             return
         self._waiting -= ready
 
-    def _forget_resumed(self) -> None:
-        """A rollout that was resumed as it waited here has its terminals back; its worker may be
-        away for a moment without being gone for good."""
-        if self._waiting or self._remote_candidates:
-            living = read_living_rollouts(self._database)  # after those that ended: none is missed
-            self._waiting -= living
-            self._remote_candidates -= living
-
     def may_run(self, rollout: str) -> bool:
         """Whether processes of a rollout that ended may still run, here or on another machine."""
         on_this_host = rollout in self._waiting or rollout in self._ending
@@ -88,6 +83,7 @@ class OrphanedTerminals:
         if not self._remote_candidates or now < self._next_remote_look:
             return
         self._next_remote_look = now + _REMOTE_RETRY_SECONDS
+        self._remote_candidates -= read_living_rollouts(self._database)  # resumed meanwhile
         over = {rollout for rollout in self._remote_candidates if rollout not in live}
         notes = remote_part.find_leftovers(self._root, over)
         self._remote_candidates -= over - {note.stem.rpartition("@")[0] for note in notes}
