@@ -35,8 +35,13 @@ class SupervisorInbox:
         self._selector.register(source, selectors.EVENT_READ, read)
 
     def watch(self, fd: int, event: object) -> None:
-        """Put `event` once when `fd` becomes readable, then close `fd`."""
-        self._selector.register(fd, selectors.EVENT_READ, event)
+        """Put `event` once when `fd` becomes readable, then close `fd`. Raises OSError where that
+        cannot be heard; `fd` is closed then, too."""
+        try:
+            self._selector.register(fd, selectors.EVENT_READ, event)
+        except OSError:
+            os.close(fd)
+            raise
 
     def wait(self, seconds: float) -> list[object]:
         """Everything that has come, waiting up to `seconds` for the first."""
