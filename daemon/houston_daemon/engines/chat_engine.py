@@ -45,18 +45,27 @@ ROLLOUT_HEADER = "X-Houston-Rollout"
 """Header with the percent-encoded id of the rollout that asks: a gateway's log tells them apart."""
 OWN_PARAMETERS = {"stream": True, "stream_options": {"include_usage": True}}
 """What Houston asks for by itself; `parameters` and `omit_parameters` win."""
-_CALLS_OF_NUMBER = 1_000
-"""Room for calls that an endpoint gives one number."""
 RESERVED_CHAT_FIELDS = frozenset({"model", "messages", "tools", "n"})
 """Fields that `parameters` may not name: they are the rollout's."""
 
 
 @dataclass(slots=True)
+class _PartialCall:
+    """A call of which pieces have come. number: the endpoint's own; it may give several the same.
+    text: its arguments."""
+
+    number: int
+    id: str = ""
+    name: str = ""
+    text: str = ""
+
+
+@dataclass(slots=True)
 class _PartialChatAnswer(PartialAnswer):
-    """calls: by the endpoint's number (see `_extend_call`): id, name, arguments text."""
+    """calls: in the order in which they began."""
 
     reasoning: list[str] = field(default_factory=list)
-    calls: dict[int, list[str]] = field(default_factory=dict)
+    calls: list[_PartialCall] = field(default_factory=list)
 
     def _add_choice(self, choice: Mapping[str, Any]) -> None:
         """Add a part of a stream, or a whole answer: its message is a delta of everything."""
@@ -260,33 +269,34 @@ def _join_parts(parts: Sequence[str]) -> str:
     return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _extend_call(calls: dict[int, list[str]], part: Mapping[str, Any], place: int) -> None:
+def _extend_call(calls: list[_PartialCall], part: Mapping[str, Any], place: int) -> None:
     """Join one piece of a call: its name comes once, its arguments in pieces.
 
     place: its place, where the endpoint gives it none. Some endpoints give all calls of an answer
-    the same number: one with another id is another call.
+    the same number: a piece with another id begins another call.
     """
     function = part.get("function") or {}
-    first, id = int(part.get("index") or place) * _CALLS_OF_NUMBER, str(part.get("id") or "")
-    same_number = sorted(key for key in calls if 0 <= key - first < _CALLS_OF_NUMBER)
-    newest = same_number[-1] if same_number else first - 1
-    own = (key for key in same_number if calls[key][0] in ("", id))
-    key = next(own, newest + 1) if id or not same_number else newest
-    call = calls.setdefault(key, ["", "", ""])
-    call[0] = id or call[0]
-    call[1] = _content_text(function.get("name")) or call[1]
-    call[2] += _content_text(function.get("arguments"))
+    number, id = int(part.get("index") or place), str(part.get("id") or "")
+    same = [call for call in reversed(calls) if call.number == number]
+    call = next((call for call in same if not id or call.id in ("", id)), None)
+    if call is None:
+        call = _PartialCall(number)
+        calls.append(call)
+    call.id = id or call.id
+    call.name = _content_text(function.get("name")) or call.name
+    call.text += _content_text(function.get("arguments"))
 
 
 def _parse_calls(partial: _PartialChatAnswer, step: int) -> Sequence[ToolCall]:
     # Some endpoints count their ids from zero in every answer; ours are unique in a rollout.
+    calls = sorted(partial.calls, key=lambda call: call.number)
     return tuple(
         _parse_call(
-            f"{step}.{place}" if step else id or f"0.{place}",
-            _join_parts([name]),
-            _join_parts([text]),
+            f"{step}.{place}" if step else call.id or f"0.{place}",
+            _join_parts([call.name]),
+            _join_parts([call.text]),
         )
-        for place, (_, (id, name, text)) in enumerate(sorted(partial.calls.items()))
+        for place, call in enumerate(calls)
     )
 
 
