@@ -48,6 +48,8 @@ COPIES = {
     ),
     "so are both": (f"{REFUSED}\ncp: error writing '/c/x': No space left on device", "No space"),
 }
+KILLED = "a copy that was killed is a failure"
+COPIES[KILLED] = (REFUSED, "Permission denied")
 
 
 @pytest.mark.parametrize("case", COPIES)
@@ -57,7 +59,8 @@ def test_a_copy_without_what_may_not_be_read(
     """The tests may run as root, whom nothing refuses: cp is a script that says so."""
     words, cause = COPIES[case]
     program = tmp_path / "cp"
-    program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{words}\nEND\nexit 1\n")
+    ends = "kill -9 $$" if case == KILLED else "exit 1"
+    program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{words}\nEND\n{ends}\n")
     program.chmod(0o755)
     monkeypatch.setattr(image_files.shutil, "which", lambda name: str(program))
     if cause:

@@ -116,8 +116,8 @@ def _run(words: list[str], seconds: int, what: str, passed_over: str = "") -> st
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise HoustonError(f"{what}: {problem}.") from problem
-    problems = done.stderr.splitlines()
-    if passed_over and problems and all(line.endswith(passed_over) for line in problems):
+    problems = done.stderr.splitlines() if passed_over and done.returncode == 1 else []
+    if problems and all(line.endswith(passed_over) for line in problems):
         log.warning("%s whole: %s", what, "; ".join(problems)[:300])
     elif done.returncode:
         reason = " ".join(done.stderr.split())[:300]
