@@ -19,14 +19,13 @@ class ConfidenceInterval(NamedTuple):
     def as_json(self, digits: int | None = 4) -> dict[str, float | None]:
         """As JSON has it: what is not known is null there, since it has no NaN. digits: behind the
         point; None for all."""
-        return {
-            name: None
-            if value is None or math.isnan(value)
-            else value
-            if digits is None
-            else round(value, digits)
-            for name, value in self._asdict().items()
-        }
+
+        def known(value: float | None) -> float | None:
+            if value is None or math.isnan(value):
+                return None
+            return value if digits is None else round(value, digits)
+
+        return {name: known(value) for name, value in self._asdict().items()}
 
 
 def wilson_interval(hits: int, of: int, confidence: float = 0.95) -> ConfidenceInterval:

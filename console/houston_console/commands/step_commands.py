@@ -183,17 +183,17 @@ def print_terminal_output(
     if printed.host != LOCAL_HOST:
         _print_remote_output(page, home, rollout, printed)
         return
-    said = "its log is not on this machine"
+    note = "its log is not on this machine"
     try:
         if host_root and inside and folder.is_dir():
             parts = terminal_log_files.read_log_blocks(folder, printed.start, printed.end)
             _print_blocks(page, parts)
-            said = f"byte for byte in {folder}"
+            note = f"byte for byte in {folder}"
     except PermissionError:  # the home's group may look at the journal, not into its host's folder
-        said = "its log may not be read by this user"
+        note = "its log may not be read by this user"
     except FileNotFoundError:
-        said = "its log was removed while it was read"
-    page.line("    ", span(said, "dim"))
+        note = "its log was removed while it was read"
+    page.line("    ", span(note, "dim"))
 
 
 def _print_remote_output(page: OutputPage, home: Path, rollout: str, printed: TerminalSpan) -> None:

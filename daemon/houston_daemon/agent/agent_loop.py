@@ -11,9 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from houston_daemon.agent import context_fork, policy_sampling, purification
 from houston_daemon.agent.agent_kind import AgentKind
-from houston_daemon.agent.call_execution import (
-    CallExecutor,
-)
+from houston_daemon.agent.call_execution import CallExecutor
 from houston_daemon.agent.context_fork import ContextForker
 from houston_daemon.agent.policy_sampling import PolicySampler, build_ledger_entry
 from houston_daemon.agent.purification import StepAttempt, StepPurifier

@@ -13,9 +13,7 @@ from typing import ClassVar, Generic, TypeVar
 import msgspec
 
 from houston_daemon.environments import call_handling
-from houston_daemon.environments.call_handling import (
-    ToolEnvironment,
-)
+from houston_daemon.environments.call_handling import ToolEnvironment
 from houston_daemon.environments.environment_protocol import Standing, Stop
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.rollout_state import load_state, save_state, state_file
