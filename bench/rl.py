@@ -1,7 +1,7 @@
 """Reinforcement learning end to end: Houston's runs beside TRL's GRPOTrainer, in one run.
 
     python bench/rl.py [--updates 6] [--rounds 2] [--device cpu|cuda] [--precision fp32|auto]
-                       [--model DIR] [--set KEY=VALUE]…
+                       [--model DIR | --parameters N] [--set KEY=VALUE]…
 
 Both train a tiny policy by DAPO in the same worlds of the suite `word-worlds`: groups of as many
 episodes, answers of as many tokens at temperature 1, as many updates, the same LoRA adapter, clip
@@ -14,7 +14,8 @@ the other one first in each round, and each is a process of its own.
 `whole` counts from the command to its end, `loop` from the first episode to the last optimizer
 step. A busy machine makes wall time uncertain; `processor seconds` are of all processes of a side.
 Houston also keeps every step durably, writes a checkpoint and registers a version each update,
-which TRL is not asked to. Written to bench/results/rl.json, for each device.
+which TRL is not asked to. A model of 1.8 million parameters takes little beside that; --parameters
+makes a larger one. Written to bench/results/rl.json, for each device and number of parameters.
 """
 
 import argparse
@@ -26,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,7 @@ SUITE, ENGINE = "word-worlds", "tiny"
 SIDES = ("houston", "trl")
 AIM = 1.5
 """Times as fast end to end."""
+PARAMETERS = 1_800_000
 THREADS = "2"
 PARTS = {
     "engine": "engines.embedded",
@@ -214,12 +217,16 @@ def measure(home: ExperimentHome, model: Path, asked: argparse.Namespace) -> dic
     return {**compared(readings), "readings": readings}
 
 
-def made_model(place: Path) -> Path:
-    """A policy with a short warm-up, about a minute; it solves some worlds and not others."""
+def made_model(place: Path, parameters: int) -> Path:
+    """A policy with a short warm-up, about a minute for the default number of parameters; it solves
+    some worlds and not others."""
     from houston_daemon.suites.tiny_policy import TinyRecipe, make_tiny_policy
 
+    recipe = TinyRecipe(parameters, worlds=64)
+    if parameters != PARAMETERS:  # many learn in fewer passes, which take long
+        recipe = replace(recipe, settled=2, rate=1e-3)
     try:
-        make_tiny_policy(place, TinyRecipe(worlds=64), lambda line: print(line, flush=True))
+        make_tiny_policy(place, recipe, lambda line: print(line, flush=True))
     except HoustonError as problem:  # it solves fewer or more than one would begin with
         print(problem, flush=True)
     return place
@@ -237,7 +244,11 @@ def trl_only(asked: argparse.Namespace, recipe: RlRecipe) -> int:
 
 
 def report(
-    asked: argparse.Namespace, recipe: RlRecipe, folder: Path, result: Mapping[str, Any]
+    asked: argparse.Namespace,
+    recipe: RlRecipe,
+    folder: Path,
+    model: Path,
+    result: Mapping[str, Any],
 ) -> dict[str, Any]:
     """What is kept: where it was measured, what of, and the figures."""
     about = machine(folder)
@@ -247,6 +258,7 @@ def report(
         **about,
         "device": device_name(asked.device),
         "threads": int(THREADS),
+        "parameters": json.loads((model / "tiny_policy.json").read_text())["parameters"],
         "recipe": ["small", *settings_of(asked)],
         "groups": recipe.groups,
         "group_size": recipe.group_size,
@@ -260,7 +272,7 @@ def both_sides(asked: argparse.Namespace, recipe: RlRecipe) -> dict[str, Any]:
     """Measure in a home of its own."""
     with tempfile.TemporaryDirectory(prefix="houston-rl-") as temporary:
         folder = Path(temporary)
-        model = (asked.model or made_model(folder / "model")).absolute()
+        model = (asked.model or made_model(folder / "model", asked.parameters)).absolute()
         os.environ[VARIABLE] = "houston"
         gpus = int(asked.device == "cuda")
         engine = {"kind": "embedded", "model": str(model), "dialect": "words"}
@@ -273,7 +285,7 @@ def both_sides(asked: argparse.Namespace, recipe: RlRecipe) -> dict[str, Any]:
             result = measure(home, model, asked)
         finally:
             home.stop()
-        return report(asked, recipe, folder, result)
+        return report(asked, recipe, folder, model, result)
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -283,7 +295,9 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--precision", choices=("fp32", "auto"), default="fp32")
-    parser.add_argument("--model", type=Path, help="a policy of `houston policy tiny`")
+    made = parser.add_mutually_exclusive_group()
+    made.add_argument("--model", type=Path, help="a policy of `houston policy tiny`")
+    made.add_argument("--parameters", type=int, default=PARAMETERS, help="of one made here")
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--no-keep", action="store_true")
     parser.add_argument("--trl-only", action="store_true", help=argparse.SUPPRESS)
@@ -301,7 +315,9 @@ def main() -> int:
     told = both_sides(asked, recipe)
     if not asked.no_keep:
         kept = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
-        RESULTS.write_text(json.dumps({**kept, asked.device: told}, indent=1) + "\n")
+        millions = round(told["parameters"] / 1e6)
+        name = asked.device if millions <= 2 else f"{asked.device}, {millions} million parameters"
+        RESULTS.write_text(json.dumps({**kept, name: told}, indent=1) + "\n")
     print(json.dumps({name: told[name] for name in ("medians", "houston / trl")}, indent=1))
     return 0
 

@@ -289,12 +289,16 @@ def test_a_worker_shows_its_command_line_and_has_no_descriptor_but_its_own(
         shown = Path(f"/proc/{live.pid}")
         words = f"-m worker_program --rollout {rollout}"
         until(partial(shows, shown, words))
-        assert sorted(os.listdir(shown / "fd")) == ["0", "1", "2"]
+        until(partial(has_descriptors, shown, ["0", "1", "2"]))  # one more while it reads a module
     some.clear()
 
 
 def shows(process: Path, words: str) -> bool:
     return words in command_line(process)
+
+
+def has_descriptors(process: Path, numbers: list[str]) -> bool:
+    return sorted(os.listdir(process / "fd")) == numbers
 
 
 def test_workers_end_with_a_fork_server_that_is_killed_and_start_again(
