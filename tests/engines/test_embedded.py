@@ -1,9 +1,11 @@
 """What only the embedded server has to answer for: its caches, its attention, its own end."""
 
 import asyncio
+import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -11,6 +13,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from transformers import (
     DynamicCache,
@@ -20,15 +23,16 @@ from transformers import (
     MistralForCausalLM,
 )
 
-from houston_daemon.engines.embedded.embedded_model import EmbeddedModel
+from houston_daemon.engines.embedded.embedded_model import AdapterRefused, EmbeddedModel
 from houston_daemon.engines.embedded.prefix_cache import PrefixCache, PrefixCacheEntry
 from houston_daemon.engines.embedded.sampling_jobs import MAX_RUNNING_JOBS, TextStream, draw_token
 from houston_daemon.engines.engine_process import process_start_time
 from houston_daemon.engines.token_engine import TokenEngine
+from tests.engines.adapters import make_adapter
 from tests.engines.conftest import Served, free_port
 from tests.engines.test_token_contract import ask, endless
 from tests.support.family_tokenizers import family_tokenizer
-from tests.training.sft.tiny import save_tokenizer
+from tests.training.sft.tiny import save_model, save_tokenizer
 
 SCOPE = ("", "")
 
@@ -89,6 +93,68 @@ def test_rows_of_one_pass_come_out_as_the_library_computes_each(
             with torch.inference_mode():
                 wanted = net(torch.tensor([rows[at][: begun[at]]])).logits[0, -1]
             torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
+
+
+def one_tensor_of_another_shape(folder: Path) -> None:
+    tensors = load_file(folder / "adapter_model.safetensors")
+    last = max(name for name in tensors if "lora_B" in name)
+    tensors[last] = torch.zeros(tensors[last].shape[0] + 1, tensors[last].shape[1])
+    save_file(tensors, folder / "adapter_model.safetensors", {"format": "pt"})
+
+
+def cut_weights(folder: Path) -> None:
+    weights = folder / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100])
+
+
+def modules_that_are_not_there(folder: Path) -> None:
+    config = json.loads((folder / "adapter_config.json").read_text())
+    (folder / "adapter_config.json").write_text(json.dumps(config | {"target_modules": ["gone"]}))
+
+
+def another_kind_of_adapter(folder: Path) -> None:
+    (folder / "adapter_config.json").write_text('{"peft_type": "PROMPT_TUNING"}')
+
+
+def half_a_config(folder: Path) -> None:
+    (folder / "adapter_config.json").write_text('{"peft_type": "LORA", ')
+
+
+@pytest.mark.parametrize("good_first", [False, True], ids=["the first", "after another"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        one_tensor_of_another_shape,
+        cut_weights,
+        modules_that_are_not_there,
+        another_kind_of_adapter,
+        half_a_config,
+    ],
+)
+def test_a_refused_adapter_leaves_the_model_as_it_was(
+    tmp_path: Path, damage: Callable[[Path], None], good_first: bool
+) -> None:
+    """Half of it is in the model by then: the base model must not sample with it, nor another."""
+    fresh, model = (EmbeddedModel(save_model(tmp_path / "m"), "float32") for _ in range(2))
+    good, bad = (str(make_adapter(tmp_path / name, 3, 32, 2)) for name in ("good", "bad"))
+
+    def logits(of: EmbeddedModel, adapter: str) -> torch.Tensor:
+        return of.forward([([1, 2, 3, 4], DynamicCache(config=of.config))], adapter)[0]
+
+    base = logits(fresh, "")
+    fresh.load_adapter("good", good)
+    assert not torch.allclose(logits(fresh, "good"), base, atol=1e-3)
+    if good_first:
+        model.load_adapter("good", good)
+    damage(Path(bad))
+    with pytest.raises(AdapterRefused):
+        model.load_adapter("bad", bad)
+    torch.testing.assert_close(logits(model, ""), base)
+    if not good_first:
+        model.load_adapter("good", good)
+    torch.testing.assert_close(logits(model, "good"), logits(fresh, "good"))
+    torch.testing.assert_close(logits(model, ""), base)
+    assert model.adapters == {"good": good}
 
 
 REUSED = {

@@ -56,8 +56,8 @@ class EmbeddedModel:
         self.shares_passes = self._try_shared_pass()
         """Whether rows are computed together; else one after the other, as the library does."""
         self._peft: Any = None
-        self._adapters: dict[str, str] = {}
-        self._folders: dict[str, str] = {}
+        self._adapters: dict[str, tuple[str, str]] = {}
+        """By name: what peft calls it, and its folder."""
         self._active = ""
         self._loads = 0
 
@@ -127,7 +127,7 @@ class EmbeddedModel:
     @property
     def adapters(self) -> dict[str, str]:
         """Folders of the loaded adapters, by name."""
-        return {name: self._folders[name] for name in list(self._adapters)}
+        return {name: folder for name, (_, folder) in list(self._adapters.items())}
 
     def load_adapter(self, name: str, folder: str) -> None:
         """Load or replace an adapter. Raises AdaptersUnavailable or AdapterRefused."""
@@ -140,38 +140,49 @@ class EmbeddedModel:
         self.unload_adapter(name)
         self._loads += 1
         inner = f"adapter{self._loads}"  # module names may not hold what policy names may
+        if self._peft is None:
+            self._peft = _wrap_for_adapters(self.net)
         try:
-            if self._peft is None:
-                peft = importlib.import_module("peft")
-                self._peft = peft.PeftModel.from_pretrained(self.net, folder, adapter_name=inner)
-            else:
-                self._peft.load_adapter(folder, adapter_name=inner)
-        except (ValueError, RuntimeError, OSError, KeyError) as problem:
-            raise AdapterRefused(str(problem)) from problem
+            self._peft.load_adapter(folder, adapter_name=inner)
+        except Exception as problem:  # whatever files may hold that nobody here wrote
+            self._discard(inner)
+            raise AdapterRefused(str(problem) or type(problem).__name__) from problem
         self._peft.eval()
-        self._folders[name] = folder
-        self._adapters[name] = inner
-        self._active = name
-        self._peft.base_model.enable_adapter_layers()
-        self._peft.set_adapter(inner)
+        self._adapters[name] = inner, folder
+        self._active = ""
+        self._activate(name)
+
+    def _discard(self, inner: str) -> None:
+        """Take out what a refused adapter has left: it stands in the model before it is read."""
+        if inner in self._peft.peft_config:
+            self._peft.delete_adapter(inner)
+        self._peft.base_model.disable_adapter_layers()
+        self._active = ""
 
     def unload_adapter(self, name: str) -> bool:
         """Forget an adapter; return whether there was one."""
-        inner = self._adapters.pop(name, "")
-        if inner:
-            self._activate("")
-            self._peft.delete_adapter(inner)
-        return bool(inner)
+        if name not in self._adapters:
+            return False
+        self._activate("")
+        self._peft.delete_adapter(self._adapters.pop(name)[0])
+        return True
 
     def _activate(self, adapter: str) -> None:
         if adapter == self._active or self._peft is None:
             return
         if adapter:
             self._peft.base_model.enable_adapter_layers()
-            self._peft.set_adapter(self._adapters[adapter])
+            self._peft.set_adapter(self._adapters[adapter][0])
         else:
             self._peft.base_model.disable_adapter_layers()
         self._active = adapter
+
+
+def _wrap_for_adapters(net: Any) -> Any:
+    """The model as peft has it, without an adapter: each one is then loaded, and deleted, alike."""
+    peft = importlib.import_module("peft")
+    no_layers = importlib.import_module("peft.utils.constants").DUMMY_TARGET_MODULES
+    return peft.PeftModel(net, peft.LoraConfig(target_modules=no_layers), adapter_name="none")
 
 
 def _best_dtype(folder: Path, device: torch.device) -> torch.dtype:
