@@ -29,8 +29,8 @@ def tool(arguments: str, index: int = 0, name: str = "run_command") -> dict[str,
 class ChatServer:
     """Answers requests in order from `answers`: a status with headers, or a list of events.
 
-    In a list, a number is a pause in seconds, `"drop"` cuts the connection, and `"stay"` as the
-    last one leaves the stream open when all is said.
+    In a list, bytes are sent as they are, a number is a pause in seconds, `"drop"` cuts the
+    connection, and `"stay"` as the last one leaves the stream open when all is said.
     """
 
     answers: list[Any] = field(default_factory=list)
@@ -104,6 +104,8 @@ class ChatServer:
                 if isinstance(event, float):
                     self.pausing.set()
                     await asyncio.sleep(event)
+                elif isinstance(event, bytes):
+                    yield event
                 else:
                     yield f"data: {json.dumps(event)}\n\n".encode()
             yield b"data: [DONE]\n\n"

@@ -63,6 +63,9 @@ PASSING = {
     "overloaded": [(503, {}), (500, {}), FINE],
     "the connection drops in mid-stream": [[delta(content="Do"), "drop"], FINE],
     "the stream ends without an end": [[delta(content="Do")], FINE],
+    "an answer that the server gave up": [[delta(content="Do"), delta("abort")], FINE],
+    "an answer that failed in the server": [[delta(content="Do"), delta("error")], FINE],
+    "an answer that is packed wrongly": [(200, {"content-encoding": "gzip"}), FINE],
     "an error within the stream": [[{"error": {"message": "busy", "code": 503}}], FINE],
     "one with a word for a code": [[{"error": {"message": "busy", "code": "overloaded"}}], FINE],
     "one that is a sentence": [[{"error": "busy"}], FINE],
@@ -89,6 +92,16 @@ async def test_half_a_character_is_no_reason_to_end(server: ChatServer) -> None:
     server.answers = [parts]
     (call,) = (await sampled(engine(server))).calls or ()
     assert call.arguments == {"command": "a\U0001f98a"}
+
+
+@pytest.mark.parametrize("end", ["\n\n", "\r\n\r\n"], ids=["lines", "lines of Windows"])
+async def test_a_line_of_a_stream_ends_nowhere_but_at_its_end(server: ChatServer, end: str) -> None:
+    """Servers write signs that end a line of text elsewhere into their JSON as they are."""
+    said = "a\u2028b\u2029c\x85d\x1ce"
+    event = f"data: {json.dumps(delta('stop', content=said), ensure_ascii=False)}{end}".encode()
+    cut = event.index("\u2029".encode()) + 1  # within a character
+    server.answers = [[event[:cut], event[cut:]]]
+    assert (await sampled(engine(server))).text == said
 
 
 async def test_what_does_not_pass_is_unavailable_after_bounded_tries(server: ChatServer) -> None:

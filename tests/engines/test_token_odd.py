@@ -38,6 +38,9 @@ ODD: dict[str, Any] = {
     "a text that is a table": choice(
         text=[1], token_ids=[7], logprobs={"token_logprobs": [-0.5]}, finish_reason="stop"
     ),
+    "a sample that it gave up": choice(
+        text="a", token_ids=[8], logprobs={"token_logprobs": [-0.5]}, finish_reason="abort"
+    ),
     "usage that is a list": {"usage": [1], "choices": []},
 }
 

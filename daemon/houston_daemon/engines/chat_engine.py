@@ -127,7 +127,7 @@ class ChatEngine:
         """Return when the endpoint answers at all: what it lists and asks differs widely."""
         try:
             await self._http.get("/models", timeout=10.0)
-        except httpx.TransportError as problem:
+        except httpx.RequestError as problem:
             raise EngineUnavailable(
                 f"Engine {self.name} does not answer at {self._http.base_url}: "
                 f"{str(problem) or type(problem).__name__}."

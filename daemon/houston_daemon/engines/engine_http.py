@@ -59,6 +59,10 @@ IDLE_SECONDS = 4.0
 """How long a connection is kept for the next request: uvicorn, and so vLLM, closes it after 5."""
 
 
+_GIVEN_UP = ("abort", "error")
+"""How servers end a sample that is not whole: vLLM and SGLang when they shut down or are paused."""
+
+
 class TransientFailure(Exception):
     """A failure that may pass. after: seconds that the server asked to wait."""
 
@@ -112,7 +116,7 @@ async def with_retries(
         try:
             point("worker.request.before")
             return await once()
-        except (TransientFailure, httpx.TransportError) as problem:
+        except (TransientFailure, httpx.RequestError) as problem:
             reason = str(problem) or type(problem).__name__
             after = problem.after if isinstance(problem, TransientFailure) else None
         if failed < retry.attempts and await wait_until_set(stop, retry.wait(failed, after)):
@@ -171,7 +175,8 @@ class PartialAnswer:
         return "length" if self.finish == "length" else "stop"
 
     async def read(self, events: AsyncIterator[Mapping[str, Any]]) -> None:
-        """Add all events. Raises TransientFailure for odd ones and for an answer without an end."""
+        """Add all events. Raises TransientFailure for odd ones, and for an answer without an end or
+        one that the server gave up."""
         async for event in events:
             try:
                 self._add_event(event)
@@ -179,6 +184,8 @@ class PartialAnswer:
                 raise TransientFailure(f"it sent an event of another form: {problem}") from problem
         if not self.finish:
             raise TransientFailure("the stream ended before the sample")
+        if self.finish in _GIVEN_UP:
+            raise TransientFailure(f"it gave the sample up ({self.finish})")
 
     def _add_event(self, event: Mapping[str, Any]) -> None:
         if usage := event.get("usage"):
@@ -196,7 +203,7 @@ async def read_events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]
 
     Raises TransientFailure or EngineRefused for an error that the server reports within the stream.
     """
-    lines = response.aiter_lines()
+    lines = _lines(response)
     async for line in lines:
         if not line.startswith("data:"):
             continue
@@ -213,6 +220,17 @@ async def read_events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]
         if error := event.get("error"):
             raise _stream_failure(error)
         yield event
+
+
+async def _lines(response: httpx.Response) -> AsyncIterator[str]:
+    """Lines of an event stream. Those of httpx end at U+2028 and its like, too, which servers write
+    into their JSON as they are."""
+    rest = b""
+    async for data in response.aiter_bytes():
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            yield line.decode(errors="replace")
+    yield rest.decode(errors="replace")
 
 
 async def _read_to_end(lines: AsyncIterator[str]) -> None:

@@ -210,7 +210,7 @@ class TokenEngine:
                 await raise_for_failure(health)
             if not self._model or self.window is None:
                 await self._find_model()
-        except (httpx.TransportError, TransientFailure) as problem:
+        except (httpx.RequestError, TransientFailure) as problem:
             raise EngineUnavailable(
                 f"Engine {self.name} does not answer at {self._http.base_url}: "
                 f"{str(problem) or type(problem).__name__}.",
@@ -236,7 +236,7 @@ class TokenEngine:
             partial = _PartialSample()
             try:
                 return await run_unless_stopped(stop, self._stream(body, partial))
-            except (TransientFailure, httpx.TransportError):
+            except (TransientFailure, httpx.RequestError):
                 # It may have been started again, and been given others.
                 self._verified_adapters.clear()
                 raise
@@ -253,15 +253,6 @@ class TokenEngine:
             seconds=time.monotonic() - started,
             parameters=self._parameters(request),
         )
-
-    async def load_adapter(self, name: str, folder: str) -> None:
-        """Load a policy's adapter into the server.
-
-        Raises EngineRefused when it cannot be, and EngineUnavailable while the server has another
-        one under its name.
-        """
-        self._adapters[name] = folder
-        await self._load(name)
 
     async def _load(self, name: str, *, replacing: bool = False) -> None:
         place = self._adapter_location(name)

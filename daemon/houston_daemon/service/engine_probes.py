@@ -143,7 +143,7 @@ async def _served_model(server: ServerAddress) -> str | None:
     try:
         async with server.client() as http:
             answer = await http.get(server.path("/models"))
-    except (httpx.TransportError, EngineUnavailable):
+    except (httpx.RequestError, EngineUnavailable):
         return None
     cards = _read_cards(answer) if answer.is_success else []
     own = [card for card in cards or () if not card.get("parent")]
@@ -182,7 +182,7 @@ async def _list_models(
     url = str(server.settings["url"])
     try:
         answer = await http.get(server.path("/models"))
-    except httpx.TransportError as problem:
+    except httpx.RequestError as problem:
         reason = str(problem) or type(problem).__name__
         step = f"Start it, or correct {server.key('url')}."
         return [CheckFinding("reachable", "fail", f"{url} does not answer: {reason}", step)], None
@@ -312,7 +312,7 @@ async def _server_token_ids(
     try:
         answer = await http.post("/tokenize", json=body)
         ids = answer.json().get("tokens") if answer.is_success else None
-    except (httpx.TransportError, ValueError, AttributeError):
+    except (httpx.RequestError, ValueError, AttributeError):
         return None
     return [int(id) for id in ids] if isinstance(ids, list) else None
 
@@ -398,7 +398,7 @@ async def _adapter_finding(
     has = f"; it has {', '.join(loaded[:_SHOWN_MODELS])}" if loaded else ""
     try:
         answer = await http.get("/v1/load_lora_adapter")  # what takes a POST alone refuses with 405
-    except httpx.TransportError as problem:
+    except httpx.RequestError as problem:
         found = f"it did not say: {str(problem) or type(problem).__name__}"
         return CheckFinding("adapters", "skip", found)
     if answer.status_code == 405:
