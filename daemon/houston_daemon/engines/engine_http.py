@@ -11,8 +11,9 @@ import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
@@ -71,6 +72,31 @@ class TransientFailure(Exception):
         self.after = after
 
 
+class ConnectionSettings(TypedDict):
+    """What a client of httpx takes from the environment, and whether it looks at certificates."""
+
+    trust_env: bool
+    verify: bool
+
+
+def connection_settings(url: str) -> ConnectionSettings:
+    """How whoever asks an engine's server reaches it: its workers and its watch go the same way.
+
+    No proxy stands between us and our own machine; certificates, whose reading takes long, matter
+    to https only.
+    """
+    own_machine = urlsplit(url).hostname in _LOOPBACK_HOSTS
+    return {"trust_env": not own_machine, "verify": not url.startswith("http:")}
+
+
+def has_proxy(url: str) -> bool:
+    """Whether the environment names a proxy for an address."""
+    parts = urlsplit(url)
+    proxies = getproxies()
+    named = parts.scheme in proxies or "all" in proxies
+    return connection_settings(url)["trust_env"] and named and not proxy_bypass(parts.netloc)
+
+
 def make_http_client(
     url: str, api_key: str, read_seconds: float, more: Mapping[str, str] | None = None
 ) -> httpx.AsyncClient:
@@ -99,9 +125,7 @@ def make_http_client(
         headers=headers,
         timeout=timeout,
         limits=limits,
-        # No proxy stands between us and our own machine; certificates matter to https only.
-        trust_env=urlsplit(url).hostname not in _LOOPBACK_HOSTS,
-        verify=not url.startswith("http:"),
+        **connection_settings(url),
     )
 
 

@@ -232,7 +232,7 @@ def is_healthy(url: str, seconds: float = 5.0) -> bool:
 
     address = url.rstrip("/").removesuffix("/v1") + "/health"
     try:
-        return httpx.get(address, timeout=seconds, trust_env=False).is_success
+        return httpx.get(address, timeout=seconds, trust_env=False, verify=False).is_success
     except httpx.HTTPError:
         return False
 

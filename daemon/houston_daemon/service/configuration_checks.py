@@ -18,7 +18,7 @@ from houston_daemon.hosts.ssh.ssh_command import manual_command
 from houston_daemon.hosts.ssh.ssh_host import SshHost
 from houston_daemon.hosts.ssh.ssh_protocol import Hello, HostWelcome
 from houston_daemon.service.check_findings import CheckFinding, ok_finding
-from houston_daemon.service.engine_endpoints import connection_problem, parse_address
+from houston_daemon.service.engine_endpoints import connection_problem
 from houston_daemon.service.rollout_start_checks import has_engine_key, require_engine
 from houston_daemon.training.prm.reward_policy import find_reward_policy, require_scorer_packages
 from houston_shared import home_lock, hub_models
@@ -55,7 +55,7 @@ def check_engines_at_urls(loaded: LoadedConfiguration) -> Iterator[CheckFinding]
             continue
         line, place = f"engine {name}", engine.url or f"one of its {len(engine.urls)} servers"
         try:
-            if engine.url and (reason := connection_problem(parse_address(engine.url))):
+            if engine.url and (reason := connection_problem(engine.url)):
                 step = f"Start it, or correct `engines.{name}.url`."
                 yield CheckFinding(line, "warn", reason, step)
                 continue

@@ -1,8 +1,8 @@
 """Where engines are: ports, addresses, logs and state files; and whether somebody answers there.
 
 A child's port is chosen once for a home and engine and kept, so that a worker's retry reaches the
-server that was started again. Knows files and sockets only; it starts nothing and is light to
-import.
+server that was started again. A server behind a proxy is asked through it, as workers do. Starts
+nothing and is light to import.
 """
 
 import errno
@@ -10,15 +10,19 @@ import os
 import secrets
 import socket
 import tempfile
+from collections.abc import Container
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from houston_shared.config_sections import EngineSettings
+from houston_shared.config_sections import EngineSettings, server_name
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
 
 _LONGEST_TEMPORARY_BYTES = 64
 """Bytes of a folder in which vLLM's sockets, of 37 bytes each, still have room (107 in all)."""
+
+_PROXY_REFUSALS = frozenset({407, 502, 503, 504})
+"""What a proxy says that does not reach a server, or lets nobody through."""
 
 
 def engines_folder(home: Home) -> Path:
@@ -101,17 +105,36 @@ def parse_address(url: str) -> tuple[str, int]:
     return parts.hostname, port
 
 
-def connection_problem(address: tuple[str, int], seconds: float = 3.0) -> str:
-    """Why nobody answers at `address`; empty when somebody does."""
+def connection_problem(url: str, seconds: float = 3.0) -> str:
+    """Why nobody answers at an engine's address; empty when somebody does. Raises
+    ConfigurationError when it is no address."""
+    host, port = parse_address(url)
+    from houston_daemon.engines import engine_http  # see `engine_process.is_healthy`
+
+    if engine_http.has_proxy(url):
+        return answer_problem(url.rstrip("/") + "/models", seconds, _PROXY_REFUSALS)
     try:
-        socket.create_connection(address, seconds).close()
+        socket.create_connection((host, port), seconds).close()
     except OSError as problem:
-        host, port = address
         reason = problem.strerror or (
             "no answer" if isinstance(problem, TimeoutError) else "unknown"
         )
         return f"{host}:{port} cannot be reached ({reason.lower()})"
     return ""
+
+
+def answer_problem(page: str, seconds: float, faults: Container[int] = range(500, 600)) -> str:
+    """Why a page is not answered within moments; empty when it is, but for the statuses `faults`:
+    a server may have no such page, or want a key."""
+    import httpx  # see `engine_process.is_healthy`
+
+    from houston_daemon.engines.engine_http import connection_settings
+
+    try:
+        answer = httpx.get(page, timeout=seconds, **connection_settings(page))
+    except (httpx.HTTPError, ImportError, ValueError) as problem:  # a proxy that httpx cannot use
+        return f"{server_name(page)} does not answer ({str(problem) or type(problem).__name__})"
+    return f"it answers {answer.status_code}" if answer.status_code in faults else ""
 
 
 def _choose_port(file: Path) -> int:

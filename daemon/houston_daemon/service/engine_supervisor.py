@@ -23,7 +23,11 @@ from houston_daemon.recorder.handlers.training_handlers import build_own_engine_
 from houston_daemon.recorder.recorder_handle import RecorderHandle
 from houston_daemon.service.daemon_log import LOGGER
 from houston_daemon.service.engine_child import EngineChild, recorded_command, recorded_process
-from houston_daemon.service.engine_endpoints import connection_problem, parse_address
+from houston_daemon.service.engine_endpoints import (
+    answer_problem,
+    connection_problem,
+    parse_address,
+)
 from houston_daemon.service.engine_replicas import (
     WatchedEngine,
     WatchedReplica,
@@ -416,21 +420,22 @@ class RemoteEngine:
 
     def __init__(self, url: str) -> None:
         self.url = ""  # workers have it in their settings
-        self._address = parse_address(url)
+        parse_address(url)
+        self._address = url
         self._why = ""
 
     def bring_up(self) -> None:
-        """Raise HoustonError while nobody listens there."""
-        if not self.healthy():
+        """Raise HoustonError while nobody answers there."""
+        if not (self.alive() and self.healthy()):
             raise HoustonError(self._why)
 
     def alive(self) -> bool:
-        """As far as asking can tell."""
-        return self.healthy()
-
-    def healthy(self) -> bool:
         """Whether a connection is accepted."""
         self._why = connection_problem(self._address)
+        return not self._why
+
+    def healthy(self) -> bool:
+        """Whether one was when last asked: more is not asked."""
         return not self._why
 
     def failure_reason(self) -> str:
@@ -451,22 +456,8 @@ class RemoteReplica(RemoteEngine):
         root = url.rstrip("/")
         self._page = root.removesuffix("/v1") + "/health" if takes_ids(engine) else root + "/models"
 
-    def alive(self) -> bool:
-        """Whether somebody listens: whether it answers, `healthy` tells."""
-        self._why = connection_problem(self._address)
-        return not self._why
-
     def healthy(self) -> bool:
         """Whether it answers within moments, and not with a fault of its own."""
-        import httpx  # see `engine_process.is_healthy`
-
-        try:
-            answer = httpx.get(self._page, timeout=REPLICA_SECONDS, trust_env=False)
-        except httpx.HTTPError as problem:
-            self._why = connection_problem(self._address) or (
-                f"{server_name(self.url)} does not answer ({type(problem).__name__})"
-            )
-            return False
-        # It may have no such page, or want a key.
-        self._why = f"it answers {answer.status_code}" if answer.status_code >= 500 else ""
+        problem = answer_problem(self._page, REPLICA_SECONDS)
+        self._why = problem and (connection_problem(self._address) or problem)
         return not self._why

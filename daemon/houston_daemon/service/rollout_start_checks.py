@@ -419,7 +419,7 @@ def require_engine(
     loaded: LoadedConfiguration, name: str, engine: EngineSettings, running: dict[str, str]
 ) -> None:
     """The same for an engine as it is; nothing is fetched."""
-    if engine.url and (reason := connection_problem(parse_address(engine.url))):
+    if engine.url and (reason := connection_problem(engine.url)):
         raise HoustonError(
             f"Engine {name!r} at {engine.url}: {reason}.",
             NOTHING_STARTED,
@@ -445,7 +445,7 @@ def require_engine(
 def _answering_url(loaded: LoadedConfiguration, name: str, engine: EngineSettings) -> str:
     """The first of an engine's servers that somebody answers at; the others are told of. Raises
     HoustonError where there is none."""
-    problems = {url: connection_problem(parse_address(url)) for url in engine.urls}
+    problems = {url: connection_problem(url) for url in engine.urls}
     away = "; ".join(filter(None, problems.values()))
     answering = [url for url, problem in problems.items() if not problem]
     if not answering:

@@ -1,5 +1,6 @@
 """Engines: found, watched, tried again; rollouts wait only for one that is down for long."""
 
+import json
 import os
 import pwd
 import shutil
@@ -25,16 +26,19 @@ from houston_daemon.service.engine_supervisor import (
     EngineSupervisor,
     MissingEngine,
     RemoteEngine,
+    RemoteReplica,
     ReplicaServers,
     engine_server_factory,
 )
 from houston_daemon.service.engine_watch import EngineState, EngineWatch
 from houston_daemon.service.gpu_ledger import GpuLedger
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
+from houston_daemon.training.policies import adapter_loader
 from houston_shared.config import Configuration, DaemonSettings, LoadedConfiguration
 from houston_shared.config_sections import EngineSettings
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
+from tests.support.web import web
 
 
 class Pauses:
@@ -122,6 +126,35 @@ def test_an_engine_at_a_url_is_ready_when_it_answers_and_down_when_not(tmp_path:
         bench.until(lambda: bench.engines.states["far"] == "ready")
     bench.engines.stop(keep=False, seconds=5)
     assert list(bench.engines.states) == ["far"], "files are not shown"
+
+
+def test_an_engine_behind_a_proxy_is_watched_and_asked_through_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As its workers sample: from here nothing else reaches it."""
+    url = "http://engine.invalid:8000/v1"
+    settings = EngineSettings(kind="token", urls=(url,))
+    server = adapter_loader.AdapterServer("far", url, "")
+    for name in ("no_proxy", "NO_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with web() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url())
+        listed = (200, {}, json.dumps({"data": [{"id": "m"}]}).encode())
+        proxy.pages |= {
+            f"{url}/models": listed,
+            "http://engine.invalid:8000/health": (200, {}, b""),
+        }
+        assert engine_endpoints.connection_problem(url) == ""
+        for watched in (RemoteEngine(url), RemoteReplica(url, settings)):
+            watched.bring_up()
+            assert watched.alive() and watched.healthy()
+        assert adapter_loader.served_models(server).model == "m"
+        for page in list(proxy.pages):
+            proxy.pages[page] = (502, {}, b"nobody is there")
+        for watched in (RemoteEngine(url), RemoteReplica(url, settings)):
+            with pytest.raises(HoustonError, match="502"):
+                watched.bring_up()
+            assert not watched.alive()
 
 
 def test_rollouts_wait_for_an_engine_that_is_down_for_long(tmp_path: Path) -> None:

@@ -152,9 +152,12 @@ def _ensure_adapter_place(place: "AdapterLocation") -> str:
 def _http_client(server: AdapterServer, seconds: float = ANSWER_TIMEOUT_SECONDS) -> "httpx.Client":
     import httpx  # 100 ms that no start of the daemon pays which has no policy to load
 
+    from houston_daemon.engines.engine_http import connection_settings
+
     headers = {"Authorization": f"Bearer {server.key}"} if server.key else {}
     base = server.url.rstrip("/").removesuffix("/v1")
-    return httpx.Client(base_url=base, headers=headers, timeout=seconds, trust_env=False)
+    settings = connection_settings(base)
+    return httpx.Client(base_url=base, headers=headers, timeout=seconds, **settings)
 
 
 def _read_served(server: AdapterServer, http: "httpx.Client") -> ServedModels:
