@@ -6,6 +6,7 @@ it. What a killed server leaves carries the state file's name in its environment
 The same code serves vLLM and the embedded server. It does not decide when to start again.
 """
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -42,6 +43,8 @@ class ServerState(msgspec.Struct, frozen=True):
     file: str = ""
     """The state file that this was written to: in a copy of the home, the server is not the copy's.
     Empty in those of older versions."""
+    environment: str = ""
+    """Hash of what was added to its environment, which may hold keys; empty in older versions."""
 
 
 class EngineProcess:
@@ -69,6 +72,8 @@ class EngineProcess:
         self._state_file = state_file
         self._log_file = log_file
         self._environment = dict(environment or {})
+        added = msgspec.json.encode(self._environment, order="sorted")
+        self._environment_hash = hashlib.sha256(added).hexdigest()
         self._output = output or self._append
         self._temporary = temporary
         self._state: ServerState | None = None
@@ -116,7 +121,14 @@ class EngineProcess:
         started, temporary = process_start_time(pid) or 0, own.get("TMPDIR", "")
         file = str(self._state_file.absolute())
         self._state = ServerState(
-            pid, started, _boot_id(), self.url, self._command, temporary, file
+            pid,
+            started,
+            _boot_id(),
+            self.url,
+            self._command,
+            temporary,
+            file,
+            self._environment_hash,
         )
         _write_state(self._state_file, self._state)
         point("supervisor.engine.recorded")
@@ -146,6 +158,12 @@ class EngineProcess:
             return False
         self._state, self.url = state, state.url
         return True
+
+    def is_started_alike(self) -> bool:
+        """Whether an adopted server has this command and environment, as far as is recorded."""
+        state = self._state
+        alike = ("", self._environment_hash)
+        return state is not None and state.command == self._command and state.environment in alike
 
     def alive(self) -> bool:
         """Whether the process runs."""

@@ -1,10 +1,10 @@
 """The child server of an engine (the embedded one, or `vllm serve`) and the pipe of its log.
 
 Started in a session of its own with GPUs from the ledger, it outlives the daemon; the next one
-adopts it by its state file, unless its command changed. Its output goes through a named pipe that
-the engine itself holds open, so that it never meets a broken one, to a log pump which is started
-again when it was killed. Who asks whether it answers is `engine_supervisor`; who ends one without a
-daemon is `engine_guard`.
+adopts it by its state file, unless its command, environment or GPUs changed. Its output goes
+through a named pipe that the engine itself holds open, so that it never meets a broken one, to a
+log pump which is started again when it was killed. Who asks whether it answers is
+`engine_supervisor`; who ends one without a daemon is `engine_guard`.
 """
 
 import fcntl
@@ -151,7 +151,8 @@ class EngineChild:
     def bring_up(self) -> None:
         """Find the child of an earlier daemon, or start one on its port.
 
-        A child that was started with another command (the configuration changed) is ended first.
+        A child that was started with another command, environment or GPUs (the configuration
+        changed) is ended first.
         """
         self._engine = with_hub_folders(self._engine, self._home)  # fetched since it was made?
         port = kept_port(self._home, self._name, self._engine)
@@ -159,7 +160,7 @@ class EngineChild:
         self._pump()
         process = self._make(port)
         adopted = process.adopt()
-        if adopted and self._command(port) != recorded_command(self._home, self._name):
+        if adopted and not process.is_started_alike():
             process.stop()
             adopted = False
         if not adopted:
@@ -194,13 +195,15 @@ class EngineChild:
 
     def _lease(self) -> None:
         """Have the GPUs that it asks for. Raises HoustonError while they are taken."""
+        holder = engine_gpu_holder(self._name)
         if not self._engine.gpus:
+            if self._gpus.gpus_of(holder):
+                self._gpus.release(holder)
             return
         gpus_by_host = {LOCAL_HOST: self._engine.gpus}
-        leased = self._gpus.lease(
-            engine_gpu_holder(self._name), gpus_by_host, self._engine.gpus_shared
-        )
+        leased = self._gpus.lease(holder, gpus_by_host, self._engine.gpus_shared)
         if isinstance(leased, str):
+            recorded_process(self._home, self._name).stop()  # others may get what it runs on
             raise HoustonError(f"Engine {self._name} {leased}.")
         self._visible = visible_gpus_environment(leased[LOCAL_HOST])
 

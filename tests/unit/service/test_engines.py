@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -303,6 +304,47 @@ def test_an_engine_waits_for_its_gpu_and_gives_it_back(tmp_path: Path) -> None:
     assert b"CUDA_VISIBLE_DEVICES=0" in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     bench.engines.stop(keep=False, seconds=5)
     assert bench.gpus.snapshot().leases == ()
+
+
+@pytest.mark.parametrize(
+    ("edit", "shown"),
+    [
+        pytest.param({}, {b"KNOB=1", b"CUDA_VISIBLE_DEVICES=0"}, id="nothing"),
+        pytest.param(
+            {"environment": {"KNOB": "2"}},
+            {b"KNOB=2", b"CUDA_VISIBLE_DEVICES=0"},
+            id="its environment",
+        ),
+        pytest.param({"gpus": 2}, {b"KNOB=1", b"CUDA_VISIBLE_DEVICES=0,1"}, id="its GPUs"),
+        pytest.param({"gpus": 0}, {b"KNOB=1"}, id="that it has GPUs"),
+        pytest.param({"gpus": 3}, None, id="more GPUs than there are"),
+    ],
+)
+def test_a_child_is_found_again_only_as_it_would_be_started(
+    tmp_path: Path, edit: dict[str, Any], shown: set[bytes] | None
+) -> None:
+    """What the ledger says of GPUs is what runs on them."""
+    own = msgspec.structs.replace(child_engine(), gpus=1, environment={"KNOB": "1"})
+    first = Watching(loaded(tmp_path, own=own), {"local": 2})
+    first.engines.watch(["own"])
+    first.until(lambda: first.engines.states["own"] == "ready")
+    kept = pid_of(Home(tmp_path))
+    first.engines.stop(keep=True, seconds=5)
+
+    second = Watching(loaded(tmp_path, own=msgspec.structs.replace(own, **edit)), {"local": 2})
+    second.engines.watch(["own"])
+    expected = "down" if shown is None else "ready"
+    second.until(lambda: second.engines.states["own"].startswith(expected))
+    numbers = [lease.gpu for lease in second.gpus.snapshot().leases]
+    if shown is None:
+        assert (process_start_time(kept), numbers) == (None, [])
+    else:
+        pid = pid_of(Home(tmp_path))
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        added = {each for each in environment if each.startswith((b"KNOB=", b"CUDA_VISIBLE"))}
+        assert (pid == kept, added) == (not edit, shown)
+        assert len(numbers) == edit.get("gpus", 1)
+    second.engines.stop(keep=False, seconds=5)
 
 
 def test_stopping_is_bounded_even_when_an_engine_hangs(tmp_path: Path) -> None:
