@@ -93,10 +93,11 @@ class EngineSettings(Settings, frozen=True):
     parameters: dict[str, Any] = {}
     """For `chat`, `token`, `vllm` and `embedded`: added to each request, over what the task file
     says, e.g. `{ temperature = 1.0, max_completion_tokens = 8192, reasoning_effort = "high" }`.
-    Nothing else is sent to a `chat` endpoint than the model, messages, tools, `temperature`,
-    `top_p` and the limit of an answer where the task file sets them, and `stream` with
-    `stream_options` (for the count of tokens), which an endpoint that refuses them by name is not
-    sent again; `{ stream = false }` asks for whole answers."""
+    `embedded` samples by `temperature` and `top_p` alone. Nothing else is sent to a `chat` endpoint
+    than the model, messages, tools, `temperature`, `top_p` and the limit of an answer where the
+    task file sets them, and `stream` with `stream_options` (for the count of tokens), which an
+    endpoint that refuses them by name is not sent again; `{ stream = false }` asks for whole
+    answers."""
     omit_parameters: tuple[str, ...] = ()
     """Names that are never sent, whoever asks for them, e.g. `["temperature", "stream_options"]`:
     what `null` would say, which TOML does not have."""

@@ -198,6 +198,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"kind": "token", "parameters": {"return_token_ids": False}},
         "may not name return_token_ids",
     ),
+    "what the embedded server would ignore": (
+        {"kind": "embedded", "parameters": {"top_k": 20, "stop": ["x"], "min_p": 0, "top_p": 0.9}},
+        "may not name top_k, stop: its server samples by temperature and top_p alone",
+    ),
 }
 
 

@@ -35,6 +35,7 @@ from typing import Any
 from houston_daemon.engines import chat_engine, token_engine
 from houston_daemon.engines.chat_engine import ChatEngine
 from houston_daemon.engines.engine_protocol import Engine, EngineUnavailable
+from houston_daemon.engines.logprob_kind import NEUTRAL_SAMPLING
 from houston_daemon.engines.replicated_engine import ReplicatedEngine
 from houston_daemon.engines.script_engine import ScriptEngine
 from houston_daemon.engines.token_engine import TokenEngine
@@ -175,6 +176,19 @@ def check_request_settings(settings: Mapping[str, Any]) -> None:
                 f"`{key}` of an engine of kind {kind!r} may not name {', '.join(wrong)}: "
                 "Houston fills that in itself."
             )
+    ignored = [
+        name
+        for name, value in parameters.items()
+        if kind == "embedded"
+        and name in _IGNORED_BY_EMBEDDED
+        and value not in NEUTRAL_SAMPLING.get(name, ())
+    ]
+    if ignored:
+        raise ConfigurationError(
+            f"`parameters` of an engine of kind 'embedded' may not name {', '.join(ignored)}: its "
+            "server samples by temperature and top_p alone.",
+            next="Leave them out, or take an engine of kind `vllm`.",
+        )
     for name, value in (settings.get("headers") or {}).items():
         if _SECRET_HEADER.search(name) or redact(value) != value:
             raise ConfigurationError(
@@ -189,6 +203,7 @@ def check_request_settings(settings: Mapping[str, Any]) -> None:
             )
 
 
+_IGNORED_BY_EMBEDDED = {"stop", *NEUTRAL_SAMPLING} - {"temperature", "top_p"}
 _SECRET_HEADER = re.compile(r"authorization|cookie|token|secret|password|api-?key|credential", re.I)
 
 
