@@ -82,7 +82,8 @@ async def test_a_document_is_read_back_whole(folder: Path) -> None:
         document = await one.document(name)
         assert document and len(document.text) == hit.characters
         assert "Amazon" not in document.text
-    assert await one.document("rivers/nile.txt") is None
+    for name in ("rivers/nile.txt", "corpus:\ud800", "a\0b"):
+        assert await one.document(name) is None
     (folder / "rivers" / "danube.html").write_text("It is gone.")
     assert await one.document(hit.id), "this rollout's corpus stays as it was"
     assert not [one.id for one in await corpus(folder).search("four capitals", 1)]
@@ -127,7 +128,10 @@ async def test_a_corpus_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> Non
     assert told.value.code == "corpus"
     assert str(tmp_path) not in str(told.value)
     (tmp_path / "void").mkdir()
-    assert await corpus(tmp_path / "void").search("x", 5) == []
+    unread = lines(tmp_path, {"id": "1", "passage": "Text under another name."}, "{broken")
+    for source, left_out in ((tmp_path / "void", 0), (unread, 2)):
+        with pytest.raises(SearchFailed, match=f"no document .* {left_out} that cannot.*`text`"):
+            await corpus(source).search("text", 5)
 
 
 async def test_a_damaged_index_is_built_again(tmp_path: Path) -> None:

@@ -16,6 +16,14 @@ PAGES = [
     ("<ul><li>one<li>two</ul>three</made-up>", "", "one\ntwo\nthree"),
     ("<p>no end <a href='", "", "no end"),
     ("&#xd800;&#99999999;&nosuch;", "", "\ufffd\ufffd&nosuch;"),
+    ('<td width="5"">a <b id="x">b</b> <i id="y">c</i>', "", "a b c"),
+    ("<a title=it's>x</a><p>it's <b class='y'>all</b>", "", "x\nit's all"),
+    (
+        '<p>a <svg class="i" viewBox="0 0 1 1"/> b<svg ><path/></svg>c<script src="x"/>d',
+        "",
+        "a bcd",
+    ),
+    ("a<!-->b<!--->c<!-- d -->e", "", "abce"),
     ("", "", ""),
 ]
 
@@ -35,6 +43,7 @@ def test_long_and_senseless_markup_ends() -> None:
         "&#x1",
         "<![",
         "'<a \"",
+        "<a =  ",
         "<script>",
         "<title>",
     ):

@@ -16,7 +16,8 @@ _BLOCKS = frozenset({
     "pre", "section", "table", "td", "th", "tr", "ul",
 })  # fmt: skip
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9:-]{0,40})")
-_IN_TAG = re.compile(r"[>\"']")
+_IN_TAG = re.compile(r"=\s*([\"'])|>")
+"""Elsewhere a quotation mark is a slip of the pen, as browsers take it."""
 
 
 def read_html(markup: str) -> tuple[str, str]:
@@ -42,7 +43,7 @@ class _Reader:
             self.parts.append(markup[at:opens])
             tag = _TAG.match(markup, opens)
             if markup.startswith("<!--", opens):
-                at = self._after("-->", opens + 4)
+                at = self._after("-->", opens + 2)  # `<!-->` is one
             elif tag:
                 at = self._tag(tag[2].lower(), bool(tag[1]), self._end_of_tag(tag.end()))
             elif markup.startswith(("<!", "<?", "</"), opens):
@@ -56,7 +57,8 @@ class _Reader:
         """What a tag means; where to go on."""
         if name in _BLOCKS:
             self.parts.append("\n")
-        if closing or name not in (*_SILENT, "title"):
+        closed = closing or self._markup.startswith("/>", at - 2)
+        if closed or name not in (*_SILENT, "title"):
             return at
         end = self._start_of(f"</{name}", at)
         if name == "title" and not self.title:
@@ -69,7 +71,7 @@ class _Reader:
             at = mark.end()
             if mark[0] == ">":
                 return at
-            closes = self._find(mark[0], at)
+            closes = self._find(mark[1], at)
             at = closes + 1 if closes >= 0 else at
         return len(self._markup)
 

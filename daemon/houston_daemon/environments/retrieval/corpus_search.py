@@ -16,7 +16,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from houston_daemon.environments.retrieval.corpus_documents import Document, documents, files
+from houston_daemon.environments.retrieval.corpus_documents import (
+    SUFFIXES,
+    Document,
+    documents,
+    files,
+)
 from houston_daemon.environments.retrieval.retrieval_protocol import Hit, SearchFailed
 from houston_daemon.environments.retrieval.search_terms import indexed, match, snippet
 from houston_shared import atomic_file
@@ -48,7 +53,7 @@ def build_lock(lock: Path, cancelled: Callable[[], bool]) -> Iterator[None]:
         yield
 
 
-FORM = 2
+FORM = 3
 """Raised when terms or tables change: an index of another form is another index."""
 _PIECE = 1 << 20
 _LONG = 32
@@ -115,7 +120,6 @@ CREATE TABLE documents (
 CREATE INDEX documents_url ON documents (url) WHERE url <> '';
 CREATE VIRTUAL TABLE terms USING
     fts5(title, text, content='', tokenize='porter unicode61 remove_diacritics 2');
-CREATE TABLE facts (documents INTEGER NOT NULL, left_out INTEGER NOT NULL);
 """
 
 
@@ -176,7 +180,13 @@ def _fill(database: sqlite3.Connection, source: Path, cancelled: Callable[[], bo
             count += 1
         else:
             left_out += 1
-    database.execute("INSERT INTO facts VALUES (?, ?)", (count, left_out))
+    if not count:
+        raise HoustonError(
+            f"The corpus {source.name} has no document that can be read, and {left_out} that "
+            f"cannot: a folder has files of {', '.join(SUFFIXES)}, a line is JSON with `text` or "
+            "`contents`.",
+            "Searches in it have no results.",
+        )
     log.info("the corpus %s: %s documents, %s left out", source.name, count, left_out)
 
 
@@ -269,6 +279,7 @@ class Corpus:
         Raises SearchFailed.
         """
         index = await self.prepare()
+        id = id.encode("utf-8", "replace").decode()  # a model can write half a surrogate pair
 
         def read_document(database: sqlite3.Connection) -> Document | None:
             row = database.execute(_NAMED, (id.removeprefix(SCHEME), id)).fetchone()
