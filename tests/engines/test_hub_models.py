@@ -201,6 +201,11 @@ def test_a_repository_without_a_model_is_refused(hub: HubServer, station: Statio
     (station.folder / "empty" / "README.md").write_text("nothing")
     hub.add("acme/empty", station.folder / "empty")
     assert "holds no model: config.json is missing" in fetch(station, "acme/empty", code=1)
+    for name in ("config.json", "tokenizer.json", "model.Q4.gguf"):
+        (station.folder / "empty" / name).write_text("{}")
+    hub.add("acme/other-weights", station.folder / "empty")
+    assert "no weights as safetensors or .bin" in fetch(station, "acme/other-weights", code=1)
+    assert pins(station) == {}, "no command takes it for fetched"
 
 
 ENGINES = """

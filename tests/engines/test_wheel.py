@@ -89,6 +89,23 @@ def test_folders_are_indexes_too(tmp_path: Path) -> None:
         found.unlink()
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"), [("cert", "/gone/ca.pem"), ("proxy", "ftp://proxy.example:1")]
+)
+def test_a_setting_of_pip_that_cannot_be_used_is_named(
+    setting: str, value: str, tmp_path: Path
+) -> None:
+    source = PackageSource((), (), **{setting: value})
+    with pytest.raises(HoustonError, match=f"pip's setting `{setting}` cannot be used"):
+        fetch_wheel(WHEEL, tmp_path, source)
+
+
+def test_a_proxy_needs_no_scheme(server: str, tmp_path: Path) -> None:
+    source = PackageSource(("http://index.invalid/html",), (), proxy=server.partition("://")[2])
+    with pytest.raises(HoustonError, match=r"index\.invalid.*404"):
+        fetch_wheel(WHEEL, tmp_path, source)
+
+
 def test_what_no_index_gives_is_one_sentence(server: str, tmp_path: Path) -> None:
     bad = (f"{server}/empty", f"{server}/altered", f"{server}/none", "http://u:secret@127.0.0.1:1")
     with pytest.raises(HoustonError) as caught:

@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -97,41 +98,46 @@ class EngineProcess:
         self.stop()
         try:
             own = self._own_folders()
-            output = self._output()
-            try:
-                self._child = subprocess.Popen(
-                    self._command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                    env={
-                        **os.environ,
-                        **own,
-                        **self._environment,
-                        _STATE_FILE_VARIABLE: str(self._state_file.absolute()),
-                    },
-                )
-            finally:
-                os.close(output)
+            self._child = self._spawn(own)
         except OSError as problem:
+            if self._temporary is not None:
+                with suppress(OSError):  # it is tried again, each time with another
+                    self._temporary.rmdir()
             raise HoustonError(f"Engine {self.name} cannot be started: {problem}.") from problem
         point("supervisor.engine.started")
         pid = self._child.pid
-        started, temporary = process_start_time(pid) or 0, own.get("TMPDIR", "")
-        file = str(self._state_file.absolute())
         self._state = ServerState(
             pid,
-            started,
+            process_start_time(pid) or 0,
             _boot_id(),
             self.url,
             self._command,
-            temporary,
-            file,
+            own.get("TMPDIR", ""),
+            str(self._state_file.absolute()),
             self._environment_hash,
         )
         _write_state(self._state_file, self._state)
         point("supervisor.engine.recorded")
+
+    def _spawn(self, own: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+        """own: variables that its folders are in. Raises OSError."""
+        output = self._output()
+        try:
+            return subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    **own,
+                    **self._environment,
+                    _STATE_FILE_VARIABLE: str(self._state_file.absolute()),
+                },
+            )
+        finally:
+            os.close(output)
 
     def _own_folders(self) -> dict[str, str]:
         """Where it keeps temporary files; what torch compiled stays for the next start."""

@@ -176,19 +176,8 @@ def check_request_settings(settings: Mapping[str, Any]) -> None:
                 f"`{key}` of an engine of kind {kind!r} may not name {', '.join(wrong)}: "
                 "Houston fills that in itself."
             )
-    ignored = [
-        name
-        for name, value in parameters.items()
-        if kind == "embedded"
-        and name in _IGNORED_BY_EMBEDDED
-        and value not in NEUTRAL_SAMPLING.get(name, ())
-    ]
-    if ignored:
-        raise ConfigurationError(
-            f"`parameters` of an engine of kind 'embedded' may not name {', '.join(ignored)}: its "
-            "server samples by temperature and top_p alone.",
-            next="Leave them out, or take an engine of kind `vllm`.",
-        )
+    if kind == "embedded":
+        _refuse_what_embedded_ignores(parameters)
     for name, value in (settings.get("headers") or {}).items():
         if _SECRET_HEADER.search(name) or redact(value) != value:
             raise ConfigurationError(
@@ -201,6 +190,20 @@ def check_request_settings(settings: Mapping[str, Any]) -> None:
             raise ConfigurationError(
                 f"`parameters.{name}` looks like a secret.", next="Use `headers_env`, if it is one."
             )
+
+
+def _refuse_what_embedded_ignores(parameters: Mapping[str, Any]) -> None:
+    ignored = [
+        name
+        for name, value in parameters.items()
+        if name in _IGNORED_BY_EMBEDDED and value not in NEUTRAL_SAMPLING.get(name, ())
+    ]
+    if ignored:
+        raise ConfigurationError(
+            f"`parameters` of an engine of kind 'embedded' may not name {', '.join(ignored)}: its "
+            "server samples by temperature and top_p alone.",
+            next="Leave them out, or take an engine of kind `vllm`.",
+        )
 
 
 _IGNORED_BY_EMBEDDED = {"stop", *NEUTRAL_SAMPLING} - {"temperature", "top_p"}

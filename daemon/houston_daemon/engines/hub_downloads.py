@@ -154,8 +154,15 @@ def _download(
         size = sum(listing.files[name].size for name in names)
         note(f"fetching {id.repo} at {id.revision[:12]} ({_size_words(size)})")
     with hub_errors(str(id), "model", effect):
-        folder = hub.snapshot_download(id.repo, revision=id.revision, allow_patterns=names)
-    return Path(folder)
+        hub.snapshot_download(id.repo, revision=id.revision, allow_patterns=names)
+    folder = _cached_folder(id, content)
+    if folder is None:
+        raise HoustonError(
+            f"{id.repo} holds no {content}: it has no weights as safetensors or .bin.",
+            effect,
+            "Name another repository or revision",
+        )
+    return folder
 
 
 def _cached_folder(id: HubId, content: HubContent) -> Path | None:

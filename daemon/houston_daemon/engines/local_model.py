@@ -73,11 +73,8 @@ def fetch_wheel(wheel: PinnedWheel, folder: Path, source: PackageSource | None =
 
     source = source or configured_source()
     target, problems = folder / wheel.name, []
-    trust = ssl.create_default_context(cafile=source.cert) if source.cert else True
     pages = [*source.links, *(f"{index.rstrip('/')}/{wheel.project}/" for index in source.indexes)]
-    with httpx.Client(
-        verify=trust, proxy=source.proxy or None, timeout=_DOWNLOAD_SECONDS, follow_redirects=True
-    ) as client:
+    with _open_client(source) as client:
         for page in pages:
             try:
                 address = _find_wheel_address(client, page, wheel.name)
@@ -95,6 +92,29 @@ def fetch_wheel(wheel: PinnedWheel, folder: Path, source: PackageSource | None =
         "It was not used.",
         "Check the network and the package index (PIP_INDEX_URL), then run the command again.",
     )
+
+
+def _open_client(source: PackageSource) -> "httpx.Client":
+    import httpx
+
+    setting = "cert"
+    try:
+        trust = ssl.create_default_context(cafile=source.cert) if source.cert else True
+        setting, proxy = "proxy", source.proxy
+        if proxy and "://" not in proxy:  # as pip has it
+            proxy = f"http://{proxy}"
+        return httpx.Client(
+            verify=trust,
+            proxy=proxy or None,
+            timeout=_DOWNLOAD_SECONDS,
+            follow_redirects=True,
+        )
+    except (OSError, ValueError, ImportError) as problem:
+        raise HoustonError(
+            f"pip's setting `{setting}` cannot be used here: {problem}.",
+            "Nothing was fetched.",
+            f"Correct PIP_{setting.upper()}, or the file that `pip config debug` names.",
+        ) from problem
 
 
 def _find_wheel_address(client: "httpx.Client", page: str, name: str) -> str:

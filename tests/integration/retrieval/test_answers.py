@@ -29,6 +29,11 @@ def test_given_again_for_the_same_question_only(file: Path) -> None:
     assert again.find("p", "q", 5) == []
 
 
+def test_a_key_in_a_providers_address_is_not_in_the_file(file: Path) -> None:
+    AnswerCache(file, 60, 1).keep("searxng https://me:pass-word@host/search", "q", 5, HITS)
+    assert all(b"pass-word" not in each.read_bytes() for each in file.parent.iterdir())
+
+
 def test_an_old_answer_is_asked_for_again(file: Path) -> None:
     AnswerCache(file, 60, 1).keep("p", "q", 5, HITS)
     with sqlite3.connect(file) as database:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -496,6 +497,20 @@ def test_a_child_that_cannot_start_says_why(tmp_path: Path) -> None:
     bench.until(lambda: "no such card" in bench.engines.states["own"])
     assert bench.engines.reachable("own") is None
     bench.engines.stop(keep=False, seconds=5)
+
+
+def test_a_program_that_is_not_there_leaves_no_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "t").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "t"))
+    own = EngineSettings(kind="vllm", command=(str(tmp_path / "gone"),))
+    bench = Watching(loaded(tmp_path, own=own))
+    bench.engines.watch(["own"])
+    bench.until(lambda: "cannot be started" in bench.engines.states["own"])
+    bench.engines.stop(keep=False, seconds=5)
+    for place in (tmp_path / "t", engine_endpoints.engines_folder(Home(tmp_path))):
+        assert [folder for folder in place.iterdir() if folder.is_dir()] == []
 
 
 def test_replicas_are_children_of_their_own(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ The cache is one SQLite file under the host root, shared by all rollouts.
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 import os
 import sqlite3
@@ -45,6 +46,11 @@ BEGIN UPDATE held SET bytes = bytes - length(OLD.hits) - length(OLD.query); END;
 """
 
 
+def _hashed(provider: str) -> str:
+    """A provider's name has its address, and that may have a key."""
+    return hashlib.sha256(provider.encode("utf-8", "surrogateescape")).hexdigest()
+
+
 class AnswerCache:
     """The kept answers. Every call opens the file anew, so it may be used from any thread."""
 
@@ -56,6 +62,7 @@ class AnswerCache:
 
     def find(self, provider: str, query: str, top_k: int) -> list[Hit] | None:
         """The kept answer to a question, if there is one that is young enough."""
+        provider = _hashed(provider)
 
         def read_hits(database: sqlite3.Connection) -> list[Hit] | None:
             row = database.execute(
@@ -69,7 +76,7 @@ class AnswerCache:
 
     def keep(self, provider: str, query: str, top_k: int, hits: list[Hit]) -> None:
         """Keep an answer; what is too old goes, then the oldest until the size is right."""
-        data = msgspec.msgpack.encode(hits)
+        provider, data = _hashed(provider), msgspec.msgpack.encode(hits)
 
         def store_hits(database: sqlite3.Connection) -> None:
             database.execute("BEGIN IMMEDIATE")
