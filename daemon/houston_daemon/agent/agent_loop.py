@@ -360,7 +360,7 @@ class AgentLoop:
         if put_off or not (accepted or spent):
             return False
         if not accepted and (call := self.agent.fallback_call(opened)):
-            await self._run_own_call(opened, call)
+            await self._run_own_call(opened, call, last=True)
         added = opened.results[len(opened.sample.calls) :]
         tried = [result for result in added if result.call.name == EVALUATION_CALL]
         if may_run_final_evaluation(tried) and self.unscored.wants_score(
@@ -369,13 +369,15 @@ class AgentLoop:
             call = ToolCall(
                 id=f"{opened.step}.{len(opened.results)}", name=EVALUATION_CALL, arguments={}
             )
-            await self._run_own_call(opened, call)
+            # After `finish` the agent goes on where a person speaks; after a budget nobody does.
+            await self._run_own_call(opened, call, last=bool(spent))
         return True
 
-    async def _run_own_call(self, opened: StepAttempt, call: ToolCall) -> None:
-        """Run a call that the loop itself adds to a step."""
+    async def _run_own_call(self, opened: StepAttempt, call: ToolCall, last: bool) -> None:
+        """Run a call that the loop itself adds to a step. last: see `CallExecutor.run_call`."""
+        own = len(opened.results) + 1
         await self.executor.run_call(
-            opened.step, call, len(opened.results) + 1, opened.results, opened.attempt
+            opened.step, call, own, opened.results, opened.attempt, last=last
         )
 
     def _loop_notes(self, opened: StepAttempt, finished: bool) -> tuple[str, ...]:

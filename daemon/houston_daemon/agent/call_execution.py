@@ -31,7 +31,6 @@ from houston_shared.secret_redaction import redact, redact_all
 log = logging.getLogger(__name__)
 CALL_GRACE_SECONDS = 10.0
 """How long a call may take to return after its waiting was ended for time."""
-"""The call that scores; it has its own time limit, and time is reserved for it."""
 _RunCall = Callable[[Standing, Stop], Coroutine[Any, Any, ToolResult]]
 
 
@@ -105,8 +104,13 @@ class CallExecutor:
         results: list[ToolResult],
         attempt: int = 1,
         counts: bool = True,
+        last: bool = False,
     ) -> None:
-        """Run one call and store its result. counts: whether a score in it does."""
+        """Run one call and store its result.
+
+        counts: whether a score in it does. last: whether the rollout ends with it whatever a person
+        says, so that a waiting word neither keeps it from running nor ends it. Raises WorkerExit.
+        """
         environment = self._environment
         call = call if call.error else environment.check(call)
         intent = CallIntent(call=call, deadline=environment.deadline(call))
@@ -118,9 +122,9 @@ class CallExecutor:
         )
         point("worker.intent.after")
         await self._line.ensure_lease_valid()
-        if ack.act:
+        if ack.act or last:
             result = await self._run_interruptibly(
-                step, call, lambda standing, stop: environment.act(call, standing, stop)
+                step, call, lambda standing, stop: environment.act(call, standing, stop), last
             )
         else:
             # A person's word came first: nothing went wrong, so it counts as no error.
@@ -146,6 +150,7 @@ class CallExecutor:
             step,
             intent.call,
             lambda standing, stop: environment.recover(intent, standing, stop),
+            last=len(results) >= of,  # the loop's own, after those of the sample
         )
         point("worker.recover.after")
         await self._store_result(step, result, of, results, attempt, counts)
@@ -175,12 +180,14 @@ class CallExecutor:
             self._budgets.scores.count_result(result, self._budgets.clock.seconds)
         results.append(result)
 
-    async def _run_interruptibly(self, step: int, call: ToolCall, run: _RunCall) -> ToolResult:
+    async def _run_interruptibly(
+        self, step: int, call: ToolCall, run: _RunCall, last: bool
+    ) -> ToolResult:
         """Run a call while listening: a person's word or the time budget ends its waiting."""
         stop = Stop()
         try:
             return await self._wait_for_call(
-                call, run(self._budgets.budget_status(step), stop), stop
+                call, run(self._budgets.budget_status(step), stop), stop, last
             )
         except WorkerExit:
             raise
@@ -193,7 +200,7 @@ class CallExecutor:
             )
 
     async def _wait_for_call(
-        self, call: ToolCall, running: Coroutine[Any, Any, ToolResult], stop: Stop
+        self, call: ToolCall, running: Coroutine[Any, Any, ToolResult], stop: Stop, last: bool
     ) -> ToolResult:
         control, budgets = self._line.control, self._budgets
         timed = call.name != EVALUATION_CALL
@@ -201,7 +208,7 @@ class CallExecutor:
         try:
             while not task.done():
                 raise_if_exiting(control.current)
-                if reason := call_stop_reason(control.current):
+                if not last and (reason := call_stop_reason(control.current)):
                     stop.reason = reason
                     stop.event.set()
                 left = budgets.seconds_left

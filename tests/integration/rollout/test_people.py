@@ -1,5 +1,6 @@
 """What people want of a running worker: guidance in three modes, pause, resume, cancel, drain."""
 
+import fcntl
 from typing import Any
 
 import pytest
@@ -109,6 +110,29 @@ def test_a_person_who_speaks_as_the_agent_finishes_is_heard(rig: Rig) -> None:
     assert "put off" in seen(steps[0])
     assert len(steps) == 3, "it goes on, and finishes later"
     assert rig.state(rollout) == ("finished", "finish")
+
+
+@pytest.mark.parametrize("mode", ["wake", "interrupt"])
+def test_a_last_score_is_taken_whatever_a_person_says(rig: Rig, mode: str) -> None:
+    """After the last step nobody hears the word; the task's one slot is another's for a while."""
+    task = (
+        "[budget]\nsteps = 1\nevaluations = 1\n[evaluate]\nslots = 1\n"
+        "command = 'echo {\\\"overall_score\\\": 50}'\n"
+    )
+    rollout = rig.rollout([line(SLEEP)], environment="workstation", task=task)
+    worker = rig.work(rollout)
+    calling(rig, rollout)
+    slots = rig.folder / "host" / "evaluation-slots"
+    slots.mkdir()
+    with (slots / "probe.1").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        guide(rig, rollout, "stop", mode)
+        calling(rig, rollout, 1)
+    worker.join(60)
+    (step,) = rig.steps(rollout)
+    assert [one.text for one in step.guidance] == ["stop"]
+    assert step.results[-1].fields.get("overall_score") == 50.0
+    assert rig.state(rollout) == ("finished", "budget: steps")
 
 
 def test_pause_holds_at_a_safe_point_and_is_no_active_time(rig: Rig) -> None:
