@@ -1,12 +1,14 @@
 """Searching finds what is there, follows no link out, and says where it stopped."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from houston_daemon.environments.workstation.confined_paths import ConfinedFolder, PathRefused
 from houston_daemon.environments.workstation.file_actions import FileSearch, Limit
+from houston_daemon.environments.workstation.file_observations import FoundFiles
 from houston_daemon.environments.workstation_actions import FindFile, SearchDir, SearchFile
 from tests.unit.environments.conftest import Files
 
@@ -133,6 +135,31 @@ def test_a_search_that_ran_out_of_time_says_so(workspace: Path) -> None:
     cancelled = Limit()
     cancelled.cancelled.set()
     assert not search.find_file(FindFile(file_name="*"), cancelled).complete
+
+
+def test_a_folder_that_becomes_a_pipe_does_not_hold_a_search(workspace: Path) -> None:
+    (workspace / "a").mkdir()
+    (workspace / "b").mkdir()
+    (workspace / "b" / "found").touch()
+
+    class Swapping(Limit):
+        """What an agent's process may do while the search asks whether it may go on."""
+
+        def over(self) -> bool:
+            if (workspace / "a").is_dir():
+                (workspace / "a").rmdir()
+                os.mkfifo(workspace / "a")
+            return super().over()
+
+    found: list[FoundFiles] = []
+    search = FileSearch(ConfinedFolder(workspace))
+    call = FindFile(file_name="*")
+    thread = threading.Thread(
+        target=lambda: found.append(search.find_file(call, Swapping())), daemon=True
+    )
+    thread.start()
+    thread.join(20)
+    assert [one.paths for one in found] == [("b/found",)]
 
 
 async def test_a_line_without_end_is_searched_as_long_as_a_search_may_take(files: Files) -> None:

@@ -39,6 +39,7 @@ from houston_daemon.environments.workstation.file_window import (
     version,
 )
 from houston_daemon.environments.workstation.workstation_state import WorkstationState
+from houston_daemon.hosts.untrusted_files import FOLDER_FLAGS
 from houston_shared.faults import point
 from houston_shared.times_and_counts import pluralize
 
@@ -324,20 +325,35 @@ def _matches(
     )
 
 
-def _files(folder: int, limit: Limit) -> Iterator[tuple[str, str, int]]:
-    """Files below a folder, links left out: relative path, name, descriptor of their folder."""
-    for path, folders, names, folder_descriptor in os.fwalk(
-        ".", dir_fd=folder, follow_symlinks=False
-    ):
-        if limit.over():
-            return
-        depth = path.count("/")
-        folders[:] = sorted(name for name in folders if name != ".git" and depth < _DEPTH)
-        below = path.removeprefix(".").removeprefix("/")
-        for name in sorted(names):
+def _files(
+    folder: int, limit: Limit, below: str = "", depth: int = 0
+) -> Iterator[tuple[str, str, int]]:
+    """Files below a folder, links not followed: relative path, name, descriptor of their folder.
+
+    An agent's processes swap folders for links and pipes meanwhile: none is followed or waited for.
+    """
+    folders: list[str] = []
+    names: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
             if limit.over():
                 return
-            yield _joined(below, name), name, folder_descriptor
+            (folders if entry.is_dir(follow_symlinks=False) else names).append(entry.name)
+    for name in sorted(names):
+        if limit.over():
+            return
+        yield _joined(below, name), name, folder
+    for name in sorted(folders) if depth < _DEPTH else ():
+        if name == ".git":
+            continue
+        try:
+            inner = os.open(name, FOLDER_FLAGS, dir_fd=folder)
+        except OSError:  # it may not be read, or is no folder any more
+            continue
+        try:
+            yield from _files(inner, limit, _joined(below, name), depth + 1)
+        finally:
+            os.close(inner)
 
 
 def _joined(folder: str, path: str) -> str:
