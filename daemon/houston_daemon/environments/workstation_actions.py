@@ -494,9 +494,9 @@ ACTIONS: dict[str, type[Arguments]] = {
     )
 }
 """Every action of the workstation by name."""
-SCORE_PRESERVING_ACTIONS = frozenset(action.name for action in SYSTEM_ACTIONS if not action.writes)
-"""Calls after which a score still stands. Other looks are not among them: they take their time, in
-which what runs in a terminal can write."""
+SCORE_PRESERVING_ACTIONS = frozenset(("think", "eval", "finish"))
+"""Calls after which a score still stands. No others: they take their time, in which what runs in a
+terminal can write."""
 
 
 def is_known_to_write(name: str) -> bool:

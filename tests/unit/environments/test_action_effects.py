@@ -57,7 +57,7 @@ def test_which_actions_write() -> None:
         "parse_latex", "parse_pptx", "parse_audio", "parse_image", "parse_video",
     }  # fmt: skip
     assert not [name for name in writing if ACTIONS[name].idempotent]
-    assert {"think", "sleep", "eval", "finish"} == SCORE_PRESERVING_ACTIONS
+    assert {"think", "eval", "finish"} == SCORE_PRESERVING_ACTIONS
     assert [name for name in ACTIONS if can_change_files(call(name)) != (name in writing)] == [
         "run_command"  # what the command says decides; this one says nothing
     ]
