@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from houston_daemon.agent.policy_sampling import count_tokens, with_cost
-from houston_daemon.engines.engine_protocol import EngineSample, SampleRequest
+from houston_daemon.engines.engine_protocol import Engine, EngineSample, SampleRequest
 from houston_daemon.review.critic.critique_prompt import (
     CRITIQUE_FORM,
     DETAIL_LEVELS,
@@ -41,7 +41,7 @@ from houston_daemon.training.rl.engine_sampler import SampledPolicy, read_sample
 from houston_shared import command_output, secret_redaction
 from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
-from houston_shared.control_client import send_with_retry
+from houston_shared.control_client import require_daemon, send_with_retry
 from houston_shared.control_messages import StartRollouts, StoreDraft, StoreReviewCost
 from houston_shared.critic_gain import critique_gain, unit_score
 from houston_shared.errors import ExitCode, HoustonError
@@ -135,7 +135,10 @@ def _read(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> Attempt
     store_reader.require_database(loaded.home)
     with contextlib.closing(Reader(loaded.home)) as reader:
         rollout = reader.run(rollout_queries.resolve_rollout_id(arguments.rollout))
-        if arguments.refine:  # before a critic is asked for nothing
+        # Before a critic is asked for nothing.
+        if (arguments.refine or arguments.draft) and not arguments.print_prompt:
+            require_daemon(loaded.home)
+        if arguments.refine:
             reader.run(require_ended(rollout))
         if arguments.draft:
             reader.run(_require_going_on(rollout))
@@ -191,9 +194,7 @@ async def _ask(
                 f"the attempt is long: {shown} shown, each with at most {level.step_tokens} tokens"
             )
         request = critique_request(client, prompt, policy.name, policy.hash)
-        answers = await asyncio.gather(
-            *(client.engine.sample(request, asyncio.Event()) for _ in range(arguments.count))
-        )
+        answers = await _sample_critiques(client.engine, request, arguments.count)
         costs = [with_cost(request, each, client.price) for each in answers if client.price]
         await asyncio.to_thread(
             _record_cost, loaded, attempt, policy.name or place.name, request, costs or answers
@@ -205,6 +206,23 @@ async def _ask(
     if arguments.draft:
         await asyncio.to_thread(_store_drafts, loaded, attempt, critiques, critic, template.digest)
     return _print(arguments, attempt, template, answers, critiques, tried)
+
+
+async def _sample_critiques(
+    engine: Engine, request: SampleRequest, count: int
+) -> list[EngineSample]:
+    """The answers that came; a note says how many did not. Raises HoustonError where none did."""
+    outcomes = await asyncio.gather(
+        *(engine.sample(request, asyncio.Event()) for _ in range(count)), return_exceptions=True
+    )
+    answers = [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
+    problems = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    for problem in problems:
+        if not (answers and isinstance(problem, HoustonError)):
+            raise problem
+    if problems:
+        command_output.print_note(f"{len(problems)} of {count} were not answered: {problems[0]}")
+    return answers
 
 
 def _record_cost(

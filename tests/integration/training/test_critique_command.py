@@ -254,3 +254,27 @@ def test_answers_of_no_use_alone_fail_and_say_why(
     server.answers += [answer("Great work.")]
     failed = station.run("critique", rollout, code=1)
     assert "1 answer of no use: it has no <reason> … </reason>" in failed.stderr
+
+
+def test_what_a_critic_said_is_printed_where_another_answer_is_lost(
+    station: Station, server: ChatServer, rollout: str
+) -> None:
+    server.answers += [answer(SOUND), (400, {}), answer(SOUND)]
+    said = station.run("critique", rollout, "-n", "3")
+    assert said.stdout.count("- You should write answer.json.") == 2
+    assert "1 of 3 were not answered" in said.stderr
+    server.answers += [(400, {})] * 2
+    failed = station.run("critique", rollout, "-n", "2", code=1)
+    assert "not now" in failed.stderr and failed.stdout == ""
+
+
+def test_no_critic_is_asked_for_what_only_a_daemon_can_do(
+    station: Station, server: ChatServer, rollout: str
+) -> None:
+    server.answers.clear()
+    station.stop()
+    before = len(server.asked)
+    refused = station.run("critique", rollout, "--refine", code=69)
+    assert "No daemon runs" in refused.stderr
+    assert len(server.asked) == before
+    station.start()
