@@ -3,10 +3,10 @@
     {"thought": "…", "action": "search", "action_input": "…"}
 
 The family's own markup stands around it; tools are told as actions of one line each. An action is a
-tool, and its input the tool's first argument, so that calls, results and journal are those of every
-other agent. Families that write one short call anyway (`words`, `chatml-calls`) stay as they are:
-there the name is the action and what follows it the input. What an action may be at a step is
-decided by the agent (`agent.flow`), not here.
+tool, and its input the argument that it requires, else its first, so that calls, results and
+journal are those of every other agent. Families that write one short call anyway (`words`,
+`chatml-calls`) stay as they are: there the name is the action and what follows it the input. What
+an action may be at a step is decided by the agent (`agent.flow`), not here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -90,7 +90,8 @@ class PlannerDialect:
 def written_action(thought: str, call: ToolCall) -> str:
     """A decision as the planner writes it."""
     values = list(call.arguments.values())
-    value = read.compact_json(call.arguments) if len(values) > 1 else "".join(map(str, values))
+    value = call.arguments if len(values) > 1 else next(iter(values), "")
+    value = value if isinstance(value, str) else read.compact_json(value)
     written = {"thought": thought, "action": call.name, "action_input": value}
     return read.compact_json(written)
 
@@ -111,9 +112,8 @@ def _read_action(text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAc
 
 
 def _arguments(value: Any, tool: ToolSpec) -> dict[str, Any]:
-    """The input as the tool's first argument; none for a tool that takes none, and an object of
-    arguments, written as text, for one that needs several."""
-    names = list(tool.parameters.get("properties", {}))
+    """The input as the argument that the tool wants; none for a tool that takes none, and an object
+    of arguments, written as text, for one that needs several."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise read.UnreadableAnswer("`action_input` is no text")
     if len(tool.parameters.get("required", ())) > 1:
@@ -121,7 +121,27 @@ def _arguments(value: Any, tool: ToolSpec) -> dict[str, Any]:
         if not isinstance(arguments, dict):
             raise read.UnreadableAnswer("`action_input` is no object of arguments")
         return arguments
-    return {names[0]: str(value)} if names else {}
+    name, schema = _input_argument(tool)
+    return {name: _typed_input(str(value), schema)} if name else {}
+
+
+def _input_argument(tool: ToolSpec) -> tuple[str, Mapping[str, Any]]:
+    """Name and schema of the argument that the input is: the one that is required, else the first;
+    an empty name where the tool takes none."""
+    properties = tool.parameters.get("properties", {})
+    name = next(iter((*tool.parameters.get("required", ()), *properties)), "")
+    return name, properties.get(name, {})
+
+
+def _typed_input(text: str, schema: Mapping[str, Any]) -> Any:
+    """The input as its schema says: as written where that may be text, else the JSON that it is."""
+    choices = schema.get("anyOf", [schema])
+    if any("string" in choice.get("type", "string") for choice in choices):
+        return text
+    try:
+        return read.parse_json(text.strip())
+    except read.UnreadableAnswer:
+        return text  # the environment says what type it wants
 
 
 def _split_reasoning(text: str) -> tuple[str, str]:
@@ -132,8 +152,8 @@ def _split_reasoning(text: str) -> tuple[str, str]:
 
 def _action_line(tool: ToolSpec) -> str:
     description = tool.description.split("\n")[0]
-    properties = tool.parameters.get("properties", {})
     if len(tool.parameters.get("required", ())) > 1:
-        return f"- {tool.name}: {description} Input: a JSON object with {', '.join(properties)}."
-    hint = next((schema.get("description", "") for schema in properties.values()), "")
+        names = ", ".join(tool.parameters.get("properties", {}))
+        return f"- {tool.name}: {description} Input: a JSON object with {names}."
+    hint = _input_argument(tool)[1].get("description", "")
     return f"- {tool.name}: {description}" + (f" Input: {hint}" if hint else "")

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.environments.questions.research_environment import RESEARCH_ACTIONS
 from houston_daemon.environments.small_workstation import WriteText
 from houston_daemon.environments.tool_arguments import tool
@@ -108,6 +109,50 @@ def test_a_tool_of_several_arguments_takes_an_object_written_as_text() -> None:
     for value in ("a.txt", "[1]"):
         refused = dialect.parse(decision(action="write", action_input=value), 1, {"write": write})
         assert refused.malformed
+
+
+def one_tool(required: tuple[str, ...] = (), **properties: object) -> dict[str, ToolSpec]:
+    schema = {"type": "object", "properties": properties, "required": list(required)}
+    return {"tool": ToolSpec("tool", "It does something.", schema)}
+
+
+TEXT = {"type": "string", "description": "What to look for."}
+LIMIT = {"type": "integer", "description": "How many."}
+MAYBE = {"anyOf": [{"type": "number"}, {"type": "null"}]}
+
+
+@pytest.mark.parametrize(
+    ("name", "tools", "value", "arguments"),
+    [
+        ("a number written as text", one_tool(seconds=LIMIT), "5", {"seconds": 5}),
+        ("a number", one_tool(seconds=LIMIT), 5, {"seconds": 5}),
+        ("a number or nothing", one_tool(seconds=MAYBE), "0.5", {"seconds": 0.5}),
+        ("yes or no", one_tool(all={"type": "boolean"}), "true", {"all": True}),
+        ("a list", one_tool(names={"type": "array"}), '["a"]', {"names": ["a"]}),
+        ("no number", one_tool(seconds=LIMIT), "soon", {"seconds": "soon"}),
+        ("text that reads as a number", one_tool(query=TEXT), "42", {"query": "42"}),
+        ("text or nothing", one_tool(query={"anyOf": [TEXT, {"type": "null"}]}), "42",
+         {"query": "42"}),
+        ("any value", one_tool(query={}), "42", {"query": "42"}),
+        ("the one that is required", one_tool(("query",), limit=LIMIT, query=TEXT), "cats",
+         {"query": "cats"}),
+    ],
+)  # fmt: skip
+def test_the_input_is_the_argument_that_a_tool_wants(
+    name: str, tools: dict[str, ToolSpec], value: object, arguments: dict[str, object]
+) -> None:
+    dialect = choose_dialect("planner-chatml-json")
+    read = dialect.parse(decision(action="tool", action_input=value), 1, tools)
+    assert (read.calls[0].arguments, read.calls[0].error) == (arguments, ""), name
+    text = "".join(piece.text for piece in dialect.assistant(read.thought, read.calls))
+    assert dialect.parse(text.removesuffix("<|im_end|>"), 1, tools) == read, name
+
+
+def test_an_action_is_told_with_the_argument_that_its_input_is() -> None:
+    tools = one_tool(("query",), limit=LIMIT, query=TEXT)
+    head = choose_dialect("planner-hermes").head("Plan.", list(tools.values()), "Where?")
+    text = "".join(piece.text for piece in head)
+    assert "- tool: It does something. Input: What to look for." in text
 
 
 @pytest.mark.parametrize("family", ["words", "chatml-calls"])
