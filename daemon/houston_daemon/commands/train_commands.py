@@ -18,7 +18,7 @@ from houston_daemon.commands.export_commands import (
     add_rules_argument,
     read_row_options,
 )
-from houston_daemon.commands.train_rl_commands import add_recipe_arguments
+from houston_daemon.commands.train_rl_commands import add_recipe_arguments, with_requested_gpus
 from houston_daemon.training.export import export_manifest
 from houston_daemon.training.rows.training_row import RowOptions
 from houston_daemon.training.runs import run_progress
@@ -63,7 +63,7 @@ def add_train_sft_arguments(parser: argparse.ArgumentParser) -> None:
     add_rules_argument(parser)
     add_recipe_arguments(parser, sft_recipe.recipe_names(), DEFAULT_RECIPE, "training")
     # So that what was said can be told.
-    parser.set_defaults(rules=None, recipe=None, **dict.fromkeys(_default_row_flags()))
+    parser.set_defaults(rules=None, **dict.fromkeys(_default_row_flags()))
     base = "model to train, a folder or org/name@revision; or a policy to go on from: policy@2"
     parser.add_argument("--base", metavar="MODEL|POLICY", help=base)
     parser.add_argument("--full", action="store_true", help="train all weights, no LoRA adapter")
@@ -222,7 +222,7 @@ def _plan_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> Run
         spec = RunSpec(
             run="", recipe=sft_recipe.load_recipe(arguments.recipe or DEFAULT_RECIPE, settings)
         )
-    return _with_requested_gpus(arguments, spec)
+    return with_requested_gpus(arguments, spec)
 
 
 def _make_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> RunSpec:
@@ -240,7 +240,7 @@ def _make_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> Run
     )
     created = create_run.create_run_folder(loaded, request)
     command_output.print_note(export_manifest.judged_by_sentence(created.manifest))
-    return _with_requested_gpus(arguments, created.spec)
+    return with_requested_gpus(arguments, created.spec)
 
 
 def _recipe_settings(arguments: argparse.Namespace) -> list[str]:
@@ -270,13 +270,6 @@ def _selected_rollouts(arguments: argparse.Namespace, loaded: LoadedConfiguratio
         return []
     with Reader(loaded.home) as reader:
         return reader.run(select_rollout_ids(selection, sft_recipe.NOTHING_TRAINED_MESSAGE))
-
-
-def _with_requested_gpus(arguments: argparse.Namespace, spec: RunSpec) -> RunSpec:
-    """With those that are asked for: a run that goes on does so with the GPUs that it had."""
-    flags = {"gpus": arguments.gpus, "share_gpus": arguments.share_gpus}
-    changed = {key: value for key, value in flags.items() if value is not None}
-    return msgspec.structs.replace(spec, **changed)
 
 
 def _gpu_count(arguments: argparse.Namespace, loaded: LoadedConfiguration, spec: RunSpec) -> int:

@@ -69,8 +69,7 @@ def _advice(policy: str) -> str:
 
 def _refuse_rl_flags(arguments: argparse.Namespace) -> None:
     """Raise HoustonError for flags of training on a suite."""
-    flags = [f"--{name}" for name in ("suite", "resume") if getattr(arguments, name)]
-    flags += ["--recipe"] if arguments.recipe != "echo" else []
+    flags = [f"--{name}" for name in ("suite", "resume", "recipe") if getattr(arguments, name)]
     if flags:
         raise HoustonError(
             f"--human trains a critic on what people said: it takes no {', '.join(flags)}.",

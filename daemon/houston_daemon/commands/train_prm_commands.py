@@ -15,6 +15,7 @@ from houston_daemon.commands.train_rl_commands import (
     require_no_flags_to_resume,
     require_unfinished,
     run_folder_path,
+    with_requested_gpus,
 )
 from houston_daemon.training.prm import create_prm_run, prm_recipe
 from houston_daemon.training.prm.prm_run_folder import PrmRunFolder
@@ -22,6 +23,8 @@ from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import require_daemon
 from houston_shared.errors import ExitCode, HoustonError
+
+_DEFAULT_RECIPE = "small"
 
 
 def add_train_prm_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,11 +35,11 @@ def add_train_prm_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--base", default="", metavar="MODEL", help="model that is given a head; default: engine's"
     )
-    add_recipe_arguments(parser, prm_recipe.prm_recipe_names(), "small", "prm-recipe")
+    add_recipe_arguments(parser, prm_recipe.prm_recipe_names(), _DEFAULT_RECIPE, "prm-recipe")
     parser.add_argument(
         "--name",
-        default=create_prm_run.DEFAULT_PRM_FAMILY,
-        help="family of the model that comes out (%(default)s)",
+        default="",
+        help=f"family of the model that comes out ({create_prm_run.DEFAULT_PRM_FAMILY})",
     )
     add_daemon_run_arguments(parser)
 
@@ -72,10 +75,10 @@ def _created(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> PrmR
         )
     request = create_prm_run.PrmRequest(
         labels=arguments.labels,
-        recipe=arguments.recipe,
+        recipe=arguments.recipe or _DEFAULT_RECIPE,
         settings=arguments.settings,
         base=arguments.base,
-        name=arguments.name,
+        name=arguments.name or create_prm_run.DEFAULT_PRM_FAMILY,
     )
     folder = create_prm_run.create_prm_run(loaded, request)
     assign_gpus(arguments, loaded, folder, folder.spec)
@@ -84,9 +87,8 @@ def _created(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> PrmR
 
 def _resumed(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> PrmRunFolder:
     """The folder of a run that goes on. Raises HoustonError for what it cannot have otherwise."""
-    flags = [f"--{name}" for name in ("labels", "base") if getattr(arguments, name)]
-    flags += ["--set"] if arguments.settings else []
-    require_no_flags_to_resume(flags)
+    require_no_flags_to_resume(arguments, "labels", "base", "recipe", "name")
     folder = PrmRunFolder(run_folder_path(loaded, arguments.resume))
     require_unfinished(folder, folder.spec)
+    folder.write_spec(with_requested_gpus(arguments, folder.spec))
     return folder

@@ -9,6 +9,7 @@ import argparse
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -31,7 +32,7 @@ from houston_shared.store.store_reader import Reader
 from houston_shared.store.training_event_bodies import RunKind
 from houston_shared.training_figures import read_run_figures
 
-SMALL_RECIPE = "small"
+Spec = TypeVar("Spec", bound=msgspec.Struct)
 
 
 def add_train_dapo_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,10 +77,10 @@ def add_train_rl_arguments(parser: argparse.ArgumentParser, algorithm: str) -> N
 def add_recipe_arguments(
     parser: argparse.ArgumentParser, names: Sequence[str], default: str, page: str
 ) -> None:
-    """`--recipe` and `--set`. names: packaged recipes. page: of docs/, with the keys."""
+    """`--recipe`, None unless said, and `--set`. names: packaged recipes. default: the one that
+    holds then, for the help. page: of docs/, with the keys."""
     parser.add_argument(
         "--recipe",
-        default=default,
         metavar="RECIPE",
         help=f"{', '.join(names)}, or a TOML file ({default}); docs/{page}.md has the keys",
     )
@@ -98,7 +99,11 @@ def add_daemon_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gpus", type=whole_number(0, 1), metavar="N", help="GPUs of this machine, at most one"
     )
-    parser.add_argument("--share-gpus", action="store_true", help="a GPU on which an engine runs")
+    parser.add_argument(
+        "--share-gpus",
+        action=argparse.BooleanOptionalAction,
+        help="use a GPU on which an engine runs",
+    )
     parser.add_argument("--resume", metavar="RUN", help="go on with a run that was cut short")
     parser.add_argument("--detach", action="store_true", help="return when it has been started")
     parser.add_argument("--json", action="store_true", help="one JSON object at the end")
@@ -128,7 +133,7 @@ def _created(
     request = create_rl_run.RlRequest(
         algorithm=algorithm,
         suite=arguments.suite,
-        recipe=arguments.recipe,
+        recipe=arguments.recipe or algorithm,
         settings=arguments.settings,
         engine=arguments.engine,
         base=arguments.base,
@@ -141,14 +146,10 @@ def _created(
 
 def _resumed(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> RlRunFolder:
     """The folder of a run that goes on. Raises HoustonError for what it cannot have otherwise."""
-    run = arguments.resume
-    flags = ["--set"] if arguments.settings else []
-    flags += [
-        f"--{name}" for name in ("suite", "engine", "base", "name") if getattr(arguments, name)
-    ]
-    require_no_flags_to_resume(flags)
-    folder = RlRunFolder(run_folder_path(loaded, run))
+    require_no_flags_to_resume(arguments, "suite", "engine", "base", "recipe", "name")
+    folder = RlRunFolder(run_folder_path(loaded, arguments.resume))
     require_unfinished(folder, folder.spec)
+    folder.write_spec(with_requested_gpus(arguments, folder.spec))
     return folder
 
 
@@ -158,13 +159,18 @@ def assign_gpus(
     folder: TrainingRunFolder,
     spec: TrainingRunSpec,
 ) -> None:
-    """Write into the folder how many GPUs the run gets: as many as `--gpus` says; unless told one
+    """Write into the folder how many GPUs a new run gets: as many as `--gpus` says; unless told one
     where there are some, none for the CPU."""
-    gpus = arguments.gpus
-    if gpus is None:
-        gpus = 0 if spec.recipe.device == "cpu" else min(1, loaded.gpus(LOCAL_HOST))
+    gpus = 0 if spec.recipe.device == "cpu" else min(1, loaded.gpus(LOCAL_HOST))
     assert isinstance(spec, msgspec.Struct)
-    folder.write_spec(msgspec.structs.replace(spec, gpus=gpus, share_gpus=arguments.share_gpus))
+    folder.write_spec(with_requested_gpus(arguments, msgspec.structs.replace(spec, gpus=gpus)))
+
+
+def with_requested_gpus(arguments: argparse.Namespace, spec: Spec) -> Spec:
+    """With those that are asked for: a run that goes on does so with the GPUs that it had."""
+    flags = {"gpus": arguments.gpus, "share_gpus": arguments.share_gpus}
+    changed = {key: value for key, value in flags.items() if value is not None}
+    return msgspec.structs.replace(spec, **changed)
 
 
 def run_folder_path(loaded: LoadedConfiguration, run: str) -> Path:
@@ -211,8 +217,11 @@ def require_ended_well(folder: TrainingRunFolder, state: str) -> None:
     raise HoustonError(f"{folder.path.name} {ending}.", effect, advice or folder.resume_command)
 
 
-def require_no_flags_to_resume(flags: list[str]) -> None:
-    """Raise HoustonError where a run that goes on is given flags that only a new one takes."""
+def require_no_flags_to_resume(arguments: argparse.Namespace, *names: str) -> None:
+    """Raise HoustonError where a run that goes on is given flags that only a new one takes: one of
+    these, or a setting."""
+    flags = ["--set"] if arguments.settings else []
+    flags += [f"--{name}" for name in names if getattr(arguments, name)]
     if flags:
         raise HoustonError(
             f"A run that goes on has its recipe: --resume takes no {', '.join(flags)}.",
