@@ -1,5 +1,6 @@
 """A policy as one model, and as a GGUF file that computes the same. Tiny models, real libraries."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,8 @@ def test_a_gguf_file_computes_the_same(
     assert gguf_export.compare_logits(model, base, file) < (1e-3 if precision == "f16" else 1e-5)
     other = adapter_merge.load_merged("full", base, base)
     assert gguf_export.compare_logits(other, base, file) > 1e-2, "the comparison sees other weights"
+    next(other.parameters()).data.fill_(math.nan)
+    assert gguf_export.compare_logits(other, base, file) == math.inf, "no number is no small gap"
 
 
 def test_what_is_no_llama_is_refused(base: Path, tmp_path: Path) -> None:

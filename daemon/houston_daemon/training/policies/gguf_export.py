@@ -7,6 +7,7 @@ of dimensions. What was written is read back and its logits compared.
 
 import importlib
 import json
+import math
 from pathlib import Path
 from typing import Any, Literal
 
@@ -57,7 +58,8 @@ def write_gguf(
 
 
 def compare_logits(model: Any, tokenizer_folder: Path, file: Path) -> float:
-    """Read a file back; the largest difference between its logits and the model's.
+    """Read a file back; the largest difference between its logits and the model's, infinity where
+    one of them is no number.
 
     Raises HoustonError where it does not encode a text as the model's tokenizer does.
     """
@@ -75,8 +77,8 @@ def compare_logits(model: Any, tokenizer_folder: Path, file: Path) -> float:
             raise HoustonError(f"{file} encodes {text!r} otherwise than the model's tokenizer.")
         with torch.inference_mode():
             batch = torch.tensor([ids])
-            difference = (written(batch).logits - ours(batch).logits).abs().max()
-        worst = max(worst, float(difference))
+            difference = float((written(batch).logits - ours(batch).logits).abs().max())
+        worst = max(worst, difference if math.isfinite(difference) else math.inf)
     return worst
 
 
