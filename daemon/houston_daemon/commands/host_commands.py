@@ -16,6 +16,7 @@ import msgspec
 
 from houston_daemon.recorder.disk import host_keys
 from houston_shared import command_output, wire
+from houston_shared.command_arguments import seconds_argument
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.recorder_endpoint import RecorderEndpoint, read_endpoint_file
@@ -121,7 +122,10 @@ def add_host_check_arguments(parser: argparse.ArgumentParser) -> None:
     """`FILE`, `--seconds`, `--json`."""
     parser.add_argument("file", metavar="FILE", help="what `houston host add` wrote")
     parser.add_argument(
-        "--seconds", type=float, default=CHECK_SECONDS, help=f"patience ({CHECK_SECONDS:g})"
+        "--seconds",
+        type=seconds_argument,
+        default=CHECK_SECONDS,
+        help=f"patience ({CHECK_SECONDS:g})",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 

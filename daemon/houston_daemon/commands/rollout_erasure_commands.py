@@ -153,9 +153,18 @@ def _check_reason(reason: str, text: str) -> None:
 
 
 def _text_to_erase(arguments: argparse.Namespace) -> str:
-    if arguments.text == "-":
-        return sys.stdin.read().strip("\r\n")
-    return arguments.text or ""
+    """What `--text` says; empty without it. Raises HoustonError where it says nothing."""
+    if arguments.text is None:
+        return ""
+    text = sys.stdin.read().strip("\r\n") if arguments.text == "-" else str(arguments.text)
+    if not text:  # a variable of a script that was never set
+        raise HoustonError(
+            "--text is empty: it names nothing that could go.",
+            "Nothing was erased.",
+            "leave --text out to erase a step",
+            ExitCode.USAGE,
+        )
+    return text
 
 
 WHAT_STAYS = (

@@ -138,6 +138,16 @@ REFUSED = {
     "a step without snapshot": (("rollout", "restore", "R@2", "--out", "d"), 1, "Step 2 of"),
     "no step to erase": (("rollout", "erase", "R"), 2, "Name a step (R@STEP)"),
     "to erase, but not at once": (("rollout", "erase", "R@2"), 2, "would be erased"),
+    "a text to erase that was never set": (
+        ("rollout", "erase", "R@2", "--text", "", "--yes"),
+        2,
+        "--text is empty",
+    ),
+    "a patience that is none": (
+        ("host", "check", "f", "--seconds", "nan"),
+        2,
+        "nan is not a number of seconds",
+    ),
     "a place that is none": (("steps", "R@x"), 2, "'x' is not a step"),
     "an order of what was said": (("guidance", "R", "--reorder", "nix"), 66, "no guidance"),
     "a hand-over without a note": (("hand-over", "R", "ben"), 2, "leave a note"),
@@ -152,7 +162,7 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(
 ) -> None:
     words, code, sentence = REFUSED[case]
     rollout = worked(desk, 4).rollout
-    houston(*(word.replace("R", rollout) if word[0] == "R" else word for word in words), code=code)
+    houston(*(word.replace("R", rollout) if word[:1] == "R" else word for word in words), code=code)
     assert sentence in houston.err
 
 
