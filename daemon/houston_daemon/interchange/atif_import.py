@@ -54,7 +54,6 @@ class TrialResult(msgspec.Struct):
     """Of a trial's `result.json`, what a rollout has a place for."""
 
     task_name: str
-    trial_name: str = ""
     verifier_result: _Rewards | None = None
     exception_info: _Failure | None = None
 

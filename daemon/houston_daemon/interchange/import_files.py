@@ -23,8 +23,20 @@ _LOG_SUFFIX = ".eval"
 def read_imports(path: Path, task: str = "") -> Iterator[ImportRollout]:
     """The rollouts of a file or a trial's folder, one after the other.
 
-    task: their task's name, where not the file's own. Raises HoustonError for what cannot be read.
+    task: their task's name, where not the file's own. Raises HoustonError for what cannot be read,
+    or not be stored.
     """
+    try:
+        yield from _read_rollouts(path, task)
+    except (OverflowError, RecursionError) as problem:
+        raise HoustonError(
+            f"{path} holds what the journal cannot: a number of more than 64 bits, or values that"
+            " are nested too deeply.",
+            NOTHING_IMPORTED,
+        ) from problem
+
+
+def _read_rollouts(path: Path, task: str) -> Iterator[ImportRollout]:
     if path.is_dir():
         yield from _read_trial(path, task)
         return

@@ -44,10 +44,9 @@ from houston_shared.secret_redaction import redact, redact_all
 from houston_shared.task import AttentionSettings
 from houston_shared.wire import FRAME_LIMIT, encode_message
 
-NOTHING_IMPORTED = "Nothing was imported."
+NOTHING_IMPORTED = "Nothing of it was imported."
 NO_RESULT = "[the file has no result of this call]"
 NO_INSTRUCTIONS = "[the file has no instructions]"
-"""Name of the call whose result a score is; no model made it."""
 SCORE_SCALE = 100.0
 """Points of a score of 1."""
 MOST_GUIDANCE_BYTES = 32 * 1024

@@ -226,6 +226,9 @@ def document(**fields: Any) -> str:
 
 
 STEP = {"step_id": 1, "source": "user", "message": "hm"}
+ANSWER = {**STEP, "source": "agent"}
+CALL = {"tool_call_id": "c", "function_name": "f", "arguments": {"a": "DEEP"}}
+DEEP = "[" * 900 + "]" * 900
 
 
 @pytest.mark.parametrize(
@@ -243,6 +246,18 @@ STEP = {"step_id": 1, "source": "user", "message": "hm"}
         pytest.param(
             "a.json", document(steps=[{**STEP, "source": "tool"}]), "$.steps[0].source", id="source"
         ),
+        pytest.param(
+            "a.json",
+            document(steps=[{**ANSWER, "metrics": {"prompt_tokens": 10**30}}]),
+            "a number of more than 64 bits",
+            id="large",
+        ),
+        pytest.param(
+            "a.json",
+            document(steps=[{**ANSWER, "tool_calls": [CALL]}]).replace('"DEEP"', DEEP),
+            "nested too deeply",
+            id="deep",
+        ),
         pytest.param("a.eval", "no zip", "inspect_ai cannot read a.eval", id="no log"),
         pytest.param("gone.json", None, "cannot be read: No such file", id="no file"),
     ],
@@ -255,7 +270,7 @@ def test_what_is_no_trajectory_is_said_in_a_sentence(
     code = 66 if text is None else 1
     refused = station.run("rollout", "import", str(tmp_path / name), code=code).stderr
     assert cause in refused
-    assert "Nothing was imported." in refused
+    assert "Nothing of it was imported." in refused
 
 
 def test_a_folder_that_is_no_trial_says_what_it_lacks(station: Station, tmp_path: Path) -> None:
