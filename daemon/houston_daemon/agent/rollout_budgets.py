@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from houston_daemon.environments.environment_protocol import Standing
 from houston_daemon.environments.environment_registry import kind
+from houston_daemon.prompts.system_prompt import hides_evaluation
 from houston_shared.records import EVALUATION_CALL, ToolResult
 from houston_shared.task import Task
 from houston_shared.times_and_counts import format_clock
@@ -137,7 +138,7 @@ class RolloutBudgets:
         self.cost = cost or SpentCost()
         environment = kind(task.environment)
         self.has_evaluator = bool(task.evaluate.command) or environment.scores(task)
-        self._secret = environment.secret_score
+        self._secret = environment.secret_score or hides_evaluation(task)
         evaluator = task.evaluate.seconds if task.evaluate.command else 0.0
         self._reserve = min(evaluator, self.budget.active_seconds / 2)
 

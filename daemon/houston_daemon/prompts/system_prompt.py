@@ -71,11 +71,16 @@ def system_prompt(task: Task) -> str:
     text = _WORKSPACE_PROMPT if with_files else _WORLD_PROMPT
     if task.agent_kind == "flow":
         text = _PLANNER_PROMPT
-    if task.evaluate.command and task.budget.evaluations:
+    if task.evaluate.command and task.budget.evaluations and not hides_evaluation(task):
         text += _EVALUATION_RULES
     if task.budget.minimum_steps > 1:
         text += _FINISH_RULE.format(step=task.budget.minimum_steps)
     return text
+
+
+def hides_evaluation(task: Task) -> bool:
+    """Whether the task keeps `eval` from its agent, as one of the workstation may."""
+    return task.environment == "workstation" and bool(task.tools) and "eval" not in task.tools
 
 
 def task_message(instructions: str, task: Task) -> str:
@@ -85,7 +90,7 @@ def task_message(instructions: str, task: Task) -> str:
         _format_count(budget.steps, "step"),
         f"{_format_duration(budget.active_seconds)} of active time",
     ]
-    if task.evaluate.command:
+    if task.evaluate.command and not hides_evaluation(task):
         parts.append(_format_count(budget.evaluations, "evaluation"))
     return f"{instructions.strip()}\n\n[You have {', '.join(parts)}.]"
 

@@ -3,7 +3,13 @@
 import msgspec
 import pytest
 
-from houston_daemon.prompts.system_prompt import task_message
+from houston_daemon.agent.rollout_budgets import (
+    ActiveClock,
+    EvaluationScores,
+    RolloutBudgets,
+    observation_tail,
+)
+from houston_daemon.prompts.system_prompt import system_prompt, task_message
 from houston_shared.task import BudgetSettings, Task
 from houston_shared.task_tables import EvaluationSettings
 
@@ -26,3 +32,29 @@ def test_budgets_are_counted_in_words(case: str) -> None:
     assert sentence in task_message("Do it.", task)
     without = msgspec.structs.replace(task, evaluate=EvaluationSettings())
     assert "evaluation" not in task_message("Do it.", without)
+
+
+@pytest.mark.parametrize(
+    ("environment", "tools", "told"),
+    [
+        ("workstation", (), True),
+        ("workstation", ("eval", "finish"), True),
+        ("workstation", ("run_command", "finish"), False),
+        ("mcp", ("server.look",), True),  # there `eval` is beside the tools that a task names
+    ],
+)
+def test_an_agent_is_told_of_scores_only_where_it_can_ask_for_one(
+    environment: str, tools: tuple[str, ...], told: bool
+) -> None:
+    task = Task(
+        name="t",
+        environment=environment,
+        tools=tools,
+        budget=BudgetSettings(evaluations=3),
+        evaluate=EvaluationSettings(command="./score"),
+    )
+    assert ("`eval`" in system_prompt(task)) is told
+    assert ("evaluation" in task_message("Do it.", task)) is told
+    budgets = RolloutBudgets(task, ActiveClock(0), EvaluationScores(best=1.0, last=1.0))
+    tail = observation_tail(1, budgets)
+    assert ("evaluations left" in tail) is told and ("score last" in tail) is told
