@@ -25,6 +25,23 @@ def test_nothing_is_kept_of_what_follows_packed_content(coding: str) -> None:
     assert unpacker._stream is not None and len(unpacker._stream.unused_data) < 65_536
 
 
+@pytest.mark.parametrize(
+    ("limit", "damaged", "why"),
+    [(1 << 20, True, "its packed content is damaged"), (1_000, False, "it is too large")],
+)
+def test_a_page_that_is_cut_says_why(limit: int, damaged: bool, why: str) -> None:
+    packed = bytearray(gzip.compress(b"".join(str(n * n).encode() for n in range(20_000))))
+    middle = len(packed) // 2
+    packed[middle : middle + 50] = bytes(50) if damaged else packed[middle : middle + 50]
+    unpacker = web_fetch.Unpacker("gzip", limit)
+    for at in range(0, len(packed), 4_096):
+        unpacker.take(bytes(packed[at : at + 4_096]))
+    assert unpacker.full and not unpacker.ended
+    fetched = web_fetch.Fetched("u", "text/html", "", bytes(unpacker.data), unpacker.cut, 0.0)
+    (note,) = web_page._cut_notes(fetched)
+    assert why in note and f"after {len(unpacker.data)} bytes" in note
+
+
 @pytest.mark.parametrize("label", ["unicode_escape", "Raw-Unicode-Escape", "utf-16", "hz", "rot13"])
 def test_a_page_is_text_whatever_charset_it_claims(label: str) -> None:
     for data in (rb"\ud800 \udfff words", b"\x00\xd8w\x00", bytes(range(256))):

@@ -49,13 +49,21 @@ class Unpacker:
                 f"Its content is packed as {coding[:40]!r}, which was not asked for."
             )
         self._stream: zlib._Decompress | None = None
+        self._damaged = False
         self.data = bytearray()
         """What is unpacked so far, never longer than the limit."""
 
     @property
     def full(self) -> bool:
-        """Whether no more is taken: the limit is reached, or the packed content has ended."""
-        return self.ended or len(self.data) >= self._limit
+        """Whether no more is taken: the packed content has ended, or `cut` says why."""
+        return self.ended or bool(self.cut)
+
+    @property
+    def cut(self) -> Literal["", "size", "damaged"]:
+        """Why no more is taken, although the content has not ended."""
+        if self.ended:
+            return ""
+        return "damaged" if self._damaged else "size" if len(self.data) >= self._limit else ""
 
     @property
     def ended(self) -> bool:
@@ -77,7 +85,7 @@ class Unpacker:
         except zlib.error:
             if not self.data:
                 raise DamagedContent("Its packed content is damaged.") from None
-            self._limit = len(self.data)
+            self._damaged = True
 
     def _window(self, piece: bytes) -> int:
         if self._kinds != ["deflate"]:
@@ -169,8 +177,8 @@ class Fetched:
     charset: str
     body: bytes
     """Unpacked."""
-    cut: Literal["", "size", "time"]
-    """Which limit ended the reading."""
+    cut: Literal["", "size", "damaged", "time"]
+    """Which limit ended the reading, or that its packing did."""
     at: float
     """Unix time."""
 
@@ -268,14 +276,14 @@ class Fetcher:
     async def _read(self, response: httpx.Response, deadline: float) -> Fetched:
         _check_status(response)
         limit = int(self._settings.megabytes * _MB)
-        cut: Literal["", "size", "time"] = ""
+        cut: Literal["", "size", "damaged", "time"] = ""
         try:
             body = Unpacker(response.headers.get("content-encoding", ""), limit)
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
                 async for piece in response.aiter_raw():
                     body.take(piece)
                     if body.full:
-                        cut = "" if body.ended else "size"
+                        cut = body.cut
                         break
         except DamagedContent as problem:
             raise FetchFailed(str(problem)) from None

@@ -147,12 +147,12 @@ def _cut_notes(fetched: Fetched) -> list[str]:
 
 
 def _why(fetched: Fetched) -> str:
-    size = f"after {len(fetched.body)} bytes"
-    return (
-        f"it is too large and was read up to the limit, {size}"
-        if fetched.cut == "size"
-        else (f"it did not end within the limit of time, {size}")
-    )
+    reasons = {
+        "size": "it is too large and was read up to the limit",
+        "damaged": "its packed content is damaged",
+        "time": "it did not end within the limit of time",
+    }
+    return f"{reasons[fetched.cut]}, after {len(fetched.body)} bytes"
 
 
 _MB = 1 << 20
