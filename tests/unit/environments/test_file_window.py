@@ -187,3 +187,12 @@ async def test_an_open_file_that_is_gone_is_an_error(files: Files) -> None:
     (files.root / "a").unlink()
     with pytest.raises(PathRefused, match="There is no"):
         await files("file_scroll_down")
+
+
+async def test_a_file_too_long_to_be_counted_is_told_without_its_lines(files: Files) -> None:
+    with (files.root / "big").open("wb") as file:
+        file.truncate(file_window.COUNT_BYTES + 1)
+    told = await files.actions.standing("big")
+    assert f"big has {file_window.COUNT_BYTES + 1} bytes, last written" in told
+    (files.root / "small").write_text("a\nb\n")
+    assert "small has 4 bytes, 2 lines, last" in await files.actions.standing("small")

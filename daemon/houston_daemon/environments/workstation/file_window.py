@@ -180,11 +180,12 @@ class FileView:
             )
 
     def facts(self, path: str) -> str:
-        """One line about a file: its size, lines and age."""
+        """One line about a file: its size, lines where they are counted, and age."""
         with self._confined.file(path) as (descriptor, place), reader(descriptor) as file:
             status, total = os.fstat(descriptor), count(file)
         clock = time.strftime("%H:%M:%SZ", time.gmtime(status.st_mtime))
-        return f"{place.path} has {status.st_size} bytes, {total} lines, last written {clock}."
+        lines = "" if total is None else f", {total} lines"
+        return f"{place.path} has {status.st_size} bytes{lines}, last written {clock}."
 
     def show(
         self, path: str, first: int, lines: int, remembered: int | None = None
