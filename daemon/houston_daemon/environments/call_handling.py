@@ -117,9 +117,6 @@ def result(
     )
 
 
-"""What the loop calls at the end of a rollout that has no score; no tool of the agent."""
-
-
 class ToolEnvironment:
     """What environments without terminals do alike. See `environment_protocol.Environment`.
 

@@ -71,9 +71,9 @@ class AddressRefused(Exception):
 class CheckedNetwork(httpcore.AsyncNetworkBackend):
     """Opens connections for a pool, each to a checked address."""
 
-    def __init__(self, private: bool, within: httpcore.AsyncNetworkBackend | None = None) -> None:
+    def __init__(self, private: bool) -> None:
         self._private = private
-        self._within = within or httpcore.AnyIOBackend()
+        self._network = httpcore.AnyIOBackend()
 
     async def connect_tcp(
         self,
@@ -91,7 +91,7 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
         share = _EACH if timeout is None or len(addresses) > 1 else timeout
         for number, address in enumerate(addresses, 1):
             try:
-                return await self._within.connect_tcp(
+                return await self._network.connect_tcp(
                     address, port, share, local_address, socket_options
                 )
             except (httpcore.ConnectError, httpcore.ConnectTimeout):

@@ -20,8 +20,8 @@ class CommandOutput(Observation, frozen=True, kw_only=True):
     execution_time: float = 0.0
     """Seconds that the action waited."""
     ended_by: str = ""
-    """What ended the waiting: nothing (the command), `limit`, `wake`, `interrupt`, or `asked`, when
-    the agent did not want to wait."""
+    """What ended the waiting: nothing (the command), `limit`, `wake`, `interrupt`, `budget`, or
+    `asked`, when the agent did not want to wait."""
     output_bytes: int = 0
     cut_bytes: int = 0
     """Bytes of the window that were not looked at."""

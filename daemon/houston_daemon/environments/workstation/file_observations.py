@@ -1,4 +1,4 @@
-"""The eleven file actions as types: arguments with bounds, observations, how these read."""
+"""What the eleven file actions give: observations as types, and how these read."""
 
 from typing import ClassVar
 

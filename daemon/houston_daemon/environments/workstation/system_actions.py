@@ -22,7 +22,7 @@ class Slept(Observation, frozen=True, kw_only=True):
     asked: float
     slept: float
     ended_by: str
-    """`time`, `wake`, `interrupt`."""
+    """`time`, `wake`, `interrupt`, `budget`."""
     away: bool = False
     """Whether the daemon was away during the sleep."""
     running: tuple[str, ...] | None = None
