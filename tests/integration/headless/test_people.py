@@ -146,7 +146,7 @@ REFUSED = {
     "a patience that is none": (
         ("host", "check", "f", "--seconds", "nan"),
         2,
-        "nan is not a number of seconds",
+        "is not a number of seconds",
     ),
     "a place that is none": (("steps", "R@x"), 2, "'x' is not a step"),
     "an order of what was said": (("guidance", "R", "--reorder", "nix"), 66, "no guidance"),
