@@ -187,6 +187,18 @@ async def test_an_action_whose_answer_is_lost_is_not_done_twice(
     assert (await act(one, "count", 3, number=3)).fields["finished"], "2 was counted once"
 
 
+async def test_a_session_that_was_lost_with_an_answer_is_made_again(world: World) -> None:
+    world.server.start(slow_at_2)
+    one = world.make(seconds=0.7)
+    await one.open()
+    await act(one, "count", 1, number=1)
+    assert "is unknown" in (await act(one, "count", 2, number=2)).text
+    world.server.stop()
+    world.server.start()  # without any session
+    assert (await act(one, "count", 3, number=2)).text == "Right.", "1 was counted again"
+    assert (await act(one, "count", 4, number=3)).fields["finished"]
+
+
 async def test_what_a_dead_worker_had_begun_is_found(world: World) -> None:
     world.server.start(lambda text: text.replace('"repeatable": True', '"repeatable": False'))
     one = world.make()

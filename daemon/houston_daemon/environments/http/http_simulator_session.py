@@ -212,6 +212,9 @@ class SimulatorSession:
     async def _settle(self, action: RecordedAction) -> bool | None:
         reset = await self._reset(len(self.state.taken))
         ahead = reset.steps - len(self.state.taken)
+        if ahead < 0:  # the session was lost, and the action with it
+            await self._do_again(reset)
+            ahead = 0
         if ahead == 1:
             await self._keep(action)
         self._unsure = None
@@ -225,14 +228,15 @@ class SimulatorSession:
 
     async def _sent_once(self, action: RecordedAction) -> Step:
         """The answer to a new action. One of which nobody knows whether it was done, as its answer
-        failed to come or somebody broke it off, is settled before the next."""
+        failed to come, somebody broke it off or the session was lost, is settled before the next.
+        """
         self._unsure = action
         try:
             return await self._sent(action)
         except SimulatorFailed as problem:
             if problem.done:
                 await self._keep(action)
-            elif problem.lost or problem.done is False:
+            elif problem.done is False and not problem.lost:
                 self._unsure = None
             raise
 
