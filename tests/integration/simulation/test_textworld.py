@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.environments.environment_protocol import Standing
+from houston_daemon.environments.simulation.simulated_world import SimulatorTimeouts
 from houston_daemon.service.rollout_start_checks import check_task_names
 from houston_shared.errors import ConfigurationError
 from tests.integration.simulation.worlds import Played, task_of
@@ -52,6 +53,23 @@ async def test_a_walkthrough_wins(tmp_path: Path, name: str) -> None:
     finally:
         await played.environment.close(ended=True)
     assert not played.processes()
+
+
+async def test_a_score_outlives_a_simulator_that_cannot_be_replaced(tmp_path: Path) -> None:
+    played = await Played(tmp_path, "textworld", GAMES["cooking"], seed=2).open()
+    try:
+        for command in walkthrough(played):
+            before = await played.act(command)
+            if before.fields["overall_score"]:
+                break
+        world = played.environment.world
+        world._patience = SimulatorTimeouts(opening=0.0)
+        await world.close()
+        assert "failed twice" in (await played.act("look")).text
+        finished = await played("finish")
+        assert finished.fields["overall_score"] == before.fields["overall_score"] > 0.0
+    finally:
+        await played.environment.close(ended=True)
 
 
 @pytest.fixture

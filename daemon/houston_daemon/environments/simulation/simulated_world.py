@@ -191,20 +191,19 @@ class SimulatedWorld:
         self._log = ActionLog(file)
         self._patience = patience
         self._child: Child | None = None
-        self._latest: tuple[str, Seen] | None = None
-        """The newest turn: the call, and what it gave."""
-        self._previous: Seen | None = None
-        """What the turn before it gave."""
+        self._newest: list[tuple[str, Seen]] = []
+        """The two newest turns: the call, and what it gave."""
         self.start: Opened | None = None
 
     @property
     def last(self) -> Seen | None:
         """What the newest turn gave."""
-        return self._latest[1] if self._latest else None
+        return self._newest[-1][1] if self._newest else None
 
     def before(self, call: str) -> Seen | None:
         """What the newest turn before that of `call` gave."""
-        return self._previous if self._latest and self._latest[0] == call else self.last
+        earlier = [seen for made, seen in self._newest if made != call]
+        return earlier[-1] if earlier else None
 
     @property
     def child(self) -> Child | None:
@@ -247,8 +246,8 @@ class SimulatedWorld:
 
         A simulator that fails is replaced and asked once more.
         """
-        if self._latest and self._latest[0] == call:
-            return self._latest[1]
+        if self._newest and self._newest[-1][0] == call:
+            return self._newest[-1][1]
         answer = await self._asked(Do(action))
         if not isinstance(answer, Seen):
             raise SimulatorFailed("its answer is none to a turn")
@@ -257,7 +256,7 @@ class SimulatedWorld:
         except OSError:
             await self.close()  # it is one turn ahead
             raise
-        self._known(call, answer)
+        self._newest = [*self._newest[-1:], (call, answer)]
         return answer
 
     async def look(self, show: Show) -> list[str]:
@@ -304,9 +303,9 @@ class SimulatedWorld:
         return await self._child.ask(question, self._patience.turn)
 
     async def _again(self) -> None:
-        """A new simulator with the world of the log."""
+        """A new simulator with the world of the log; what is known stays until it has that."""
         await self.close()
-        self._latest = self._previous = None
+        newest: list[tuple[str, Seen]] = []
         beginning = self._log.beginning
         assert beginning is not None
         child, opened = await self._opened(beginning.settings)
@@ -316,11 +315,11 @@ class SimulatedWorld:
                 answer = await child.ask(Do(turn.action), self._patience.turn)
                 self._same(answer, turn.hash, f"turn {number}, {turn.action!r},")
                 assert isinstance(answer, Seen)
-                self._known(turn.call, answer)
+                newest = [*newest[-1:], (turn.call, answer)]
         except BaseException:
             await child.end()
             raise
-        self._child, self.start = child, opened
+        self._child, self.start, self._newest = child, opened, newest
 
     async def _opened(self, settings: dict[str, Any]) -> tuple[Child, Opened]:
         child = await Child.start(self._module, self._rollout)
@@ -330,9 +329,6 @@ class SimulatedWorld:
         await child.end()
         reason = answer.why if isinstance(answer, Refused) else "it opened no world"
         raise SimulatorFailed(reason)
-
-    def _known(self, call: str, observation: Seen) -> None:
-        self._previous, self._latest = self.last, (call, observation)
 
     def _same(self, answer: Answer, expected: str, subject: str) -> None:
         if digest(answer) != expected:
