@@ -24,6 +24,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ from houston_daemon.suites.guided_sampling import (
 from houston_daemon.suites.guided_words import GUIDED_WORDS
 from houston_daemon.suites.imperfect_agents import AgentHabits
 from houston_daemon.suites.suite_catalog import SUITES
-from houston_daemon.suites.suite_results import SuiteRun, mcnemar_p, read_run
+from houston_daemon.suites.suite_results import SuiteRun, read_run, sign_flip_p
 
 GUIDED, ALONE, BASE_POLICY = "guided", "alone", "base"
 HABITS = AgentHabits(wrong=0.6, errors=0.25)
@@ -168,7 +169,7 @@ def with_flips(runs: Runs, one: str, other: str) -> dict[str, Any]:
     solved = score_differences(cells(runs[one], "solved"), cells(runs[other], "solved"))
     flips = [value for by_seed in solved.values() for value in by_seed.values()]
     gained, lost = flips.count(1.0), flips.count(-1.0)
-    counts = {"gained": gained, "lost": lost, "p": mcnemar_p(gained, lost)}
+    counts = {"gained": gained, "lost": lost, "p": sign_flip_p([Fraction(flip) for flip in flips])}
     return {**compared(runs, one, other), "flips": counts}
 
 

@@ -224,7 +224,7 @@ def _figures(kept: KeptRun) -> SuiteFigures:
 
 
 def _count_flips(before: SuiteRun, after: SuiteRun) -> tuple[int, int]:
-    was, now = _solved_worlds(before), _solved_worlds(after)
+    was, now = solved_worlds(before), solved_worlds(after)
     both = was.keys() & now.keys()
     return (
         sum(now[index] and not was[index] for index in both),
@@ -232,7 +232,7 @@ def _count_flips(before: SuiteRun, after: SuiteRun) -> tuple[int, int]:
     )
 
 
-def _solved_worlds(run: SuiteRun) -> dict[int, bool]:
+def solved_worlds(run: SuiteRun) -> dict[int, bool]:
     """By world, whether more than half of its attempts solved it."""
     return {
         world.index: 2 * sum(attempt.solved for attempt in world.attempts) > len(world.attempts)

@@ -95,7 +95,7 @@ def _difference_lines(compared: Mapping[str, Any]) -> Iterator[str]:
     tasks = pluralize(compared["worlds"], "task")
     yield (
         f"The difference in pass@1 {verdict}: {_cell(solved, True)} over {tasks},"
-        f" p = {flips['p']:.2g} (McNemar)."
+        f" p = {compared['p']:.2g} (exact test of flipped signs)."
     )
 
 

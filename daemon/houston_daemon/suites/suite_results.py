@@ -2,12 +2,13 @@
 
 pass@k is the unbiased estimator of Chen et al. 2021 (arXiv:2107.03374, eq. 1). A world is what
 repeats: intervals are Wilson's where each was tried once, else the percentile bootstrap over
-worlds. Two runs are held against each other world by world, with the exact test of McNemar (1947)
-on the worlds that flipped. Runs nothing.
+worlds. Two runs are held against each other world by world, with the exact test of flipped signs
+(Fisher 1935, §21) on the worlds' differences. Runs nothing.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -22,6 +23,7 @@ from houston_shared.kept_suite_runs import SuiteAttempt as SuiteAttempt
 from houston_shared.kept_suite_runs import SuiteRun as SuiteRun
 from houston_shared.kept_suite_runs import SuiteWorld as SuiteWorld
 from houston_shared.kept_suite_runs import read_run as read_run
+from houston_shared.kept_suite_runs import solved_worlds
 from houston_shared.wilson_interval import ConfidenceInterval, wilson_interval
 
 SIGNIFICANCE = 0.05
@@ -94,7 +96,7 @@ _MEASURES: Mapping[str, Callable[[SuiteAttempt], float]] = {
 def _pass_sizes(run: SuiteRun) -> list[int]:
     """1, 2, 4, … and all attempts that every world had, in order."""
     least = min((len(world.attempts) for world in run.worlds), default=0)
-    return sorted({*(2**n for n in range(least.bit_length()) if 2**n <= least), least} - {0})
+    return sorted({*(2**n for n in range(least.bit_length())), least} - {0})
 
 
 def _episodes(run: SuiteRun) -> int:
@@ -135,10 +137,9 @@ def compare_runs(before: SuiteRun, after: SuiteRun) -> dict[str, Any]:
     """How `after` does in the worlds of both, minus how `before` does.
 
     Each difference with its paired 95 % interval; `flips` by name where a world's solved share
-    moved across one half, and the two-sided p of McNemar's exact test on them. `beyond_chance`:
-    whether the interval of the difference in pass@1 leaves zero out, and where each world was tried
-    once also whether p is below 0.05. Raises HoustonError for runs of other tasks, or without a
-    world in common.
+    moved across one half; `p` of the difference in pass@1. `beyond_chance`: whether the interval of
+    that leaves zero out, and p is below 0.05. Raises HoustonError for runs of other tasks, or
+    without a world in common.
     """
     tasks = [(run.suite, run.version, run.split) for run in (before, after)]
     both = {world.index for world in before.worlds} & {world.index for world in after.worlds}
@@ -152,16 +153,20 @@ def compare_runs(before: SuiteRun, after: SuiteRun) -> dict[str, Any]:
         if name in cells[0]
     }
     gained, lost = _flips(before, after)
-    p = mcnemar_p(len(gained), len(lost))
+    shares = [_solved_shares(run) for run in (before, after)]
+    p = sign_flip_p([shares[1][index] - shares[0][index] for index in both])
     solved = differences["pass@1"]
-    tried_once = all(len(world.attempts) == 1 for run in (before, after) for world in run.worlds)
     return {
         "worlds": len(both),
         **{name: each.as_json() for name, each in differences.items()},
-        "flips": {"gained": gained, "lost": lost, "p": p},
-        "beyond_chance": not solved.low <= 0.0 <= solved.high
-        and (not tried_once or p < SIGNIFICANCE),
+        "flips": {"gained": gained, "lost": lost},
+        "p": p,
+        "beyond_chance": not solved.low <= 0.0 <= solved.high and p < SIGNIFICANCE,
     }
+
+
+def _solved_shares(run: SuiteRun) -> dict[int, Fraction]:
+    return {world.index: Fraction(_solved(world), len(world.attempts)) for world in run.worlds}
 
 
 def _all_cells(run: SuiteRun) -> dict[str, Cells]:
@@ -178,23 +183,27 @@ def _all_cells(run: SuiteRun) -> dict[str, Cells]:
 
 def _flips(before: SuiteRun, after: SuiteRun) -> tuple[list[str], list[str]]:
     """Worlds that are solved after and were not before, and the other way round, by name."""
-    solved = [
-        {world.index: 2 * _solved(world) > len(world.attempts) for world in run.worlds}
-        for run in (before, after)
-    ]
+    solved = [solved_worlds(run) for run in (before, after)]
     both = sorted(solved[0].keys() & solved[1].keys())
     titles = {world.index: world.title for world in after.worlds}
     gained = [titles[index] for index in both if solved[1][index] and not solved[0][index]]
     return gained, [titles[index] for index in both if solved[0][index] and not solved[1][index]]
 
 
-def mcnemar_p(gained: int, lost: int) -> float:
-    """Two-sided p of McNemar's exact test: as many flips one way by a fair coin (binomial)."""
-    flips = gained + lost
-    if not flips:
-        return 1.0
-    tail = sum(math.comb(flips, each) for each in range(min(gained, lost) + 1)) / 2.0**flips
-    return min(1.0, 2 * tail)
+def sign_flip_p(differences: Sequence[Fraction]) -> float:
+    """Two-sided p that the mean difference is as far from zero, each sign given by a fair coin.
+
+    Exact. Of differences of 1 and -1 it is that of McNemar (1947).
+    """
+    scale = math.lcm(*(each.denominator for each in differences))
+    steps = [int(each * scale) for each in differences if each]
+    ways = [1]
+    """By sum of the steps whose coin says minus, in how many ways that comes."""
+    for step in map(abs, steps):
+        gap = [0] * step
+        ways = [kept + flipped for kept, flipped in zip(ways + gap, gap + ways, strict=True)]
+    less = min(sum(step for step in steps if step > 0), -sum(step for step in steps if step < 0))
+    return min(1.0, 2 * sum(ways[: less + 1]) / 2 ** len(steps))
 
 
 def figure_lines(figures: Mapping[str, Any], names: Sequence[str]) -> list[str]:

@@ -86,7 +86,7 @@ def test_flips_are_named_and_the_picture_is_drawn(
     compare = ("evaluate", "--compare", f"{SUITE}/poor", f"{SUITE}/good")
     said = station.run(*compare, "--picture", str(picture)).stdout
     assert f"  + {SUITE}-1-test-0" in said and "−0\n" in said
-    assert "The difference in pass@1" in said and "(McNemar)" in said
+    assert "The difference in pass@1" in said and "flipped signs)" in said
     for name in ("pass@1", "score", "steps", "failed calls", "no call"):
         assert any(line.startswith(name) for line in said.splitlines()), name
     assert ElementTree.parse(picture).getroot().tag.endswith("svg")

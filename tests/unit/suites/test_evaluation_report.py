@@ -1,5 +1,7 @@
 """The report of an evaluation, as people read it."""
 
+from collections.abc import Sequence
+
 import pytest
 from msgspec.structs import replace
 
@@ -27,11 +29,21 @@ def test_one_run_has_a_column_of_its_own_and_no_difference() -> None:
         ("0011" * 5, "0101" * 5, "+5 −5", "may be chance: +0.000"),
         ("0" * 20, "1" * 5 + "0" * 15, "+5 −0", "may be chance: +0.250"),
         ("1010", "1010", "+0 −0", "may be chance: +0.000"),
+        (["000"] * 5, ["111"] * 5, "+5 −0", "may be chance: +1.000"),
+        (["000"] * 6, ["111"] * 6, "+6 −0", "is beyond chance: +1.000"),
     ],
-    ids=["much better", "much worse", "moved about", "five of twenty", "the same"],
+    ids=[
+        "much better",
+        "much worse",
+        "moved about",
+        "five of twenty",
+        "the same",
+        "five tasks, three attempts",
+        "six tasks, three attempts",
+    ],
 )
 def test_the_last_sentence_says_whether_it_may_be_chance(
-    before: str, after: str, flips: str, verdict: str
+    before: Sequence[str], after: Sequence[str], flips: str, verdict: str
 ) -> None:
     said = lines(tuple(before), tuple(after))
     assert f"flips: {flips}" in said

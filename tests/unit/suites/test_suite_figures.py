@@ -1,6 +1,7 @@
 """Figures of a suite's runs, against values that were computed by hand."""
 
-from itertools import combinations
+from fractions import Fraction
+from itertools import combinations, product
 from pathlib import Path
 
 import msgspec
@@ -12,9 +13,9 @@ from houston_daemon.suites.suite_results import (
     SuiteRun,
     SuiteWorld,
     compare_runs,
-    mcnemar_p,
     pass_at,
     run_figures,
+    sign_flip_p,
 )
 from houston_shared.errors import HoustonError
 
@@ -76,7 +77,7 @@ def test_two_runs_are_held_against_each_other_world_by_world() -> None:
     compared = compare_runs(before, after)
     assert compared["flips"]["gained"] == [str(index) for index in (0, 1, 2, 3, 5, 6, 7)]
     assert compared["flips"]["lost"] == ["4"]
-    assert compared["flips"]["p"] == pytest.approx(2 * (1 + 8) / 2**8)
+    assert compared["p"] == pytest.approx(2 * (1 + 8) / 2**8)
     assert compared["pass@1"]["value"] == pytest.approx(0.6)
     assert compared["pass@1"]["low"] > 0 and not compared["beyond_chance"], "p is above 0.05"
     assert compared["failures"] == {"value": -1.0, "low": -1.0, "high": -1.0}
@@ -95,8 +96,16 @@ def test_runs_of_other_tasks_are_not_compared(other: SuiteRun) -> None:
 @pytest.mark.parametrize(
     ("gained", "lost", "p"), [(0, 0, 1.0), (1, 1, 1.0), (5, 0, 2 / 32), (0, 6, 2 / 64)]
 )
-def test_mcnemars_exact_p(gained: int, lost: int, p: float) -> None:
-    assert mcnemar_p(gained, lost) == pytest.approx(p)
+def test_flips_have_mcnemars_exact_p(gained: int, lost: int, p: float) -> None:
+    flips = [Fraction(1)] * gained + [Fraction(-1)] * lost + [Fraction(0)] * 3
+    assert sign_flip_p(flips) == pytest.approx(p)
+
+
+def test_of_several_attempts_p_is_the_share_of_signs_that_give_as_much() -> None:
+    differences = [Fraction(each, 12) for each in (3, -4, 6, 8, 8, -1, 9)]
+    sums = [sum(map(Fraction.__mul__, differences, signs)) for signs in product((1, -1), repeat=7)]
+    as_much = [each for each in sums if abs(each) >= abs(sum(differences))]
+    assert sign_flip_p(differences) == pytest.approx(len(as_much) / len(sums))
 
 
 def test_a_kept_run_is_read_back(tmp_path: Path) -> None:
