@@ -7,7 +7,7 @@ is the importers' business.
 
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,27 +79,31 @@ def fetch_image(engine: str, image: str, seconds: float) -> None:
 
 
 def read_image_settings(engine: str, image: str) -> ImageSettings:
-    """Working folder, variables and user of an image that is here.
-
-    Raises HoustonError, also for a variable with the placeholder of a secret: in a task file it
-    would hand a secret of the daemon's to whoever made the image.
-    """
+    """Working folder, variables and user of an image that is here. Raises HoustonError, also as
+    `refuse_placeholders` does."""
     done = _ask(engine, ["image", "inspect", image], _ASK_SECONDS, f"{image} cannot be looked at")
     config: dict[str, Any] = msgspec.json.decode(done.stdout)[0].get("Config") or {}
     pairs = [entry.partition("=") for entry in config.get("Env") or ()]
-    for name, _, value in pairs:
-        if secrets := find_placeholders(value):
-            raise HoustonError(
-                f"The image {image} sets {name} to the secret {secrets[0]} of whoever runs it.",
-                "Nothing was imported.",
-                "Take an image without that; a task's secrets belong into its own file.",
-            )
+    variables = {name: value for name, _, value in pairs}
+    refuse_placeholders(f"The image {image}", variables)
     workdir = str(config.get("WorkingDir") or "")
     return ImageSettings(
         workdir="" if workdir == "/" else workdir,
-        environment={name: value for name, _, value in pairs},
+        environment=variables,
         user=str(config.get("User") or ""),
     )
+
+
+def refuse_placeholders(source: str, variables: Mapping[str, str]) -> None:
+    """Raise HoustonError for a variable with the placeholder of a secret: in a task file it would
+    hand a secret of the daemon's to whoever made the task. source: begins the sentence."""
+    for name, value in variables.items():
+        if secrets := find_placeholders(value):
+            raise HoustonError(
+                f"{source} sets {name} to the secret {secrets[0]} of whoever runs it.",
+                "Nothing was imported.",
+                "Take one without that; a task's secrets belong into its own file.",
+            )
 
 
 def export_image(engine: str, image: str, file: Path) -> None:
@@ -118,10 +122,14 @@ def copy_image_folder(file: Path, place: str, target: Path) -> None:
 
     Raises HoustonError, also where the image has no such folder.
     """
+    if not place.startswith("/"):
+        raise HoustonError(
+            f"The working folder {place!r} is no absolute path.", "Nothing was imported."
+        )
     target.mkdir(parents=True, exist_ok=True)
     inner = place.strip("/")
     words = ["tar", "-x", "-f", str(file), "-C", str(target), "--no-same-owner"]
-    words += [f"--strip-components={inner.count('/') + 1}", inner]
+    words += [f"--strip-components={inner.count('/') + 1}", "--", inner]
     done = _run(words, _EXPORT_SECONDS)
     if done.returncode:
         reason = " ".join(done.stderr.split())[:_SHOWN_CHARACTERS]

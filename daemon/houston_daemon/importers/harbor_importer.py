@@ -175,6 +175,10 @@ def _image_environment(
     dockerfile = folder / "environment" / "Dockerfile"
     settings = _table(config, "environment")
     named = str(settings.get("docker_image") or "")
+    if named.startswith("-"):
+        raise HoustonError(
+            f"environment.docker_image of {folder} is {named!r}: no image's name.", NOTHING_IMPORTED
+        )
     if not named and not dockerfile.is_file():
         raise HoustonError(
             f"The task {folder} has neither environment/Dockerfile nor a docker_image.",
@@ -246,6 +250,7 @@ def _plain_environment(
             "Import it without --without-image, where podman or docker is installed.",
         )
     plain = read_plain_dockerfile(dockerfile)
+    container_image.refuse_placeholders(str(dockerfile), plain.variables)
     if plain.trouble:
         raise HoustonError(
             f"{dockerfile} does more than copy files ({plain.trouble}): the ordinary sandbox would"
@@ -287,10 +292,15 @@ def _map_environment(
         task.set_key("sandbox", "workdir", environment.workdir)
     for name, value in environment.variables.items():
         task.set_key("environment_variables", name, value)
-    for name, value in _table(settings, "env").items():
-        text = _with_secrets(str(value))
-        task.set_key("environment_variables", str(name), text)
-        how: MappingKind = "approximately" if text != str(value) else "mapped"
+    given = {str(name): str(value) for name, value in _table(settings, "env").items()}
+    literal = {
+        name: _VARIABLE.sub(lambda found: found[2] or "", value) for name, value in given.items()
+    }
+    container_image.refuse_placeholders("environment.env of task.toml", literal)
+    for name, value in given.items():
+        text = _with_secrets(value)
+        task.set_key("environment_variables", name, text)
+        how: MappingKind = "approximately" if text != value else "mapped"
         task.note_field(f"environment.env.{name}", how, "environment_variables")
     _map_network(task, config, settings)
     if memory := _number(settings, "memory_mb", 0.0):

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.importers.container_image import find_container_engine
+from houston_daemon.importers.container_image import copy_image_folder, find_container_engine
+from houston_shared.errors import HoustonError
 from houston_shared.task import load_task
 from tests.support.small_image import MARK, make_root, make_tar
 from tests.support.station import Station
@@ -211,6 +212,24 @@ NO_ENGINE = {"DOCKER_HOST": "unix:///nowhere.sock"}
         pytest.param(
             {"instruction_DOT_md": "\n"}, "", "instruction.md is empty", id="nothing asked"
         ),
+        pytest.param(
+            {"environment__Dockerfile": DOCKERFILE.format(base="u") + "ENV KEY=[secret:API_KEY]\n"},
+            "--without-image",
+            "sets KEY to the secret API_KEY of whoever runs it",
+            id="a secret in its Dockerfile",
+        ),
+        pytest.param(
+            {"task_DOT_toml": f'{TASK}KEY = "[sec${{NONE:-ret:API_KEY}}]"\n'},
+            "--without-image",
+            "sets KEY to the secret API_KEY of whoever runs it",
+            id="a secret among its variables",
+        ),
+        pytest.param(
+            {"task_DOT_toml": TASK.replace("memory_mb = 512", 'docker_image = "--pidfile=/x"')},
+            "",
+            "no image's name",
+            id="an option as its image",
+        ),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_a_sentence(
@@ -227,6 +246,22 @@ def test_what_cannot_be_run_is_refused_in_a_sentence(
     assert cause in done.stderr
     assert "Nothing was imported." in done.stderr
     assert not (station.folder / "hello-world").exists()
+
+
+@pytest.mark.parametrize(
+    ("workdir", "cause"),
+    [
+        ("--to-command=touch {}", "no absolute path"),
+        ("/--to-command=touch {}", "Not found in archive"),
+    ],
+)
+def test_a_working_folder_is_no_option_of_tar(
+    image: Path, tmp_path: Path, workdir: str, cause: str
+) -> None:
+    place = workdir.format(tmp_path / "ran")
+    with pytest.raises(HoustonError, match=cause):
+        copy_image_folder(image, place, tmp_path / "workspace")
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("name", ["instruction.md", "environment/notes.txt", "tests"])
