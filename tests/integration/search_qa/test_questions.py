@@ -14,11 +14,19 @@ from houston_shared.task import load_task
 from houston_shared.task_tables import QuestionSettings
 
 PACKAGED = Path(__file__).parents[3] / "daemon" / "houston_daemon" / "demo" / "tasks" / "search-qa"
-# What SQuAD's evaluate-v1.1.py gives for the same pairs, where both are of the Latin script.
+# What SQuAD's evaluate-v1.1.py gives for the same pairs, where both are of the Latin script and no
+# numbers.
 SCORES = [
     ("The Eiffel Tower!", ["eiffel tower"], 1.0, 1.0),
     ("a cat sat", ["the cat sat down"], 0.0, 0.8),
     ("1,000", ["1000"], 1.0, 1.0),
+    ("1.5", ["15"], 0.0, 1.0),
+    ("-5", ["5"], 0.0, 1.0),
+    ("3/4", ["34"], 0.0, 1.0),
+    ("1e-3", ["1e3"], 0.0, 1.0),
+    ("$1.50.", ["1.5"], 1.0, 0.0),
+    ('"1998"', ["1998"], 1.0, 1.0),
+    ("10%", ["10"], 1.0, 1.0),
     ("well-known", ["wellknown", "x"], 1.0, 1.0),
     ("Paris, France", ["Paris", "Lyon"], 0.0, 2 / 3),
     ("the the cat", ["cat cat"], 0.0, 2 / 3),

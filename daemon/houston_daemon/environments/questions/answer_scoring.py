@@ -1,4 +1,4 @@
-"""How well an answer fits: exact match and token F1 as in SQuAD, and equality of numbers."""
+"""How well an answer fits: exact match and token F1 as in SQuAD, but numbers as numbers."""
 
 import re
 import string
@@ -9,6 +9,8 @@ from fractions import Fraction
 
 _CJK_PUNCTUATION = "，。、；：？！“”‘’（）《》〈〉「」『』【】〔〕—…～·・"
 _DROPPED = str.maketrans("", "", string.punctuation + _CJK_PUNCTUATION)
+_NO_DIGITS = string.whitespace + "$£€¥%\"'!?"
+"""What may stand around a number."""
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _TOKEN = re.compile(
     r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]|"
@@ -23,8 +25,18 @@ def normal(text: str) -> str:
 
 
 def exact_match(answer: str, gold: Sequence[str]) -> float:
-    """1.0 when the answer is one of the gold answers, else 0.0."""
-    return float(any(normal(answer) == normal(accepted) for accepted in gold))
+    """1.0 when the answer is one of the gold answers, else 0.0.
+
+    Punctuation counts in numbers only: 1.5 is not 15.
+    """
+    return float(any(_matches(answer, accepted) for accepted in gold))
+
+
+def _matches(answer: str, gold: str) -> bool:
+    numbers = answer.strip(_NO_DIGITS), gold.strip(_NO_DIGITS)
+    if None in map(number, numbers):
+        return normal(answer) == normal(gold)
+    return _same(*numbers)
 
 
 def token_f1(answer: str, gold: Sequence[str]) -> float:
