@@ -88,6 +88,9 @@ def test_a_comparison_ends_though_nobody_waits_for_it() -> None:
         ("Answer: A, not (B)", False),
         ("Guanine", False),
         ("", False),
+        ("Answer:" + " " * 1_000_000 + "B", True),
+        ("\\text{" * 200_000 + "B" + "}" * 200_000, False),
+        ("answer " * 200_000, False),
     ],
 )
 def test_a_choice_is_a_letter_in_any_usual_form_or_its_text(answer: str, right: bool) -> None:

@@ -93,6 +93,10 @@ _FURTHER_LETTER = re.compile(r"\(([A-J])\)(?!-)")
 _MARKS = re.compile(r"\\(?:boxed|text\w*|math\w*)\s*\{([^{}]*)\}|\*\*|[$`]")
 
 
+_LONGEST_CHOICE = 2_000
+"""Characters of an answer in which a choice is looked for."""
+
+
 def choice_score(answer: str, gold: Sequence[str]) -> AnswerScore:
     """Whether the answer is the right one of several choices.
 
@@ -127,7 +131,11 @@ def _letters(match: re.Match[str]) -> set[str]:
 
 
 def _without_marks(text: str) -> str:
-    """The text without what only sets it, such as `**…**`, `$…$` and `\\boxed{…}`."""
+    """The text without what only sets it, such as `**…**`, `$…$` and `\\boxed{…}`.
+
+    Spaces are single and a long text is cut, as patterns take quadratic time over both.
+    """
+    text = " ".join(text.split())[:_LONGEST_CHOICE]
     while (plain := _MARKS.sub(lambda mark: mark[1] or "", text)) != text:
         text = plain
     return text.strip()
