@@ -203,7 +203,7 @@ def sign_flip_p(differences: Sequence[Fraction]) -> float:
         gap = [0] * step
         ways = [kept + flipped for kept, flipped in zip(ways + gap, gap + ways, strict=True)]
     less = min(sum(step for step in steps if step > 0), -sum(step for step in steps if step < 0))
-    return min(1.0, 2 * sum(ways[: less + 1]) / 2 ** len(steps))
+    return min(1.0, 2 * sum(ways[: less + 1]) / (1 << len(steps)))
 
 
 def figure_lines(figures: Mapping[str, Any], names: Sequence[str]) -> list[str]:
