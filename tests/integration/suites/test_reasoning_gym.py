@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from houston_daemon.environments.questions import reasoning_gym_child
 from houston_daemon.suites.suite_catalog import SPLITS, find_suite, write_suite_task
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.task import load_task
@@ -89,6 +90,44 @@ def test_an_answer_is_not_run_as_code(station: Station, tmp_path: Path) -> None:
     right: Any = solve("test", 0)[0]["arguments"]
     as_list = json.dumps([int(number) for number in right["answer"].split()])
     assert answered(station, "spiral_matrix", as_list)[0] > 0, "a list is still understood"
+
+
+def in_the_program(folder: Path, asked: dict[str, Any]) -> Any:
+    """What the program that makes questions and scores answers says, without a sandbox."""
+    ended = subprocess.run(
+        [sys.executable, "-P", reasoning_gym_child.__file__],
+        input=json.dumps(asked), cwd=folder, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONHASHSEED": "0",
+             "HOUSTON_ANSWER": json.dumps(asked) if "answer" in asked else ""},
+    )  # fmt: skip
+    return json.loads(ended.stdout)
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        "n_queens",
+        "countdown",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in (
+                "puzzle24",
+                "polynomial_multiplication",
+                "simple_integration",
+                "intermediate_integration",
+            )
+        ),
+    ],
+)
+def test_an_answer_cannot_score_itself(tmp_path: Path, dataset: str) -> None:
+    """The package evaluates these, too, in the process that says what they are worth."""
+    asked = {"dataset": dataset, "settings": {}, "seed": 1}
+    made = in_the_program(tmp_path, asked)
+    asked["question"] = made["question"]
+    words = "[__import__('os').write(3, b'{\"score\": 1.0}\\n'), __import__('os')._exit(0)]"
+    assert in_the_program(tmp_path, {**asked, "answer": words})["score"] < 0.1
+    right = in_the_program(tmp_path, {**asked, "answer": made["answer"]})
+    assert right == {"score": 1.0}, "a formula, or a board, is still understood"
 
 
 def test_a_suite_is_run(station: Station) -> None:

@@ -7,9 +7,9 @@ Some datasets depend on the order of sets, so PYTHONHASHSEED must be 0; some dra
 generators of Python and numpy, which are seeded here. A question is `dataset`, `settings` and
 `seed`; an answer has also `question` and `answer`, and stdout gets `{"score": 0…1}` or
 `{"error": "…"}` in its last line. The package's own `score_answer` says what it is worth. It
-evaluates some answers as Python (`eval`, and sympy), and an agent wrote them: so scoring runs in
-the sandbox, once for each answer, and where the package only wants a list it gets
-`ast.literal_eval`. Imports nothing of Houston.
+evaluates some answers as Python (`eval`, and sympy's parser), and an agent wrote them: so scoring
+runs in the sandbox, once for each answer; where the package only wants a list it gets
+`ast.literal_eval`, and sympy gets formulas only. Imports nothing of Houston.
 """
 
 from __future__ import annotations
@@ -18,14 +18,29 @@ import ast
 import json
 import os
 import random
+import re
 import sys
 
 TYPE_CHECKING = False  # as a type checker reads it; `typing` itself is slow to import
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
-_EVALUATING = ("binary_matrix", "spiral_matrix", "string_insertion")
-"""Modules of `reasoning_gym.algorithmic` that evaluate an answer, which should be a list."""
+_EVALUATING = (
+    "reasoning_gym.algorithmic.binary_matrix",
+    "reasoning_gym.algorithmic.spiral_matrix",
+    "reasoning_gym.algorithmic.string_insertion",
+    "reasoning_gym.games.n_queens",
+)
+"""Modules that evaluate an answer, which should be a list."""
+_PARSING = ("sympy", "reasoning_gym.games.countdown", "reasoning_gym.games.puzzle24")
+"""Modules whose `parse_expr` is given an answer, which should be a formula."""
+_FORMULA = re.compile(r"[\w\s.+\-*/^(),]*")
+_MEMBER = re.compile(r"\.\s*[^\W\d]")
+_NAME = re.compile(r"[^\W\d]\w*")
+_KNOWN_NAME = re.compile(
+    r"[A-Za-z]\d*|pi|exp|log|ln|sqrt|Abs|a?(?:sin|cos|tan)h?|cot|sec|csc", re.ASCII
+)
 
 
 def make_entry(asked: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -45,7 +60,10 @@ def score(asked: dict[str, Any]) -> dict[str, Any]:
     from importlib import import_module
 
     for name in _EVALUATING:
-        vars(import_module(f"reasoning_gym.algorithmic.{name}"))["eval"] = ast.literal_eval
+        vars(import_module(name))["eval"] = ast.literal_eval
+    for name in _PARSING:
+        module = vars(import_module(name))
+        module["parse_expr"] = _only_formulas(module["parse_expr"])
     made, entry = make_entry(asked)
     if entry["question"] != asked["question"]:
         return {"error": "reasoning-gym makes another question of this seed; its version differs"}
@@ -54,6 +72,21 @@ def score(asked: dict[str, Any]) -> dict[str, Any]:
     except Exception as problem:  # noqa: BLE001 - the package raises whatever an answer causes
         return {"score": 0.0, "problem": type(problem).__name__}
     return {"score": min(1.0, max(0.0, worth))}
+
+
+def _only_formulas(parse: Callable[..., Any]) -> Callable[..., Any]:
+    """sympy's parser for numbers, operators, brackets, variables and elementary functions.
+
+    An `Integral(…)` of what is to be integrated would be its own right answer.
+    """
+
+    def parse_formula(text: str, **settings: Any) -> Any:
+        known = all(map(_KNOWN_NAME.fullmatch, _NAME.findall(text)))
+        if not (known and _FORMULA.fullmatch(text)) or _MEMBER.search(text):
+            raise ValueError("no formula")
+        return parse(text, **settings)
+
+    return parse_formula
 
 
 def ask(asked: dict[str, Any]) -> dict[str, Any]:
