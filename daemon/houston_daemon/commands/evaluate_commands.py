@@ -77,7 +77,7 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
         help="also evaluate this one, on the same tasks, and compare: policy@1, or `base`",
     )
     parser.add_argument(
-        "-n", type=whole_number(1, 100_000), metavar="N", help="tasks (200; of a file all)"
+        "-n", type=whole_number(1, 100_000), metavar="N", help="tasks (200, or all)"
     )
     parser.add_argument("--agent", choices=AGENTS, default="", help="default: what the tasks say")
     parser.add_argument(

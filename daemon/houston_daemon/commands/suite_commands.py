@@ -77,7 +77,7 @@ def add_suite_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_player_arguments(parser)
     parser.add_argument(
-        "-n", type=whole_number(1, 100_000), default=200, metavar="N", help="tasks (200)"
+        "-n", type=whole_number(1, 100_000), default=200, metavar="N", help="tasks (200, or all)"
     )
     parser.add_argument(
         "--purify",
@@ -109,15 +109,7 @@ def run_suite_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
     find_suite(arguments.suite)
     name = arguments.name or default_result_name()
     file = new_result_file(loaded, arguments.suite, name, "Nothing was run.")
-    order = SuiteOrder(
-        tasks=suite_tasks(arguments.suite, arguments.split),
-        worlds=arguments.n,
-        attempts=arguments.attempts,
-        engine=arguments.engine or loaded.config.default_engine,
-        policy=arguments.policy,
-        seed=arguments.seed,
-        purify=arguments.purify,
-    )
+    order = _order(arguments, loaded.config.default_engine)
     run = suite_run.run_suite(loaded, order, command_output.print_note)
     suite_results.write_run(file, run)
     figures = suite_results.run_figures(run)
@@ -129,6 +121,19 @@ def run_suite_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
         speed = figures["episodes_per_second"]
         command_output.print_line(f"{run.seconds:.1f} s, {speed} rollouts a second")
     return int(ExitCode.DONE)
+
+
+def _order(arguments: argparse.Namespace, default_engine: str) -> SuiteOrder:
+    tasks = suite_tasks(arguments.suite, arguments.split)
+    return SuiteOrder(
+        tasks=tasks,
+        worlds=min(arguments.n, tasks.count or arguments.n),
+        attempts=arguments.attempts,
+        engine=arguments.engine or default_engine,
+        policy=arguments.policy,
+        seed=arguments.seed,
+        purify=arguments.purify,
+    )
 
 
 def _print_figures(figures: dict[str, Any]) -> None:

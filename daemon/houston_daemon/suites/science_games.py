@@ -40,6 +40,11 @@ def science_game(split: str, index: int) -> ScienceGame:
     return games[index % len(games)]
 
 
+def count_games(split: str) -> int:
+    """How many games a split has."""
+    return len(_games(split))
+
+
 @cache
 def _games(split: str) -> tuple[ScienceGame, ...]:
     """All of a split, in an order of their own."""

@@ -17,7 +17,12 @@ import msgspec
 from houston_daemon.suites import reasoning_questions
 from houston_daemon.suites.file_tasks import file_task
 from houston_daemon.suites.python_problems import python_problem
-from houston_daemon.suites.science_games import SIMPLIFICATIONS, WORLD_SPLITS, science_game
+from houston_daemon.suites.science_games import (
+    SIMPLIFICATIONS,
+    WORLD_SPLITS,
+    count_games,
+    science_game,
+)
 from houston_daemon.suites.word_worlds import LEVELS, WordLevel, word_world
 from houston_shared import atomic_file
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError, did_you_mean
@@ -46,6 +51,9 @@ class Suite:
     solve: Callable[[str, int], list[dict[str, object]]] | None = None
     """split, index → calls that solve the task, one a step, as a script engine plays them; None
     where only the simulator knows them."""
+    count: Callable[[str], int] | None = None
+    """split → how many tasks there are, behind which the first come again; None where there is no
+    end."""
     task_prefix: str = ""
     """What names of tasks begin with; empty for the suite's name."""
 
@@ -225,6 +233,7 @@ _ALL = (
         version=1,
         about="short games of ScienceWorld, the right thing to be found, for small language models",
         write=_write_science_game,
+        count=count_games,
         steps=8,
         context_tokens=500,
         dialect="chatml-calls",
@@ -323,7 +332,9 @@ def suite_tasks(name: str, split: str) -> TaskSource:
     def write(index: int, folder: Path) -> Path:
         return write_suite_task(name, split, index, folder)
 
-    return TaskSource(name, suite.version, split, write)
+    return TaskSource(
+        name, suite.version, split, write, suite.count(split) if suite.count else None
+    )
 
 
 _RATES_FILE = "base_rates.toml"

@@ -1,7 +1,11 @@
 """Short games of ScienceWorld: the way that the warm-up's agent knows wins them, in few tokens."""
 
+import argparse
 from pathlib import Path
 
+import pytest
+
+from houston_daemon.commands import suite_commands
 from houston_daemon.environments.simulation.scienceworld_environment import choose_variation
 from houston_daemon.environments.simulation.scienceworld_simulator import ScienceWorld
 from houston_daemon.suites.science_games import ScienceWays, science_game
@@ -20,3 +24,12 @@ def test_the_way_through_a_game_wins_it(tmp_path: Path) -> None:
         assert (seen[-1].outcome, seen[-1].score) == ("won", 100.0)
         assert len(way.solution) <= 5
         assert way.others and all("\t" not in thing for thing in way.others)
+
+
+@pytest.mark.parametrize(("words", "worlds"), [([], 139), (["-n", "20"], 20)])
+def test_a_run_counts_no_game_twice(words: list[str], worlds: int) -> None:
+    parser = argparse.ArgumentParser()
+    suite_commands.add_suite_run_arguments(parser)
+    order = suite_commands._order(parser.parse_args(["science-games", *words]), "e")
+    assert order.worlds == worlds
+    assert len({science_game("test", index) for index in range(worlds)}) == worlds
