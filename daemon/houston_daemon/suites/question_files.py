@@ -71,13 +71,25 @@ class _Row:
     def maybe(self, *names: str) -> str:
         """The same, or empty. Raises HoustonError for what is no text."""
         for name in names:
-            if text := _as_text(self._values.get(name)):
-                if len(text) > MOST_TEXT:
-                    raise self.error(f"`{name}` has more than {MOST_TEXT} characters")
-                if not _is_unicode(text):
-                    raise self.error(f"`{name}` has half a surrogate pair, which is no character")
+            if text := self._checked(name, self._values.get(name)):
                 return text
         return ""
+
+    def texts(self, *names: str) -> tuple[str, ...]:
+        """Those of the first of some columns that is a list, else its one text. Raises HoustonError
+        for none."""
+        for name in names:
+            if isinstance(listed := self._values.get(name), list):
+                return tuple(filter(None, (self._checked(name, value) for value in listed)))
+        return (self.text(*names),)
+
+    def _checked(self, name: str, value: Any) -> str:
+        text = _as_text(value)
+        if len(text) > MOST_TEXT:
+            raise self.error(f"`{name}` has more than {MOST_TEXT} characters")
+        if not _is_unicode(text):
+            raise self.error(f"`{name}` has half a surrogate pair, which is no character")
+        return text
 
     def value(self, name: str) -> Any:
         return self._values.get(name)
@@ -173,9 +185,7 @@ def _gpqa(row: _Row, id: str) -> EvaluationQuestion:
 
 
 def _text(row: _Row, id: str) -> EvaluationQuestion:
-    names = ("answers", "golden_answers", "answer")
-    listed = next((value for value in map(row.value, names) if isinstance(value, list)), None)
-    gold = (row.text(*names),) if listed is None else tuple(filter(None, map(_as_text, listed)))
+    gold = row.texts("answers", "golden_answers", "answer")
     if not gold:
         raise row.error("it has no answer")
     question = row.text("question")
@@ -207,7 +217,7 @@ def _function_name(row: _Row) -> str:
     metadata = row.value("metadata")
     try:
         tables = json.loads(metadata) if isinstance(metadata, str) and metadata else metadata
-    except ValueError:
+    except (ValueError, RecursionError):
         raise row.error("its `metadata` is no JSON") from None
     return str(tables.get("func_name") or "") if isinstance(tables, dict) else ""
 
@@ -236,12 +246,14 @@ def _test_cases(row: _Row, value: Any) -> list[dict[str, str]]:
 def _unpacked(row: _Row, text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     try:
         packed = zlib.decompress(base64.b64decode(text, validate=True))
         return json.loads(_OnlyText(io.BytesIO(packed)).load())
-    except (ValueError, TypeError, EOFError, zlib.error, pickle.UnpicklingError) as problem:
+    except (
+        ValueError, TypeError, EOFError, RecursionError, zlib.error, pickle.UnpicklingError
+    ) as problem:  # fmt: skip
         raise row.error(f"its test cases cannot be read: {problem}") from None
 
 

@@ -150,6 +150,8 @@ class Runs:
         ({"question": "x", "answer": float("nan")}, "it has no text in `answers`"),
         ({"problem": "x" * 30_001, "answer": 1}, "`problem` has more than 30000 characters"),
         ({"problem": "\ud800", "answer": 1}, "`problem` has half a surrogate pair"),
+        ({"question": "x", "answers": ["\ud800"]}, "`answers` has half a surrogate pair"),
+        ({"question": "x", "answers": ["y", "x" * 30_001]}, "`answers` has more than 30000"),
         ({**GPQA, "Incorrect Answer 1": ""}, "two of its choices|no `Incorrect Answer 1`|^$"),
         ({**GPQA, "Incorrect Answer 2": "Thymine"}, "two of its choices are the same"),
         (livecodebench(public_test_cases="", private_test_cases=""), "it has no test case"),
@@ -157,6 +159,9 @@ class Runs:
         (livecodebench(private_test_cases=packed(Runs())), "it holds builtins.print"),
         (livecodebench(public_test_cases='[{"input": "1"}]'), "no `input` and `output`"),
         (livecodebench(metadata="{"), "its `metadata` is no JSON"),
+        (livecodebench(metadata="[" * 200_000), "its `metadata` is no JSON"),
+        (livecodebench(public_test_cases="[" * 200_000), "its test cases cannot be read"),
+        (livecodebench(private_test_cases=packed("[" * 200_000)), "its test cases cannot be read"),
         (7, "line 1: no JSON object"),
     ],
 )
