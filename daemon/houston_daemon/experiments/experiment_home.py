@@ -92,15 +92,23 @@ class ExperimentHome:
         self.run("daemon", "stop", check=False)
 
     def run(self, *words: str, check: bool = True, seconds: float = 900.0) -> str:
-        """What `houston words…` prints. Raises HoustonError with its words when it fails."""
-        process = subprocess.run(
-            [sys.executable, "-m", "houston_shared.command", *words],
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
+        """What `houston words…` prints. Raises HoustonError with its words when it fails, or takes
+        longer than `seconds`."""
+        try:
+            process = subprocess.run(
+                [sys.executable, "-m", "houston_shared.command", *words],
+                env=self._environment,
+                capture_output=True,
+                text=True,
+                timeout=seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise HoustonError(
+                f"houston {' '.join(words)} did not end within {seconds:g} s.",
+                "It ends here.",
+                self._advice,
+            ) from None
         if check and process.returncode:
             raise HoustonError(
                 f"houston {' '.join(words)} ended with {process.returncode}:"

@@ -189,9 +189,8 @@ def _score_lines(run: ExperimentRun, results: Mapping[str, Any]) -> Iterator[str
     yield from _difference_lines(results["full_less_others"])
     yield from _table_head(["arm", "rollouts", "steps worked", "active seconds worked"])
     for arm, of_arm in figures.items():
-        yield _table_row(
-            [arm, of_arm["rollouts"], f"{of_arm['steps']:.1f}", f"{of_arm['active_seconds']:.1f}"]
-        )
+        worked = [_number_words(of_arm[name], ".1f") for name in ("steps", "active_seconds")]
+        yield _table_row([arm, of_arm["rollouts"], *worked])
 
 
 def _difference_lines(differences: Mapping[str, Any]) -> Iterator[str]:
@@ -254,9 +253,11 @@ def _table_row(cells: Sequence[Any]) -> str:
     return "| " + " | ".join(str(cell) for cell in cells) + " |"
 
 
-def _interval_words(estimate: Mapping[str, float], sign: str = "-") -> str:
+def _interval_words(estimate: Mapping[str, float | None], sign: str = "-") -> str:
+    if estimate["value"] is None:
+        return "–"
     form = f"{sign}.1f"
-    value, low, high = (format(estimate[name], form) for name in ("value", "low", "high"))
+    value, low, high = (_number_words(estimate[name], form) for name in ("value", "low", "high"))
     return f"{value} [{low}, {high}]"
 
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from houston_daemon.experiments import experiment_statistics
+from houston_daemon.experiments import experiment_report, experiment_statistics
 from houston_daemon.experiments.experiment_recipe import ExperimentRecipe, WorldsRecipe
 from houston_daemon.experiments.experiment_statistics import (
     bootstrap_mean,
@@ -35,6 +35,12 @@ def test_wilson_as_published(hits: int, total: int, low: float, high: float) -> 
 
 def test_without_a_trial_nothing_is_known() -> None:
     assert wilson_interval(0, 0) == (None, 0.0, 1.0)
+
+
+def test_a_report_shows_a_figure_that_nothing_gave() -> None:
+    nothing = bootstrap_mean({}, seed=1).as_json(None)
+    lines = list(experiment_report._difference_lines({"base": {"final": nothing, "best": nothing}}))
+    assert "| base | – | – |" in lines
 
 
 def test_each_task_weighs_the_same_however_many_seeds_it_has() -> None:

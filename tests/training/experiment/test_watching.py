@@ -18,6 +18,7 @@ from houston_daemon.experiments.scripted_endpoint import (
     ScriptedTurn,
     endpoint_engine,
 )
+from houston_shared.errors import HoustonError
 from houston_shared.store import rollout_queries
 from tests.console.homes import HomeBuilder
 
@@ -79,6 +80,12 @@ def test_what_ran_on_while_nobody_watched_is_no_guided_rollout(tmp_path: Path) -
         watch.look()  # it ended beside somebody who watched
         with pytest.raises(StageSpoiled, match=r"1 of 2 .* two because: .* while nobody watched"):
             AnnotatorWatch(run, ("one", "two"), WorldSolutions(), BegunWork(begun))
+
+
+def test_a_command_that_takes_too_long_is_named_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(HoustonError, match="houston rollout list did not end within") as ended:
+        ExperimentHome(tmp_path, {}).run("rollout", "list", seconds=0.0)
+    assert "--resume" in ended.value.next
 
 
 def test_rollouts_of_another_policy_are_refused(tmp_path: Path) -> None:
