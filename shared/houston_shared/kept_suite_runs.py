@@ -27,9 +27,9 @@ class SuiteAttempt(msgspec.Struct, frozen=True, kw_only=True):
 
     rollout: str
     state: str
-    """`finished`, or how else it ended: it then has no score and counts as not solved."""
+    """`finished`, or how else it ended."""
     score: float
-    """0 to 100."""
+    """0 to 100, the last that it had; 0 where it had none."""
     steps: int
     failures: int
     """Calls that failed, in all attempts at its steps."""

@@ -58,7 +58,8 @@ class EnvironmentKind:
     """Raises ConfigurationError for a task that could not run; asked before a rollout starts."""
     scores: Callable[[Task], bool] = _no_score
     """Whether it knows itself how well the agent did: it then answers a call of `eval`, which no
-    tool of the agent has to be, with a result of kind `eval` (see `questions.observations`)."""
+    tool of the agent has to be, with a result of kind `eval` (see
+    `questions.question_answering`)."""
     secret_score: bool = False
     """Whether the agent is not told its score as it goes."""
     workspace: bool = False

@@ -33,7 +33,7 @@ class CallsMade(msgspec.Struct):
 
 
 class WorldScored(Observation, frozen=True, kw_only=True):
-    """The rollout's one score, 0 or 100; how it is said is the world's own."""
+    """The rollout's one score, 0 to 100; how it is said is the world's own."""
 
     kind: ClassVar[str] = "eval"
     overall_score: float

@@ -132,7 +132,8 @@ class ExperimentRecipe(Settings, frozen=True):
     """Who samples what is learned from: the scripted expert, or the model itself."""
     arms: tuple[Arm, ...] = ARMS
     seeds: tuple[int, ...] = (1,)
-    """Of training and of the held-out rollouts; every arm is trained with each."""
+    """Of training and of the held-out orders; every arm is trained with each. Held-out worlds are
+    the same for all."""
     worlds: tuple[WorldsRecipe, ...] = ()
     orders: OrdersRecipe = OrdersRecipe()
     expert: ExpertRecipe = ExpertRecipe()
