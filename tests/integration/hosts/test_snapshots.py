@@ -525,6 +525,33 @@ async def test_after_a_power_cut_the_next_snapshot_is_whole(
     await again.close()
 
 
+@pytest.mark.parametrize("kept_bytes", [0, 4096], ids=["to nothing", "in its middle"])
+async def test_a_content_that_a_power_cut_took_is_all_that_is_lost(
+    kept_bytes: int, shadow: ShadowRepository, workspace: Path, tmp_path: Path
+) -> None:
+    data = random.Random(3).randbytes(9_000).hex().encode()
+    (workspace / "log").write_bytes(data)
+    (workspace / "kept").write_text("kept\n")
+    before = await shadow.take("before", mark=True)
+    await shadow.close()
+    broken = _object(shadow, _blob(data))
+    broken.chmod(0o600)
+    os.truncate(broken, kept_bytes)
+    (shadow.folder / "boot").write_text("of an earlier start of the machine")
+    # Nobody has opened it since: not the worker either, which looks first as a rule.
+    assert restore_snapshot(shadow.folder, before.commit, tmp_path / "restored") == ["log"]
+    assert (tmp_path / "restored" / "kept").read_text() == "kept\n"
+    (workspace / "log").write_bytes(data + b"more\n")
+    (workspace / "new").write_text("new\n")
+    again = ShadowRepository(workspace, shadow.folder)
+    after = await again.take("after", since=before.commit)
+    told = {file.path: file.note for file in after.files}
+    assert told == {"log": "its content before was lost in a power cut", "new": ""}
+    await again.close()
+    assert restore_snapshot(shadow.folder, after.commit, tmp_path / "whole") == []
+    assert contents(tmp_path / "whole") == contents(workspace)
+
+
 async def test_no_room_is_no_workspace_without_files(
     shadow: ShadowRepository, workspace: Path, tmp_path: Path
 ) -> None:

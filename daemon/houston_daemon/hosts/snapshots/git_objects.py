@@ -3,10 +3,12 @@
 No index, no lock, no reference: objects are written, and the head is a file moved into place. A
 commit's tree has two entries: `files/`, the workspace, and `about.json`, what git cannot hold.
 Names that git or libgit2 refuses are percent-encoded. Blobs are compressed here because libgit2
-holds the interpreter's lock meanwhile.
+holds the interpreter's lock meanwhile. What a power cut has cut off is removed before it is read.
 """
 
+import fcntl
 import hashlib
+import logging
 import os
 import re
 import zlib
@@ -60,6 +62,55 @@ def printable_path(path: str) -> str:
 
 def _is_utf8(name: str) -> bool:
     return name.isascii() or not any("\ud800" <= c <= "\udfff" for c in name)
+
+
+log = logging.getLogger(__name__)
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_CHECKED_BYTES = 1 << 16
+
+
+def remove_broken_objects(folder: Path) -> None:
+    """Remove broken objects and copies, and forget which files were seen: all are read again.
+
+    folder: the shadow repository. Nothing happens when the machine has not started anew. Every
+    object is read to its end: libgit2 1.9 reads one that was cut off for ever. Raises OSError.
+    """
+    path, boot = folder / "boot", _BOOT_ID.read_text()
+    if path.exists() and path.read_text() == boot:
+        return
+    with path.open("a+") as note:
+        fcntl.flock(note, fcntl.LOCK_EX)  # who comes second must not remove what is written anew
+        note.seek(0)
+        if note.read() == boot:
+            return
+        broken = [path for path in (folder / "objects").glob("??/*") if not _is_whole(path)]
+        broken += [path for path in (folder / "large").glob("*-*-*") if not _has_named_size(path)]
+        for path in broken:
+            path.unlink()
+        if broken:
+            log.warning("%d objects of %s were cut off by a power cut", len(broken), folder)
+        (folder / "manifest").unlink(missing_ok=True)
+        note.truncate(0)
+        note.write(boot)
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a loose object can be inflated to its end, checksum and all."""
+    inflating = zlib.decompressobj()
+    try:
+        with path.open("rb") as file:
+            while data := file.read(_CHECKED_BYTES):
+                inflating.decompress(data)
+    except zlib.error:
+        return False
+    return inflating.eof
+
+
+def _has_named_size(path: Path) -> bool:
+    """A copy is named after inode, size and times of what was copied, by `LargeFileCopies`."""
+    size = path.name.split("-")[1]
+    return path.stat().st_size == int(size, 16)
 
 
 _SMALL = 1 << 17

@@ -74,10 +74,13 @@ def _describe_change(repo: pygit2.Repository, path: str, old: DiffSide, new: Dif
     assert not isinstance(old, UnstoredFile) and not isinstance(new, UnstoredFile)
     if old is not None and new is not None and old.oid == new.oid:
         return FileDiff(path, kind, 0, 0, "", _mode_note(old, new))
-    if max(blob_size(repo, side.oid) for side in (old, new) if side is not None) > _DIFF_BYTES:
-        return FileDiff(path, kind, 0, 0, "", "too large to compare")
-    before = repo[old.oid] if old is not None else None
-    after = repo[new.oid] if new is not None else None
+    try:
+        if max(blob_size(repo, side.oid) for side in (old, new) if side is not None) > _DIFF_BYTES:
+            return FileDiff(path, kind, 0, 0, "", "too large to compare")
+        before = repo[old.oid] if old is not None else None
+        after = repo[new.oid] if new is not None else None
+    except KeyError:
+        return FileDiff(path, kind, 0, 0, "", "its content before was lost in a power cut")
     patch = _make_patch(before, after, path)
     if patch.delta.is_binary:
         return FileDiff(path, kind, 0, 0, "", "binary")
@@ -114,40 +117,6 @@ def _mode_note(old: TreeFile, new: TreeFile) -> str:
 
 
 log = logging.getLogger(__name__)
-
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_ZLIB_FIRST_BYTE = 0x78
-"""First byte of every loose object, whatever wrote it (RFC 1950, a window of 32 KB)."""
-
-
-def remove_broken_objects(folder: Path, manifest: Path) -> None:
-    """Remove broken objects and copies, and forget which files were seen: all are read again.
-
-    folder: the shadow repository. Nothing happens when the machine has not started anew.
-    """
-    note, boot = folder / "boot", _BOOT_ID.read_text()
-    if note.exists() and note.read_text() == boot:
-        return
-    broken = [path for path in (folder / "objects").glob("??/*") if not _is_whole(path)]
-    broken += [path for path in (folder / "large").glob("*-*-*") if not _has_named_size(path)]
-    for path in broken:
-        path.unlink()
-    if broken:
-        log.warning("%d objects of %s were cut off by a power cut", len(broken), folder)
-    manifest.unlink(missing_ok=True)
-    note.write_text(boot)
-
-
-def _is_whole(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(1) == bytes([_ZLIB_FIRST_BYTE])
-
-
-def _has_named_size(path: Path) -> bool:
-    """A copy is named after inode, size and times of what was copied, by `LargeFileCopies`."""
-    size = path.name.split("-")[1]
-    return path.stat().st_size == int(size, 16)
-
 
 LARGE_FILE_BYTES = 16 * 1024 * 1024
 """Bytes from which a file is recorded by size and time."""
@@ -371,7 +340,7 @@ class ShadowRepository:
         _ignore_settings()
         if not (self.folder / "HEAD").exists():
             _make_repository(self.folder)
-        remove_broken_objects(self.folder, self.folder / "manifest")
+        git_objects.remove_broken_objects(self.folder)
         repo = pygit2.Repository(str(self.folder))
         with contextlib.suppress(FileNotFoundError):
             self._head = (self.folder / HEAD_FILE).read_text().strip()

@@ -7,6 +7,7 @@ what it was.
 
 import contextlib
 import errno
+import logging
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -24,12 +25,14 @@ from houston_daemon.hosts.snapshots.git_objects import (
     files_tree,
     printable_path,
     read_notes,
+    remove_broken_objects,
     walk_tree,
 )
 from houston_daemon.hosts.snapshots.workspace_scan import FileMark, scan_workspace
 from houston_daemon.hosts.untrusted_files import NoFollowFolder
 from houston_shared.errors import HoustonError
 
+log = logging.getLogger(__name__)
 KnownContents = Mapping[str, tuple[FileMark, TreeFile]]
 """Files of the folder whose content is known from an earlier look."""
 _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -115,7 +118,10 @@ def _place_file(folder: NoFollowFolder, path: str, write: Callable[[], bool]) ->
 
 
 def _write_file(repo: pygit2.Repository, folder: NoFollowFolder, path: str, file: TreeFile) -> bool:
-    data = repo[file.oid].data
+    try:
+        data = repo[file.oid].data
+    except KeyError:  # a power cut took this file's content
+        return False
     if file.mode == LINK_MODE:
         folder.make_link(path, data)
         return True
@@ -159,6 +165,7 @@ def restore_snapshot(shadow: Path, commit: str, into: Path, live: Path | None = 
     """
     before = folder_state(into)
     try:
+        _check_objects(shadow)
         repo = pygit2.Repository(str(shadow))
         commit_object = repo[commit]
         lost = write_snapshot(repo, commit_object, into, shadow / "large", {})
@@ -178,6 +185,18 @@ def restore_snapshot(shadow: Path, commit: str, into: Path, live: Path | None = 
             "No workspace was made.",
             "Snapshots of a rollout go with: houston rollout clean --snapshots",
         ) from problem
+
+
+def _check_objects(shadow: Path) -> None:
+    """Remove what a power cut has cut off, where no worker has yet since the machine started."""
+    try:
+        remove_broken_objects(shadow)
+    except FileNotFoundError:
+        return  # no repository, as the caller says at once
+    except OSError as problem:
+        if problem.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        log.warning("%s is read unchecked: it may not be changed", shadow)
 
 
 def folder_state(into: Path) -> str:
