@@ -59,6 +59,22 @@ async def test_what_is_brought_for_an_evaluator_is_shown_to_no_agent(tmp_path: P
         await serving.close()
 
 
+def test_two_folders_never_share_a_parcel(tmp_path: Path) -> None:
+    """Not even two tasks of one data set, whose files are as long and as old."""
+    names = set()
+    for answer in ("17", "42"):
+        task = tmp_path / answer
+        task.mkdir()
+        (task / "expected.txt").write_text(answer)
+        os.utime(task / "expected.txt", (1_700_000_000, 1_700_000_000))
+        names.add(file_bundles.bundle_name(task))
+        assert file_bundles.bundle_name(task) in names, "an untouched folder travels once"
+    (task / "expected.txt").write_text("18")  # another answer, as old as the one before
+    os.utime(task / "expected.txt", (1_700_000_000, 1_700_000_000))
+    names.add(file_bundles.bundle_name(task))
+    assert len(names) == 3
+
+
 async def test_a_parcel_goes_with_the_last_rollout_that_needs_it(tmp_path: Path) -> None:
     shelf, root = tmp_path / "root.parcels", tmp_path / "root"
     names: dict[str, str] = {}

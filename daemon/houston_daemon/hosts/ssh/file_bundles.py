@@ -1,8 +1,9 @@
-"""Folders that travel to another machine once: named by content, sent in pieces, cached there.
+"""Folders that travel to another machine once: named by looks, sent in pieces, cached there.
 
-A bundle is a tar file named after paths, sizes, times and modes, so the folder of a task travels
-once for all rollouts of it. The far end keeps bundles in `<root>.parcels/` beside the host's root,
-which every sandbox hides; each rollout notes what it needs, and what no note names may go.
+A bundle is a tar file named after paths, sizes, modes, inodes and times, also of what no program
+can set back, so the folder of a task travels once for all rollouts of it, and of that task alone.
+The far end keeps bundles in `<root>.parcels/` beside the host's root, which every sandbox hides;
+each rollout notes what it needs, and what no note names may go.
 """
 
 import asyncio
@@ -40,14 +41,17 @@ def bundle_name(folder: Path) -> str:
     """The name of the parcel that holds `folder`, or a single file, as it is now. OSError."""
     digest = hashlib.sha256()
     if not folder.is_dir():
-        status = folder.stat()
-        digest.update(repr((str(folder), status.st_size, status.st_mtime_ns)).encode())
+        digest.update(os.fsencode(repr((str(folder), *_looks(folder.stat())))))
         return SINGLE_FILE_PREFIX + digest.hexdigest()[:32]
     for path in _walk_folder(folder):
-        status = path.lstat()
-        about = (str(path.relative_to(folder)), status.st_mode, status.st_size, status.st_mtime_ns)
-        digest.update(os.fsencode(repr(about)))
+        digest.update(os.fsencode(repr((str(path.relative_to(folder)), *_looks(path.lstat())))))
     return digest.hexdigest()[:32]
+
+
+def _looks(status: os.stat_result) -> tuple[int, ...]:
+    """What two files never have in common: size and time alone are alike in a prepared data set."""
+    times = (status.st_mtime_ns, status.st_ctime_ns)
+    return (status.st_mode, status.st_size, status.st_ino, *times)
 
 
 def pack_bundle(folder: Path, file: IO[bytes]) -> None:
