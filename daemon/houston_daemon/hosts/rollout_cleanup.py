@@ -52,10 +52,11 @@ async def clean_rollout(root: Path, rollout: str, owner: str, extent: CleanupExt
 async def _free_folder(root: Path, rollout: str, folder: Path, snapshots: bool) -> FreedSpace:
     """Free the disk, once nobody else has the folder. Raises OSError."""
     await _end_processes(root, rollout)
-    before = resource_usage.count_disk_bytes([folder])
+    before = await asyncio.to_thread(resource_usage.count_disk_bytes, [folder])
     left_reason = await asyncio.to_thread(_remove_contents, folder, snapshots)
     (root / "prepared" / rollout).unlink(missing_ok=True)
-    freed = max(0, before - resource_usage.count_disk_bytes([folder]))
+    left = await asyncio.to_thread(resource_usage.count_disk_bytes, [folder])
+    freed = max(0, before - left)
     if snapshots:
         _remove_empty_folder(folder)
     return FreedSpace(freed, left_reason)

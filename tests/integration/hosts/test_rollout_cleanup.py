@@ -1,14 +1,17 @@
 """One cleanup of what rollouts leave: a table of what goes with each extent, here and over SSH."""
 
+import asyncio
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from houston_daemon.hosts import limit_setup, process_table
+from houston_daemon.hosts import limit_setup, process_table, rollout_cleanup
+from houston_daemon.hosts.guard import resource_usage
 from houston_daemon.hosts.host_protocol import CleanupExtent
 from houston_daemon.hosts.local_host import LocalHost
 from houston_daemon.hosts.process_table import ProcessKey
@@ -116,6 +119,23 @@ async def test_what_goes_here(make_host: MakeHost, extent: CleanupExtent) -> Non
     assert (report.left, report.bytes > 0) == ("", extent != "processes")
     assert [what for what in GONE["snapshots"] if not left(what)] == GONE[extent]
     assert not has_leftovers(root, "r1", HOME)
+
+
+async def test_a_far_end_answers_while_it_counts_a_large_rollout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it is taken for dead after 30 s, and what it was to free is begun anew for ever."""
+    answered, loop = threading.Event(), asyncio.get_running_loop()
+
+    def count(folders: Iterable[Path]) -> int:
+        answered.clear()
+        loop.call_soon_threadsafe(answered.set)
+        return 1 if answered.wait(5) else 0
+
+    monkeypatch.setattr(resource_usage, "count_disk_bytes", count)
+    (tmp_path / "rollouts" / "r1" / "workspace").mkdir(parents=True)
+    await rollout_cleanup.clean_rollout(tmp_path, "r1", HOME, "files")
+    assert answered.is_set()
 
 
 @pytest.mark.slow
