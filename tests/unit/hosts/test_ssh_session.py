@@ -1,6 +1,7 @@
 """The near end against far ends that are not what they should be: each is named, none hangs."""
 
 import asyncio
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -134,8 +135,11 @@ def test_a_person_can_type_what_reaches_a_host() -> None:
         ssh="ada@far", port=2022, identity_file="/k ey", ssh_config="/c", command="~/h"
     )
     said = manual_command(host)
-    assert said == "ssh -F /c -p 2022 -i '/k ey' -o IdentitiesOnly=yes ada@far ~/h --version"
-    assert manual_command(HostSettings(ssh="far")) == "ssh far houston --version"
+    assert said == "ssh -F /c -p 2022 -i '/k ey' -o IdentitiesOnly=yes ada@far '~/h --version'"
+    assert manual_command(HostSettings(ssh="far")) == "ssh far 'houston --version'"
+    typed = ["bash", "-c", f"ssh() {{ printf '%s\\n' \"$@\"; }}; {said}"]
+    words = subprocess.run(typed, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert words[-2:] == ["ada@far", "~/h --version"], "the shell there knows what ~ is"
 
 
 async def test_a_far_end_that_ends_by_itself_leaves_no_word_in_the_log(
