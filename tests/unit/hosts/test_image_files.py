@@ -48,6 +48,14 @@ COPIES = {
     ),
     "so are both": (f"{REFUSED}\ncp: error writing '/c/x': No space left on device", "No space"),
 }
+LEFT_OUT = {
+    "a path that is too long": "cannot stat '/w/long': File name too long",
+    "a file that vanished": "cannot stat '/w/gone': No such file or directory",
+    "a file that became a link": "cannot open '/w/l': Too many levels of symbolic links",
+    "a folder that became a file": "cannot access '/w/f': Not a directory",
+    "a file that became another": "skipping file '/w/f', as it was replaced while being copied",
+}
+COPIES |= {f"{name} is left out": (f"{REFUSED}\ncp: {line}", "") for name, line in LEFT_OUT.items()}
 KILLED = "a copy that was killed is a failure"
 COPIES[KILLED] = (REFUSED, "Permission denied")
 
@@ -68,5 +76,11 @@ def test_a_copy_without_what_may_not_be_read(
             image_files.copy_readable(tmp_path, tmp_path / "copy")
     else:
         with caplog.at_level(logging.WARNING):
+            (tmp_path / "copy").mkdir()
             image_files.copy_readable(tmp_path, tmp_path / "copy")
         assert "/w/secret" in caplog.text
+
+
+def test_a_workspace_that_is_gone_has_no_copy(tmp_path: Path) -> None:
+    with pytest.raises(HoustonError, match="cannot be copied for the evaluator: it is gone"):
+        image_files.copy_readable(tmp_path / "gone", tmp_path / "copy")

@@ -19,7 +19,15 @@ from houston_shared.errors import HoustonError
 log = logging.getLogger(__name__)
 _UNPACK_SECONDS = 1_800
 _COPY_SECONDS = 1_800
-_UNREADABLE = ": Permission denied"
+_AGENTS_DOING = (
+    ": Permission denied",
+    ": No such file or directory",
+    ": Not a directory",
+    ": Too many levels of symbolic links",
+    ": File name too long",
+    ", as it was replaced while being copied",
+)
+"""How cp's lines end of what an agent has made, or changes meanwhile."""
 _SESSION_PROGRAMS = ("bash", "script", "tty")
 """What a session runs: of the packages bash, bsdutils or util-linux, and coreutils."""
 _HOST_FILES = ("resolv.conf", "hosts")
@@ -92,14 +100,17 @@ def copy_sandbox(sandbox: SandboxProfile, folder: Path) -> SandboxProfile:
 
 
 def copy_readable(source: Path, target: Path) -> None:
-    """With cp, which shares blocks where the file system can. What may not be read is left out: an
-    evaluator of this user could not read it either, and no agent is to avoid its score so."""
+    """With cp, which shares blocks where the file system can. What may not be read, has too long a
+    path or vanishes meanwhile is left out: no agent is to avoid its score so."""
     program = shutil.which("cp") or "/bin/cp"
     words = [program, "--archive", "--reflink=auto", "--", str(source), str(target)]
-    _run(words, _COPY_SECONDS, f"{source} cannot be copied for the evaluator", _UNREADABLE)
+    what = f"{source} cannot be copied for the evaluator"
+    _run(words, _COPY_SECONDS, what, _AGENTS_DOING)
+    if not target.is_dir():
+        raise HoustonError(f"{what}: it is gone.")
 
 
-def _run(words: list[str], seconds: int, what: str, passed_over: str = "") -> str:
+def _run(words: list[str], seconds: int, what: str, passed_over: tuple[str, ...] = ()) -> str:
     """What it printed. Raises HoustonError, which begins with `what`.
 
     passed_over: how lines of errors end that are no failure.
