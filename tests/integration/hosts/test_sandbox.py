@@ -18,6 +18,7 @@ from houston_daemon.hosts.guard import control_groups
 from houston_daemon.hosts.local_host import LocalHost
 from houston_daemon.hosts.sandbox import process_enclosure, sandbox_profile
 from houston_shared.errors import HoustonError
+from tests.support import small_image
 
 from .conftest import MakeHost, finish, until
 
@@ -123,6 +124,46 @@ async def test_root_inside_does_not_rule_the_kernel(name: str, host: LocalHost) 
         assert await _says(host, command, writable=writable) == (0, expected + "\n")
     terminal = await host.terminal("main", create=True)
     assert (await finish(terminal, command))[1] == [expected]
+
+
+LINKS = {
+    # name: (where an agent may write, the link there, what it says, the workspace's place)
+    "in the image, out of it": ("image", "srv", "/oldroot{victim}", "/srv/app"),
+    "in the image, upwards out of it": ("image", "srv", "../../oldroot{victim}", "/srv/app"),
+    "in the image, to another of its own": ("image", "srv", "/var/srv", "/srv/app"),
+    "in the image, where the workspace lies": ("image", "app", "/oldroot{victim}/app", "/app"),
+    "in the temporary folder": ("private/tmp", "x", "/oldroot{victim}", "/tmp/x/app"),
+    "in the home folder": ("private/home", "x", "/oldroot{victim}", "/home/agent/x/app"),
+}
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_a_link_where_something_is_mapped_leads_nowhere_outside(name: str, tmp_path: Path) -> None:
+    where, link, target, workdir = LINKS[name]
+    for folder in ("workspace", "private/home", "private/tmp", "victim"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "workspace" / "mine").write_text("mine")
+    image = small_image.make_root(tmp_path / "image") if where == "image" else None
+    (tmp_path / where / link).symlink_to(target.format(victim=tmp_path / "victim"))
+    private = tmp_path / "private"
+    sandbox = sandbox_profile.SandboxProfile(
+        "bubblewrap", tmp_path / "workspace", private / "home", private / "tmp",
+        image=image, workdir=workdir,
+    )  # fmt: skip
+    command = sandbox.wrap(["/usr/bin/cat", f"{workdir}/mine"])
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert not [*(tmp_path / "victim").iterdir()]
+    assert (done.stdout, done.stderr) == ("mine", "")
+
+
+def test_links_in_a_circle_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "image").mkdir()
+    (tmp_path / "image" / "home").symlink_to("home")
+    sandbox = sandbox_profile.SandboxProfile(
+        "bubblewrap", tmp_path, tmp_path, tmp_path, image=tmp_path / "image"
+    )
+    with pytest.raises(HoustonError, match=r"/home/agent cannot be mapped: .* circle"):
+        sandbox.wrap(["true"])
 
 
 async def test_the_network_is_there_when_the_task_allows_it(make_host: MakeHost) -> None:

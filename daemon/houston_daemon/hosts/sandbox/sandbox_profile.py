@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from platformdirs import user_config_path
@@ -224,7 +224,7 @@ class SandboxProfile:
             arguments += ["--remount-ro", str(folder)]
         if self.image is None and not changeable:
             arguments += ["--remount-ro", "/"]
-        return arguments
+        return _without_links(arguments)
 
     def bare(self) -> list[str]:
         """Arguments for a process that only holds a network: programs, and nothing of the rollout.
@@ -458,6 +458,66 @@ def _mapping_arguments(read: Sequence[Path], covers: Mapping[Path, bool]) -> lis
         else:
             arguments += ["--ro-bind", "/dev/null", str(path)]
     return arguments
+
+
+_ONE_OPERAND = ("--tmpfs", "--dev", "--proc", "--remount-ro", "--size")
+_MAX_LINKS = 40
+_MountedSources = dict[PurePosixPath, Path | None]
+"""What lies at a place: a file or folder of this machine, None where bubblewrap makes it."""
+
+
+def _without_links(arguments: Sequence[str]) -> list[str]:
+    """The same mounts at places without links on the way, as the process inside resolves them.
+
+    bubblewrap makes the places while this machine's root is at /oldroot, and would follow a link
+    that an agent left in what is mapped writable. One that a session puts there after this look
+    still is: bubblewrap has no way to refuse it. Raises HoustonError for links in a circle.
+    """
+    mounted: _MountedSources = {}
+    resolved: list[str] = []
+    words = iter(arguments)
+    for option in words:
+        *source, place = [next(words) for _ in range(1 if option in _ONE_OPERAND else 2)]
+        if option not in ("--size", "--symlink"):
+            at = _resolve_inside(place, mounted)
+            place = str(at)
+            if option != "--remount-ro":
+                mounted[at] = Path(source[0]) if source else None
+        resolved += [option, *source, place]
+    return resolved
+
+
+def _resolve_inside(path: str, mounted: _MountedSources) -> PurePosixPath:
+    at, links = PurePosixPath("/"), 0
+    waiting = list(PurePosixPath(path).parts[:0:-1])
+    while waiting:
+        part = waiting.pop()
+        target = _link_at(at / part, mounted)
+        if target is None:
+            at = at.parent if part == ".." else at / part
+            continue
+        links += 1
+        if links > _MAX_LINKS:
+            raise HoustonError(
+                f"{path} cannot be mapped: links in the sandbox's own files lead in a circle.",
+                "No process was started.",
+            )
+        if target.is_absolute():
+            at, target = PurePosixPath("/"), target.relative_to("/")
+        waiting += reversed(target.parts)
+    return at
+
+
+def _link_at(place: PurePosixPath, mounted: _MountedSources) -> PurePosixPath | None:
+    """What the link at a place says; None where there is none, or something is mounted there."""
+    below = next((folder for folder in place.parents if folder in mounted), None)
+    source = mounted[below] if below is not None and place not in mounted else None
+    if below is None or source is None:
+        return None
+    try:
+        return PurePosixPath(os.readlink(source / place.relative_to(below)))  # noqa: PTH115
+    except OSError:  # no link, or nothing yet
+        return None
 
 
 @lru_cache(maxsize=1)
