@@ -109,6 +109,43 @@ def test_a_group_of_version_2_is_joined_ended_and_removed(tmp_path: Path) -> Non
     assert not folder.exists() and not note.exists()
 
 
+BEGUN = {
+    # name: (what all may use, as each that begins says it, and what holds then), in bytes; 0: none
+    "a lower one comes later": ([900, 100], "900"),
+    "a higher one comes later": ([100, 900], "900"),
+    "one that was just made": ([100], "100"),
+    "one without a limit comes later": ([900, 0], "max"),
+}
+
+
+@pytest.mark.parametrize("name", BEGUN)
+def test_a_rollout_that_begins_never_lowers_what_all_may_use(name: str, tmp_path: Path) -> None:
+    limits, holds = BEGUN[name]
+    around = tmp_path / "around"
+    for number, together in enumerate(limits):
+        about = control_groups.CgroupNote(
+            "cgroup2", {"all": str(around / f"r{number}")}, around=str(around)
+        )
+        groups = control_groups.ControlGroups(tmp_path / "note", about)
+        groups.limit(ResourceLimits(together=together))
+    assert (around / "memory.max").read_text() == holds
+
+
+def test_groups_whose_limits_the_kernel_refuses_keep_those_they_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As version 1 does where more is used than the new limit allows."""
+    folder, note = tmp_path / "group", tmp_path / "limits" / "r.json"
+    folder.mkdir()
+    (folder / "cgroup.procs").touch()
+    (folder / "memory.max").mkdir()  # nothing can be written into it
+    about = control_groups.CgroupNote("cgroup2", {"all": str(folder)})
+    control_groups.ControlGroups(note, about).save()
+    groups = control_groups.find_or_make_groups(note, "r", ResourceLimits(memory=100))
+    assert groups.procs_files == [folder / "cgroup.procs"]
+    assert control_groups.find_groups(note) is not None
+
+
 def test_a_group_that_may_not_be_made_leaves_the_watchdog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ a crash finds them. Which limits hold is in `resource_limits`; who is ended is `
 import contextlib
 import errno
 import hashlib
+import logging
 import os
 import signal
 import time
@@ -21,6 +22,7 @@ from houston_daemon.hosts import process_table
 from houston_daemon.hosts.resource_limits import LimitMechanism, ResourceLimits
 from houston_shared import atomic_file
 
+log = logging.getLogger(__name__)
 NEEDED_CONTROLLERS = ("pids", "memory")
 _WANTED_CONTROLLERS = (*NEEDED_CONTROLLERS, "cpu")
 """A group of its own for the processor gives a rollout one share, however many processes it has."""
@@ -134,6 +136,8 @@ def _parse_own_groups(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
 
 
 _KILL_SECONDS = 2.0
+_NO_LIMIT = 1 << 62
+"""Bytes from which a limit of version 1 is none."""
 
 
 class CgroupNote(msgspec.Struct):
@@ -192,7 +196,10 @@ class ControlGroups:
             self._limit_memory(memory, limits.memory)
 
     def _make_shared_parent(self, around: Path, most: int) -> None:
-        """Make the folder around the rollouts' own, with the limit of all of them."""
+        """Make the folder around the rollouts' own, with the limit of all of them.
+
+        The highest that one of them began with holds: a lower one would end what others run.
+        """
         around.mkdir(exist_ok=True)
         if self.mechanism == "cgroup2":
             names = " ".join(f"+{name}" for name in NEEDED_CONTROLLERS)
@@ -200,7 +207,17 @@ class ControlGroups:
         else:
             # Refused where the root's own says so already.
             _try_write_setting(around / "memory.use_hierarchy", "1")
-        self._limit_memory(around, most)
+        if self._read_memory_limit(around) < (most or _NO_LIMIT):
+            self._limit_memory(around, most)
+
+    def _read_memory_limit(self, memory: Path) -> int:
+        """Bytes; 0 where none is set, as in a group that has just been made."""
+        name = "memory.max" if self.mechanism == "cgroup2" else "memory.limit_in_bytes"
+        try:
+            limit = int((memory / name).read_text())
+        except (FileNotFoundError, ValueError):  # version 2 says `max`
+            return 0
+        return limit if limit < _NO_LIMIT else 0
 
     def _limit_memory(self, memory: Path, most_bytes: int) -> None:
         if self.mechanism == "cgroup2":
@@ -295,7 +312,8 @@ def find_groups(note: Path) -> ControlGroups | None:
 def find_or_make_groups(note: Path, name: str, limits: ResourceLimits) -> ControlGroups:
     """The rollout's groups as they were left, or new ones where this process may make them.
 
-    Falls back to none (the watchdog) when the kernel refuses.
+    Those that were left keep their limits where the kernel refuses others; for new ones it falls
+    back to none (the watchdog).
     """
     groups = find_groups(note)
     if (
@@ -303,7 +321,10 @@ def find_or_make_groups(note: Path, name: str, limits: ResourceLimits) -> Contro
         and groups.procs_files
         and all(door.exists() for door in groups.procs_files)
     ):
-        groups.limit(limits)
+        try:
+            groups.limit(limits)
+        except OSError as problem:  # version 1 refuses one below what is used
+            log.warning("limits of %s stay as they were: %s", name, problem)
         return groups
     where = find_cgroup_folders()
     folders = {key: str(folder / f"houston-{name}") for key, folder in where.folders.items()}
