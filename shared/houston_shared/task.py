@@ -121,7 +121,8 @@ class SandboxSettings(Settings, frozen=True):
     file_mb: BudgetLimit = 0
     """Largest single file; 0 is as large as `workspace_mb`."""
     workspace_mb: BudgetLimit = 50_000
-    """Most that workspace, home and `/tmp` may hold; what writes beyond is ended. 0 is no limit."""
+    """Most that workspace, home and `/tmp` may hold; what writes beyond is ended. 0 is no
+    limit but the machine's last gigabyte."""
 
 
 class TaskSearchSettings(Settings, frozen=True):

@@ -46,6 +46,16 @@ CASES = {
     "files in shared memory": Case(
         "for i in {1..14}; do head -c 30M /dev/zero >/dev/shm/$i; done; sleep 3", "memory"
     ),
+    "memory that children share": Case(
+        'python3 -c "import mmap, time\nx = mmap.mmap(-1, 2 << 30)\nfor i in range(128):'
+        " x.write(b'1' * (16 << 20)); time.sleep(0.1)\"",
+        "memory",
+    ),
+    "memory that is files without a folder": Case(
+        "python3 -c \"import os, time\nfiles = [os.memfd_create('x') for i in range(64)]\n"
+        "for f in files: os.write(f, b'1' * (32 << 20)); time.sleep(0.2)\"",
+        "memory",
+    ),
     "a sparse file of 100 GB": Case("truncate -s 100G big", "file size"),
     "a real one, by a program that looks": Case(
         "python3 -c \"open('big', 'wb').write(bytes(100 << 20))\"", "", "File too large"

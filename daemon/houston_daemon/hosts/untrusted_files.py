@@ -26,7 +26,7 @@ def remove_folder(folder: Path) -> None:
     Raises OSError when something would not go.
     """
     try:
-        top = os.open(folder, FOLDER_FLAGS)
+        top = open_owned_folder(os.fspath(folder), None)
     except FileNotFoundError:
         return
     try:
@@ -41,7 +41,7 @@ def empty_folder(top: int) -> None:
     waiting = _lift_subfolders(top, top)
     while waiting:
         name = waiting.pop()
-        inner = _open_owned_folder(name, top)
+        inner = open_owned_folder(name, top)
         try:
             waiting += _lift_subfolders(inner, top)
         finally:
@@ -59,15 +59,18 @@ def _lift_subfolders(folder: int, top: int) -> list[str]:
         place = name
         if folder != top:
             # A folder that may not be written to cannot be moved.
-            os.close(_open_owned_folder(name, folder))
+            os.close(open_owned_folder(name, folder))
             place = secrets.token_hex(16)
             os.rename(name, place, src_dir_fd=folder, dst_dir_fd=top)
         folders.append(place)
     return folders
 
 
-def _open_owned_folder(name: str, folder: int) -> int:
-    """A descriptor of a folder, which its owner may read and change from now on."""
+def open_owned_folder(name: str, folder: int | None) -> int:
+    """A descriptor of a folder, which its owner may read and change from now on. Raises OSError.
+
+    folder: what `name` is in, open; None for one that is named from the top.
+    """
     place = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         os.chmod(f"/proc/self/fd/{place}", 0o700)  # noqa: PTH101
@@ -183,7 +186,7 @@ class NoFollowFolder:
                 return
         except (FileNotFoundError, NotADirectoryError):
             return
-        inner = os.open(name, FOLDER_FLAGS, dir_fd=folder)
+        inner = open_owned_folder(name, folder)
         try:
             empty_folder(inner)
         finally:

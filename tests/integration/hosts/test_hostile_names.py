@@ -1,17 +1,23 @@
 """What an agent may name, nest or set, and what a power cut leaves, ends neither watch nor host."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from houston_daemon.hosts import untrusted_files
 from houston_daemon.hosts.guard import resource_usage
+from houston_daemon.hosts.guard.control_groups import CgroupNote, ControlGroups
+from houston_daemon.hosts.guard.limit_guard import LimitGuard
 from houston_daemon.hosts.local_host import LocalHost
+from houston_daemon.hosts.resource_limits import ResourceLimits
 from houston_daemon.hosts.sandbox import sandboxed_process
 from houston_daemon.hosts.terminals.local_terminal import LocalTerminal
 from houston_shared.errors import HoustonError
@@ -50,6 +56,113 @@ def test_a_process_whose_name_is_no_text_is_counted_like_others(tmp_path: Path) 
         finally:
             process.kill()
     assert [used.pids for used in found.values()] == [[process.pid]]
+
+
+MEMORY = {
+    "its own": "x = b'1' * SIZE",
+    "shared with children": "x = mmap.mmap(-1, SIZE); x.write(b'1' * SIZE)",
+    "a file without a folder": "f = open(os.memfd_create('x'), 'wb'); f.write(b'1' * SIZE)",
+    "such a file, mapped as well": (
+        "f = open(os.memfd_create('x'), 'w+b', 0); f.write(b'1' * SIZE);"
+        " x = mmap.mmap(f.fileno(), SIZE); x.read()"
+    ),
+}
+UNNAMED = {
+    "open": "",
+    "mapped whole": "libc.mmap(None, SIZE, 1, 1, f.fileno(), 0); f.close()",
+    "mapped for one page": "libc.mmap(None, 4096, 1, 1, f.fileno(), 0); f.close()",
+}
+HELD_BYTES = 64 << 20
+
+
+@contextlib.contextmanager
+def holding(code: str, place: Path) -> Iterator[int]:
+    """A process that has run the code, and goes on."""
+    first = "import ctypes, mmap, os; libc = ctypes.CDLL(None); libc.mmap.argtypes ="
+    first += " [ctypes.c_void_p, ctypes.c_size_t] + 3 * [ctypes.c_int] + [ctypes.c_long]"
+    last = "print(flush=True); input()"
+    lines = f"{first}\nSIZE = {HELD_BYTES}\n{code}\n{last}"
+    with subprocess.Popen(
+        [sys.executable, "-c", lines], cwd=place, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline()
+        yield process.pid
+        process.communicate(b"\n")
+
+
+@pytest.mark.parametrize("name", MEMORY)
+def test_memory_of_every_kind_is_counted_once(name: str, tmp_path: Path) -> None:
+    """Where the kernel counts nothing: at a quick look not too little, at the second one right."""
+    with holding(MEMORY[name], tmp_path) as pid:
+        files = resource_usage.memory_file_sizes([pid])
+        (used,) = resource_usage.usage_by_sandbox([pid]).values()
+        exact = resource_usage.proportional_memory([pid], files) + sum(files.values())
+    assert used.memory + sum(files.values()) > HELD_BYTES
+    assert HELD_BYTES < exact < HELD_BYTES * 1.5
+
+
+@pytest.mark.parametrize("name", UNNAMED)
+def test_a_file_without_a_name_costs_what_it_holds(name: str, tmp_path: Path) -> None:
+    code = "f = open('big', 'w+b'); f.write(os.urandom(SIZE)); f.flush(); os.fsync(f.fileno())"
+    with holding(f"{code}\nos.unlink('big')\n{UNNAMED[name]}", tmp_path) as pid:
+        if name == "mapped for one page" and not _sees_mapped_files(pid):
+            pytest.skip("this user is not told what a mapped file holds")
+        assert resource_usage.unlinked_bytes([pid], tmp_path.stat().st_dev) >= HELD_BYTES
+
+
+def _sees_mapped_files(pid: int) -> bool:
+    return any(os.access(entry, os.F_OK) for entry in Path(f"/proc/{pid}/map_files").iterdir())
+
+
+CLOSED = """
+import os, pathlib, sys
+from houston_daemon.hosts import untrusted_files
+from houston_daemon.hosts.guard import resource_usage
+
+workspace = pathlib.Path(sys.argv[1], "workspace")
+inner = workspace / "outer" / "inner"
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+inner.mkdir(parents=True)
+(inner / "big").write_bytes(os.urandom(8 << 20))
+mode = int(sys.argv[2], 8)
+inner.chmod(mode); inner.parent.chmod(mode)
+counted = resource_usage.count_disk_bytes([workspace])
+kept = inner.parent.stat().st_mode & 0o777
+workspace.chmod(mode)
+untrusted_files.remove_folder(workspace)
+print(counted > 8 << 20, kept == mode, workspace.exists())
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
+@pytest.mark.parametrize("mode", ["000", "300", "400", "600"])
+def test_a_folder_that_its_owner_may_not_read_is_counted_and_removed(mode: str) -> None:
+    place = tempfile.mkdtemp(prefix="houston-closed-", dir="/tmp")
+    os.chown(place, 65534, 65534)
+    try:
+        words = [sys.executable, "-c", CLOSED, place, mode]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    finally:
+        shutil.rmtree(place)
+    assert done.stdout == "True True False\n", done.stdout + done.stderr
+
+
+def test_the_last_gigabyte_is_kept_without_a_limit_of_the_workspace_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk that is almost full is made up: this machine's cannot be filled."""
+    left = resource_usage.DiskSpace(100 << 20, 0)
+    monkeypatch.setattr(resource_usage, "free_disk_space", lambda folder: left)
+    groups = ControlGroups(tmp_path / "note", CgroupNote())
+    figures = resource_usage.SharedMemoryFigures(tmp_path, "r1")
+    code = "f = open('big', 'wb'); f.write(os.urandom(SIZE)); f.flush(); os.fsync(f.fileno())"
+    with holding(code, tmp_path) as pid:
+        guard = LimitGuard(
+            groups, ResourceLimits(), (tmp_path,), list, lambda: {pid}, figures
+        )  # fmt: skip
+        monkeypatch.setattr(resource_usage, "kill_targets", lambda targets, held: 1)
+        guard.check_limits()
+        assert [hit.kind for hit in guard.take_hits()] == ["workspace"]
 
 
 CODES = {

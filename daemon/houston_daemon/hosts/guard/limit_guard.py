@@ -170,13 +170,14 @@ class LimitGuard:
         most, everybody = self._limits.memory, self._limits.together
         own = bool(most) and not self.groups.procs_files
         shares = bool(everybody) and not self.groups.combines_memory
-        shared = sum(used.shared for used in usage.values())
-        used = sum(used.memory for used in usage.values()) + shared
         if not (own or shares):
             return ""
+        everyone = [pid for used in usage.values() for pid in used.pids]
+        files = resource_usage.memory_file_sizes(everyone)
+        shared = sum(used.shared for used in usage.values()) + sum(files.values())
+        used = sum(used.memory for used in usage.values()) + shared
         if (own and used > most) or (shares and self._exceeds_shared_memory(used)):
-            everyone = [pid for used in usage.values() for pid in used.pids]
-            used = resource_usage.proportional_memory(everyone) + shared
+            used = resource_usage.proportional_memory(everyone, files) + shared
         if own and used > most:
             return f"More than {format_megabytes(most)} were used"
         if shares and self._exceeds_shared_memory(used):
@@ -194,12 +195,13 @@ class LimitGuard:
     def _check_disk(self, usage: dict[str, SandboxUsage]) -> None:
         most = self._limits.workspace
         grown = {space: used.written - self._written.get(space, 0) for space, used in usage.items()}
-        if not most or not self._must_measure(most, sum(grown.values())):
+        if not self._must_measure(most, sum(grown.values())):
             return
         start_time = time.thread_time()
-        pids = [pid for used in usage.values() for pid in used.pids]
-        self._held = resource_usage.count_disk_bytes(self._folders)
-        self._held += resource_usage.unlinked_bytes(pids, self._folders[0].stat().st_dev)
+        if most:
+            pids = [pid for used in usage.values() for pid in used.pids]
+            self._held = resource_usage.count_disk_bytes(self._folders)
+            self._held += resource_usage.unlinked_bytes(pids, self._folders[0].stat().st_dev)
         self._measured_at = time.monotonic()
         self._took = time.thread_time() - start_time
         room = self._room_then = resource_usage.free_disk_space(self._folders[0])

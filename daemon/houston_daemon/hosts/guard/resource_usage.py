@@ -11,16 +11,15 @@ import os
 import signal
 import stat
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from houston_daemon.hosts import process_table
+from houston_daemon.hosts import process_table, untrusted_files
 from houston_daemon.hosts.untrusted_files import FOLDER_FLAGS
 
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _KILL_ROUNDS = 200
 _KILL_PAUSE = 0.01
 
@@ -32,7 +31,7 @@ class SandboxUsage:
     pids: list[int] = field(default_factory=list)
     tasks: int = 0
     memory: int = 0
-    """Bytes, resident and not shared with a file."""
+    """Bytes, resident and of no file on a disk; what processes share counts for each."""
     shared: int = 0
     """Bytes of files in the sandbox' own /dev/shm, which stay when who wrote them has ended."""
     written: int = 0
@@ -45,21 +44,23 @@ def usage_by_sandbox(pids: Iterable[int]) -> dict[str, SandboxUsage]:
     for pid in pids:
         try:
             space = pid_namespace(pid)
-            pages = Path(f"/proc/{pid}/statm").read_text().split()
-            # The name in it may be any bytes.
-            tasks = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[17])
+            lines = Path(f"/proc/{pid}/status").read_bytes().splitlines()
         except OSError:
             continue
         used = usage.setdefault(space, SandboxUsage())
         used.pids.append(pid)
-        used.tasks += tasks
-        used.memory += (int(pages[1]) - int(pages[2])) * _PAGE_BYTES
+        used.tasks += _sum_figures(lines, b"Threads:")
+        used.memory += _sum_figures(lines, b"RssAnon:", b"RssShmem:") << 10
         used.written += _written_bytes(pid)
     for used in usage.values():
         used.shared = next(
             (held for pid in used.pids if (held := _shared_memory_bytes(pid)) >= 0), 0
         )
     return usage
+
+
+def _sum_figures(lines: Iterable[bytes], *names: bytes) -> int:
+    return sum(int(line.split()[1]) for line in lines if line.startswith(names))
 
 
 def pid_namespace(pid: int) -> str:
@@ -75,33 +76,96 @@ def own_pid_namespace() -> str:
     return pid_namespace(os.getpid())
 
 
-def proportional_memory(pids: Iterable[int]) -> int:
-    """Bytes of memory with pages that several processes share counted once; slow."""
+_MEMORY_FILES = (b"/memfd:", b"/dev/zero (deleted)", b"/SYSV")
+"""What mappings of shared memory are called that lies in no folder: memfd_create(2), anonymous
+memory that processes share, shmget(2)."""
+
+
+def memory_file_sizes(pids: Iterable[int]) -> dict[int, int]:
+    """Bytes in open files of memfd_create(2) by inode; no process need have them mapped."""
+    return {
+        opened.st_ino: opened.st_blocks * 512
+        for pid in pids
+        for target, opened in _open_files(pid)
+        if os.fsencode(target).startswith(_MEMORY_FILES[0])
+    }
+
+
+def proportional_memory(pids: Iterable[int], counted: Container[int]) -> int:
+    """Bytes of memory with pages that several processes share counted once; slow.
+
+    Without files in /dev/shm, and without the memory files whose inodes are in `counted`.
+    """
     total = 0
     for pid in pids:
         try:
-            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines()
+            total += _sum_figures(lines, b"Pss_Anon:") << 10
+            if _sum_figures(lines, b"Pss_Shmem:"):
+                total += _shared_memory_without_folder(pid, counted)
         except OSError:
             continue
-        total += sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss_Anon:"))
+    return total
+
+
+def _shared_memory_without_folder(pid: int, counted: Container[int]) -> int:
+    total, counts = 0, False
+    for line in Path(f"/proc/{pid}/smaps").read_bytes().splitlines():
+        words = line.split(None, 5)
+        if words[0].endswith(b":"):
+            total += int(words[1]) << 10 if counts and words[0] == b"Pss:" else 0
+        else:  # the next mapping: addresses, rights, offset, device, inode, path
+            counts = words[-1].startswith(_MEMORY_FILES) and int(words[4]) not in counted
     return total
 
 
 def unlinked_bytes(pids: Iterable[int], device: int) -> int:
-    """Bytes of files on `device` that have no name any more but are held open."""
+    """Bytes of files on `device` that have no name any more but are held open, or mapped."""
     sizes: dict[int, int] = {}
+    parts: dict[tuple[int, str], int] = {}
     for pid in pids:
-        try:
-            with os.scandir(f"/proc/{pid}/fd") as entries:
-                names = [entry.path for entry in entries]
-        except OSError:
-            continue
-        for name in names:
-            with contextlib.suppress(OSError):
-                opened = os.stat(name)  # noqa: PTH116
-                if opened.st_dev == device and opened.st_nlink == 0:
-                    sizes[opened.st_ino] = opened.st_blocks * 512
-    return sum(sizes.values())
+        for _, opened in _open_files(pid):
+            if opened.st_dev == device and opened.st_nlink == 0:
+                sizes[opened.st_ino] = opened.st_blocks * 512
+        for start, end, words in _deleted_mappings(pid):
+            try:
+                mapped = os.stat(f"/proc/{pid}/map_files/{start:x}-{end:x}")  # noqa: PTH116
+            except PermissionError:  # for root alone; others see what of the file is mapped
+                major, _, minor = words[3].partition(":")
+                if os.makedev(int(major, 16), int(minor, 16)) == device:
+                    parts[int(words[4]), words[2]] = end - start
+            except OSError:
+                continue
+            else:
+                if mapped.st_dev == device and mapped.st_nlink == 0:
+                    sizes[mapped.st_ino] = mapped.st_blocks * 512
+    more = sum(part for (inode, _), part in parts.items() if inode not in sizes)
+    return sum(sizes.values()) + more
+
+
+def _open_files(pid: int) -> Iterator[tuple[str, os.stat_result]]:
+    """What a process holds open, as its links say it; nothing of one that has ended."""
+    try:
+        with os.scandir(f"/proc/{pid}/fd") as entries:
+            names = [entry.path for entry in entries]
+    except OSError:
+        return
+    for name in names:
+        with contextlib.suppress(OSError):
+            yield os.readlink(name), os.stat(name)  # noqa: PTH115, PTH116
+
+
+def _deleted_mappings(pid: int) -> Iterator[tuple[int, int, list[str]]]:
+    """First and last address of mappings of files without a name, and the fields of /proc/maps."""
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        if line.endswith(" (deleted)"):
+            words = line.split(None, 5)
+            start, _, end = words[0].partition("-")
+            yield int(start, 16), int(end, 16), words
 
 
 def kill_targets(targets: Callable[[], set[int]], held: bool) -> int:
@@ -194,11 +258,14 @@ def count_disk_bytes(folders: Iterable[Path]) -> int:
 class _BaseFolder:
     """A folder that paths begin at, open as long as one of them is waiting."""
 
-    def __init__(self, fd: int = -1) -> None:
-        self.fd = fd
+    def __init__(self, fd: int = -1, mode: int | None = None) -> None:
+        """mode: what it gets back in the end, where its owner was given rights to count it."""
+        self.fd, self._mode = fd, mode
 
     def __del__(self) -> None:
         if self.fd >= 0:
+            if self._mode is not None:
+                os.fchmod(self.fd, self._mode)
             os.close(self.fd)
 
 
@@ -207,23 +274,39 @@ _FolderEntries = list[tuple[str, os.stat_result]]
 
 def _list_entries(base: _BaseFolder, path: str) -> tuple[_BaseFolder, str, _FolderEntries]:
     """What is in a folder, and what the names in it begin with."""
+    above = base.fd if base.fd >= 0 else None
     try:
-        fd = os.open(path, FOLDER_FLAGS, dir_fd=base.fd if base.fd >= 0 else None)
+        folder = _BaseFolder(os.open(path, FOLDER_FLAGS, dir_fd=above))
+        entries = _read_entries(folder.fd)
+    except PermissionError:
+        return _list_closed_folder(base, path, above)
     except OSError:
         return base, path, []
-    folder = _BaseFolder(fd)
-    entries_in_folder: _FolderEntries = []
-    with os.scandir(fd) as entries:
+    if len(path) > _MAX_PATH_CHARACTERS:
+        return folder, "", entries
+    return base, f"{path}/", entries
+
+
+def _list_closed_folder(
+    base: _BaseFolder, path: str, above: int | None
+) -> tuple[_BaseFolder, str, _FolderEntries]:
+    """The same of a folder that its owner may not read: it costs what it holds all the same."""
+    try:
+        mode = stat.S_IMODE(os.stat(path, dir_fd=above, follow_symlinks=False).st_mode)
+        folder = _BaseFolder(untrusted_files.open_owned_folder(path, above), mode)
+        return folder, "", _read_entries(folder.fd)
+    except OSError:
+        return base, path, []
+
+
+def _read_entries(folder: int) -> _FolderEntries:
+    """What is in an open folder. Raises PermissionError where it may not be entered."""
+    found: _FolderEntries = []
+    with os.scandir(folder) as entries:
         for entry in entries:
-            try:
-                entries_in_folder.append((entry.name, entry.stat(follow_symlinks=False)))
-            except OSError:
-                continue  # removed since it was listed
-    return (
-        (folder, "", entries_in_folder)
-        if len(path) > _MAX_PATH_CHARACTERS
-        else (base, f"{path}/", entries_in_folder)
-    )
+            with contextlib.suppress(FileNotFoundError):  # removed since it was listed
+                found.append((entry.name, entry.stat(follow_symlinks=False)))
+    return found
 
 
 FIGURE_FRESH_SECONDS = 5.0
