@@ -161,7 +161,7 @@ class FetchedWorkspace(msgspec.Struct, frozen=True):
 def write_fetch_note(workspace: Path, note: FetchedWorkspace) -> None:
     """Note it, before the workspace has its place. Raises OSError."""
     file = workspace.with_name(_FETCH_NOTE)
-    atomic_file.write_atomically(file, msgspec.json.encode(note), durable=False)
+    atomic_file.write_atomically(file, msgspec.json.encode(note))
 
 
 def read_fetch_note(workspace: Path) -> FetchedWorkspace | None:
@@ -189,11 +189,9 @@ def fill_branch_workspace(past: BranchSnapshot, root: Path, workspace: Path) -> 
     """
     parent = rollout_folder(root, past.rollout)
     beside = workspace.with_name("workspace.new")
-    shutil.rmtree(beside, ignore_errors=True)
+    _remove_partial_copy(beside)
     lost = restore_snapshot(parent / "shadow", past.commit, beside, parent / "workspace")
-    atomic_file.write_atomically(
-        workspace.with_name(_BRANCH_NOTE), msgspec.json.encode(lost), durable=False
-    )
+    atomic_file.write_atomically(workspace.with_name(_BRANCH_NOTE), msgspec.json.encode(lost))
     point("worker.branch.noted")
     beside.rename(workspace)
 

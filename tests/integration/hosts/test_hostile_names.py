@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.hosts import untrusted_files
+from houston_daemon.hosts import rollout_workspace, untrusted_files
 from houston_daemon.hosts.guard import resource_usage
 from houston_daemon.hosts.guard.control_groups import CgroupNote, ControlGroups
 from houston_daemon.hosts.guard.limit_guard import LimitGuard
 from houston_daemon.hosts.local_host import LocalHost
 from houston_daemon.hosts.resource_limits import ResourceLimits
 from houston_daemon.hosts.sandbox import sandboxed_process
+from houston_daemon.hosts.snapshots.shadow_repository import ShadowRepository
 from houston_daemon.hosts.terminals.local_terminal import LocalTerminal
 from houston_shared.errors import HoustonError
 from tests.support.small_disk import fill, mounted
@@ -243,6 +244,7 @@ async def test_a_given_workspace_that_is_too_deep_is_refused_in_a_sentence(
 
 NOTES = {
     "of a terminal": "rollouts/r1/terminals/main/state.json",
+    "of the terminals' socket": "rollouts/r1/terminals/socket",
     "of the groups": "limits/r1.json",
     "of the network": "limits/r1.network",
     "of the workspace": "prepared/r1",
@@ -263,6 +265,28 @@ async def test_a_note_that_a_power_cut_emptied_is_as_none(name: str, make_host: 
     assert (await finish(terminal, "echo here"))[1] == ["here"]
     await again.destroy_terminals()
     assert not note.exists() or note.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["fetched.json", "branch.json"])
+async def test_what_a_workspace_lacks_is_on_the_disk_before_it_stands(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut leaves the note empty beside a workspace that is whole."""
+    past, synced = tmp_path / "rollouts" / "past", []
+    (past / "workspace").mkdir(parents=True)
+    shadow = ShadowRepository(past / "workspace", past / "shadow")
+    taken = await shadow.take("start")
+    await shadow.close()
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    workspace = tmp_path / "rollouts" / "r1" / "workspace"
+    workspace.parent.mkdir()
+    if name == "branch.json":
+        snapshot = rollout_workspace.BranchSnapshot("past", taken.commit)
+        rollout_workspace.fill_branch_workspace(snapshot, tmp_path, workspace)
+    else:
+        note = rollout_workspace.FetchedWorkspace(1, ("lost",))
+        rollout_workspace.write_fetch_note(workspace, note)
+    assert [Path(path).name.removesuffix(".new") for path in synced] == [name]
 
 
 async def test_a_full_disk_leaves_no_terminal_busy_for_ever(tmp_path: Path) -> None:

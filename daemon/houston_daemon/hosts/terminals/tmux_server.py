@@ -29,8 +29,9 @@ def find_tmux_socket(folder: Path) -> Path:
     Raises HoustonError when the folder for short sockets belongs to somebody else.
     """
     note = socket_note(folder)
-    if note.exists():
-        chosen = Path(note.read_text().strip())
+    noted = note.read_text().strip() if note.exists() else ""
+    if noted:  # a power cut may have left it empty
+        chosen = Path(noted)
         chosen.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         return chosen
     chosen = folder / "tmux"
