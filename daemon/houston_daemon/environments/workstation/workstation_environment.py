@@ -308,14 +308,10 @@ class Workstation:
 
     async def _failed(self, place: WorkstationHost, error: str) -> Failed:
         """Words for the agent: nothing of where the host keeps things."""
-        host, workspace = place.host, place.host.workspace
         with contextlib.suppress(HostAway):
-            if not await host.present():
+            if not await place.host.present():
                 return Failed(error=GONE)
-        if host.inside != str(workspace):
-            error = error.replace(str(workspace), host.inside)
-            error = error.replace(str(workspace.parent), "[the host]")
-        return Failed(error=error[:_LONGEST_ERROR])
+        return Failed(error=workstation_hosts.hide_places(error, place.host)[:_LONGEST_ERROR])
 
     async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         arguments = without_host_argument(call.arguments, ACTIONS[call.name])

@@ -117,6 +117,14 @@ def without_host_argument(arguments: dict[str, Any], action: type[Arguments]) ->
     return msgspec.convert({k: v for k, v in arguments.items() if k != "host"}, action)
 
 
+def hide_places(text: str, host: RolloutHost) -> str:
+    """Words for the agent: nothing of where the host keeps things."""
+    if host.inside == str(host.workspace):
+        return text
+    text = text.replace(str(host.workspace), host.inside)
+    return text.replace(str(host.workspace.parent), "[the host]")
+
+
 async def act_on_all_hosts(
     places: Sequence[WorkstationHost], arguments: CommandAction, stop: Stop
 ) -> Observation:
@@ -127,7 +135,7 @@ async def act_on_all_hosts(
         try:
             answers.append((place.host.name, await place.commands.act(arguments, stop)))
         except HostAway as problem:
-            away.append(f"{problem.host} ({problem.why})")
+            away.append(f"{problem.host} ({hide_places(problem.why, place.host)})")
     if not answers:
         return Failed(error=f"No host can be reached now: {', '.join(away)}.")
     return _joined(answers, tuple(away))
@@ -156,7 +164,8 @@ async def interrupted_observation(call: ToolCall, place: WorkstationHost) -> Int
     try:
         view = await current_view(call, place)
     except HostAway as away:
-        view = f"The host {away.host} cannot be reached now: {away.why}."
+        reason = hide_places(away.why, place.host)
+        view = f"The host {away.host} cannot be reached now: {reason}."
     return Interrupted(error=f"The daemon went down while {call.name} ran.", now=view)
 
 
@@ -177,9 +186,10 @@ async def host_away_observation(
     call: ToolCall, place: WorkstationHost, away: HostAway
 ) -> Observation:
     """The honest result; where the host is back by now, with what it shows."""
+    reason = hide_places(away.why, place.host)
     if not away.cut:
         return Failed(
-            error=f"The host {away.host} cannot be reached now: {away.why}. {call.name} was not "
+            error=f"The host {away.host} cannot be reached now: {reason}. {call.name} was not "
             f"done. {_GO_ON} Try again later"
         )
     try:
@@ -188,5 +198,5 @@ async def host_away_observation(
     except HostAway:
         view = _GO_ON
     return Interrupted(
-        error=f"The host {away.host} went away while {call.name} ran ({away.why}).", now=view
+        error=f"The host {away.host} went away while {call.name} ran ({reason}).", now=view
     )
