@@ -53,7 +53,8 @@ from houston_shared.terminal_log_files import rollout_folder, socket_note, termi
 log = logging.getLogger(__name__)
 
 _UNLIMITED = ResourceLimits(processes=0)
-_MAX_TERMINALS = 256
+_MAX_TASKS_BY_TERMINAL = 256
+"""Processes and threads above which all are ended at once, before terminals one by one."""
 _TERMINAL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
 
@@ -127,10 +128,6 @@ class LocalHost:
         """What is shown read-only at `/data/NAME`; called before `prepare`."""
         self.sandbox = replace(self.sandbox, data=dict(data))
 
-    async def probe(self) -> HoustonError | None:
-        """Try a real spawn; None when it works, else cause and next step."""
-        return await probe_sandbox(self.sandbox, await self._open_enclosure())
-
     async def prepare(self, source: Path | None, begun: bool = False) -> None:
         """Make the rollout's folders; copy `source` into the workspace the first time only.
 
@@ -201,10 +198,6 @@ class LocalHost:
         names = sorted(path.parent.name for path in folder.glob("*/state.json"))
         opened = [await self._find_terminal(name) for name in names]
         return [await terminal.status() for terminal in opened if terminal is not None]
-
-    def log(self, name: str) -> TerminalLog:
-        """The byte log of a terminal, of a closed one too."""
-        return TerminalLog(self._terminals_folder / name)
 
     async def enclosed(
         self, command: Sequence[str], environment: Mapping[str, str] | None = None
@@ -308,8 +301,7 @@ class LocalHost:
         folder = self._terminals_folder
         await self._stop_guard()
         groups = control_groups.find_groups(self._groups_note)
-        # Looking at each of them takes time.
-        if groups is not None and groups.tasks() > _MAX_TERMINALS:
+        if groups is not None and groups.tasks() > _MAX_TASKS_BY_TERMINAL:
             await asyncio.to_thread(groups.end_processes)
         for path in folder.glob("*/state.json"):
             try:

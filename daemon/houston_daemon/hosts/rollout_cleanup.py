@@ -17,7 +17,7 @@ import asyncio
 from pathlib import Path
 
 from houston_daemon.hosts import untrusted_files
-from houston_daemon.hosts.folder_lock import RolloutFolderLock
+from houston_daemon.hosts.folder_lock import RolloutFolderLock, holder_note
 from houston_daemon.hosts.guard import resource_usage
 from houston_daemon.hosts.host_protocol import CleanupExtent, FreedSpace, RolloutHeldElsewhere
 from houston_daemon.hosts.local_host import LocalHost
@@ -25,8 +25,6 @@ from houston_shared.terminal_log_files import rollout_folder
 
 SNAPSHOT_FOLDER = "shadow"
 """Folder of the snapshots in a rollout's own."""
-HOLDER_NOTE = "holder"
-"""The note of whose the folder is: the last to go."""
 
 
 async def clean_rollout(root: Path, rollout: str, owner: str, extent: CleanupExtent) -> FreedSpace:
@@ -71,7 +69,7 @@ async def _end_processes(root: Path, rollout: str) -> None:
 
 def _remove_contents(folder: Path, snapshots: bool) -> str:
     """Remove all but the snapshots and the holder's note; the first trouble met, empty for none."""
-    kept_names = {HOLDER_NOTE} if snapshots else {HOLDER_NOTE, SNAPSHOT_FOLDER}
+    kept_names = {holder_note(folder).name, *(() if snapshots else (SNAPSHOT_FOLDER,))}
     trouble = ""
     for path in sorted(folder.iterdir()):
         if path.name in kept_names:
@@ -88,6 +86,6 @@ def _remove_contents(folder: Path, snapshots: bool) -> str:
 
 def _remove_empty_folder(folder: Path) -> None:
     """Remove the folder itself where only the note of its holder is left in it."""
-    if [path.name for path in folder.iterdir()] == [HOLDER_NOTE]:
-        (folder / HOLDER_NOTE).unlink()
+    if list(folder.iterdir()) == [note := holder_note(folder)]:
+        note.unlink()
         folder.rmdir()

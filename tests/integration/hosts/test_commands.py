@@ -9,6 +9,7 @@ import pytest
 from houston_daemon.hosts.host_protocol import TerminalBusy, TerminalDead, TerminalMissing
 from houston_daemon.hosts.local_host import LocalHost
 from houston_daemon.hosts.terminals.local_terminal import LocalTerminal
+from houston_daemon.hosts.terminals.terminal_log import TerminalLog
 from houston_shared.errors import HoustonError
 from tests.support.station import process_state
 
@@ -242,7 +243,7 @@ async def test_names_are_checked_and_missing_terminals_named(
     with pytest.raises(TerminalMissing):
         await host.terminal("main")
     assert await host.terminals() == []
-    assert host.log("main").size() > 0
+    assert TerminalLog(host.folder / "terminals" / "main").size() > 0
 
 
 @pytest.mark.parametrize("mode", ["000", "644"])

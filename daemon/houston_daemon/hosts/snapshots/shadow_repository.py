@@ -45,10 +45,9 @@ from houston_shared import atomic_file
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 
-MAX_DIFF_CHARACTERS = 16 * 1024
-"""Bytes of one diff."""
+_MAX_DIFF_BYTES = 16 * 1024
 MAX_DESCRIBED_FILES = 200
-_DIFF_BYTES = 1_000_000
+_COMPARED_BYTES = 1_000_000
 """A comparison holds the interpreter for as long as it takes: 0.1 s for this much."""
 
 DiffSide = TreeFile | UnstoredFile | None
@@ -75,7 +74,10 @@ def _describe_change(repo: pygit2.Repository, path: str, old: DiffSide, new: Dif
     if old is not None and new is not None and old.oid == new.oid:
         return FileDiff(path, kind, 0, 0, "", _mode_note(old, new))
     try:
-        if max(blob_size(repo, side.oid) for side in (old, new) if side is not None) > _DIFF_BYTES:
+        if (
+            max(blob_size(repo, side.oid) for side in (old, new) if side is not None)
+            > _COMPARED_BYTES
+        ):
             return FileDiff(path, kind, 0, 0, "", "too large to compare")
         before = repo[old.oid] if old is not None else None
         after = repo[new.oid] if new is not None else None
@@ -103,9 +105,9 @@ def _without_git_header(data: bytes) -> bytes:
 
 
 def _cut_diff(data: bytes) -> str:
-    if len(data) <= MAX_DIFF_CHARACTERS:
+    if len(data) <= _MAX_DIFF_BYTES:
         return data.decode("utf-8", "replace")
-    kept_data = data[: data.rfind(b"\n", 0, MAX_DIFF_CHARACTERS) + 1] or data[:MAX_DIFF_CHARACTERS]
+    kept_data = data[: data.rfind(b"\n", 0, _MAX_DIFF_BYTES) + 1] or data[:_MAX_DIFF_BYTES]
     left_bytes = len(data) - len(kept_data)
     return kept_data.decode("utf-8", "replace") + f"[diff cut here: {left_bytes} more bytes]\n"
 

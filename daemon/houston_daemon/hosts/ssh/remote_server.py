@@ -263,7 +263,8 @@ class RemoteServer:
                 if not self._anothers(host):
                     await host.destroy_terminals()
                 return None
-            case m.Free() if self._free is not None:
+            case m.Free():
+                assert self._free is not None  # since hello
                 return await self._free(ask.snapshots)
             case m.Other():
                 return await self._service(host, ask.service)(host, ask.body, back)
@@ -273,7 +274,7 @@ class RemoteServer:
                 return await (await host.terminal(ask.name, ask.create)).status()
             case m.Hello():
                 raise HoustonError("The near side said hello twice.")
-            case m.Free() | m.Pack() | m.PartOf() | m.LogOf():
+            case m.Pack() | m.PartOf() | m.LogOf():
                 raise HoustonError(f"{type(ask).__name__} is for who reads.")
             case _:
                 return await _answer_terminal(await host.terminal(ask.name), ask, back)

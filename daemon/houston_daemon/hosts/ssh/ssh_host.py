@@ -174,7 +174,7 @@ class SshHost:
             self._note.unlink(missing_ok=True)
 
     async def look(self) -> m.HostWelcome:
-        """What the machine says of itself, without a rollout. Raises HostAway (`doctor`)."""
+        """Connect, and return what the machine says of itself. Raises HostAway."""
         if reason := await self.link.start():
             raise HostAway(self.name, reason, self.link.back)
         return self._welcome
