@@ -16,6 +16,7 @@ from bench.world.building import big, differences, paths
 from bench.world.snapshots import taken
 
 from houston_daemon.hosts.snapshots.shadow_repository import ShadowRepository
+from houston_daemon.hosts.snapshots.snapshot_restore import restore_snapshot
 
 LOG_BYTES = 100_000_000
 BURST = 40_000
@@ -83,7 +84,7 @@ async def _back(
     shadow: ShadowRepository, commit: str, workspace: Path, into: Path
 ) -> dict[str, Any]:
     """The state of a mark in an empty folder: equal to the workspace."""
-    named, seconds = await _timed(shadow.restore(commit, into))
+    named, seconds = await _timed(asyncio.to_thread(restore_snapshot, shadow.folder, commit, into))
     found = differences(workspace, into)
     lost = set(named)
     return {
@@ -98,7 +99,7 @@ async def _early(
     shadow: ShadowRepository, commit: str, workspace: Path, into: Path
 ) -> dict[str, Any]:
     """The state before the burst, which was no mark: its files have not changed since."""
-    named, seconds = await _timed(shadow.restore(commit, into))
+    named, seconds = await _timed(asyncio.to_thread(restore_snapshot, shadow.folder, commit, into))
     found = differences(workspace, into)
     since = [path for path in found["missing"] if path.startswith(("burst/", "runs/train.log"))]
     missing = set(found["missing"]) - set(since)

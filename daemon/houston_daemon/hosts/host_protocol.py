@@ -253,10 +253,6 @@ class Snapshots(Protocol):
         """
         ...
 
-    async def restore(self, commit: str, into: Path) -> list[str]:
-        """Write the state of `commit` into `into`; returns paths that could not be brought back."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:

@@ -20,6 +20,7 @@ from houston_daemon.hosts.local_host import LocalHost
 from houston_daemon.hosts.resource_limits import ResourceLimits
 from houston_daemon.hosts.sandbox import sandboxed_process
 from houston_daemon.hosts.snapshots.shadow_repository import ShadowRepository
+from houston_daemon.hosts.snapshots.snapshot_restore import restore_snapshot
 from houston_daemon.hosts.terminals.local_terminal import LocalTerminal
 from houston_shared.errors import HoustonError
 from tests.support.small_disk import fill, mounted
@@ -215,7 +216,7 @@ async def test_a_deep_folder_is_counted_recorded_and_removed(
         assert resource_usage.count_disk_bytes([host.workspace]) > 1_000_000
         taken = await host.snapshots.take("deep")
         assert "plain" in [file.path for file in taken.files]
-        assert await host.snapshots.restore(taken.commit, host.folder / "again")
+        assert restore_snapshot(host.snapshots.folder, taken.commit, host.folder / "again")
         assert (host.folder / "again" / "plain").read_text() == "seen"
         code = "import os\nfor _ in range(1100):\n os.mkdir('d'); os.chdir('d')"
         done = await host.spawn(["python3", "-c", code], seconds=30, writable=False)

@@ -92,7 +92,7 @@ async def test_a_restore_equals_what_was_taken(
 ) -> None:
     _fill(workspace)
     taken = await shadow.take("first")
-    assert await shadow.restore(taken.commit, tmp_path / "again") == []
+    assert restore_snapshot(shadow.folder, taken.commit, tmp_path / "again") == []
     assert contents(tmp_path / "again") == contents(workspace)
     _git(tmp_path / "again" / "clone", "fsck", "--strict")
     _git(tmp_path / "again" / "clone", "diff", "--exit-code")
@@ -113,7 +113,7 @@ async def test_a_workspace_goes_back_in_place(shadow: ShadowRepository, workspac
     (workspace / "new" / "folder").mkdir(parents=True)
     (workspace / "new" / "folder" / "file").write_text("x")
     await shadow.take("second")
-    assert await shadow.restore(taken.commit, workspace) == []
+    assert restore_snapshot(shadow.folder, taken.commit, workspace) == []
     assert contents(workspace) == before
 
 
@@ -221,14 +221,14 @@ async def test_large_files_are_recorded_and_stored_at_marks(
     (workspace / "weights").chmod(0o755)
     plain = await shadow.take("plain")
     assert [(f.path, f.kind, f.note) for f in plain.files] == [("weights", "added", "large")]
-    assert await shadow.restore(plain.commit, tmp_path / "plain") == ["weights"]
+    assert restore_snapshot(shadow.folder, plain.commit, tmp_path / "plain") == ["weights"]
     marked = await shadow.take("mark", mark=True)
     assert marked.commit != plain.commit and marked.files == ()
     assert (await shadow.take("still")).commit == marked.commit
     (workspace / "weights").write_bytes(b"small now\n")
     changed = await shadow.take("changed")
     assert [(f.path, f.kind) for f in changed.files] == [("weights", "changed")]
-    assert await shadow.restore(marked.commit, tmp_path / "marked") == []
+    assert restore_snapshot(shadow.folder, marked.commit, tmp_path / "marked") == []
     assert contents(tmp_path / "marked")["weights"] == ("file", data, True)
     stored = next((tmp_path / "shadow" / "large").iterdir())
     assert stored.stat().st_nlink == 1
@@ -254,9 +254,9 @@ async def test_a_large_file_whose_time_was_set_back_has_changed(
     data = large.read_bytes()
     second = await shadow.take("second", mark=True)
     assert [(file.path, file.kind) for file in second.files] == [("weights", "changed")]
-    assert await shadow.restore(second.commit, tmp_path / "back") == []
+    assert restore_snapshot(shadow.folder, second.commit, tmp_path / "back") == []
     assert (tmp_path / "back" / "weights").read_bytes() == data
-    assert await shadow.restore(first.commit, workspace) == []
+    assert restore_snapshot(shadow.folder, first.commit, workspace) == []
     assert large.read_bytes() == bytes(17 << 20)
 
 
@@ -275,7 +275,7 @@ async def test_a_file_with_holes_costs_what_it_holds(
     kept = list((tmp_path / "shadow" / "large").iterdir())
     assert [path.stat().st_size for path in kept] == [size, size]
     assert sum(path.stat().st_blocks * 512 for path in kept) < 1 << 20
-    assert await shadow.restore(marked.commit, tmp_path / "back") == []
+    assert restore_snapshot(shadow.folder, marked.commit, tmp_path / "back") == []
     back = tmp_path / "back" / "holes"
     assert (back.stat().st_size, back.stat().st_blocks * 512 < 1 << 20) == (size, True)
     with back.open("rb") as file:
@@ -295,8 +295,8 @@ async def test_one_mark_copies_so_much_and_names_the_rest(workspace: Path, tmp_p
     assert notes == ["large", "large; not kept: too large to copy at this mark"]
     assert (await made.take("untouched")).commit == marked.commit
     again = await made.take("mark", mark=True)
-    assert await made.restore(again.commit, tmp_path / "back") == []
-    assert await made.restore(marked.commit, tmp_path / "first") == ["b"]
+    assert restore_snapshot(made.folder, again.commit, tmp_path / "back") == []
+    assert restore_snapshot(made.folder, marked.commit, tmp_path / "first") == ["b"]
     await made.close()
 
 
@@ -306,7 +306,7 @@ async def test_an_unstored_large_file_that_still_lies_there_is_kept(
     (workspace / "weights").write_bytes(b"w" * (LARGE_FILE_BYTES + 1))
     taken = await shadow.take("first")
     (workspace / "other").write_text("x")
-    assert await shadow.restore(taken.commit, workspace) == []
+    assert restore_snapshot(shadow.folder, taken.commit, workspace) == []
     assert [path.name for path in workspace.iterdir()] == ["weights"]
 
 
@@ -325,7 +325,7 @@ async def test_files_being_written_do_not_disturb(
     finally:
         os.killpg(writer.pid, signal.SIGKILL)
         await writer.wait()
-    await shadow.restore(taken.commit, tmp_path / "back")
+    restore_snapshot(shadow.folder, taken.commit, tmp_path / "back")
     assert (tmp_path / "back" / "steady").read_text() == "4\n"
     assert (tmp_path / "back" / "growing").exists()
 
@@ -338,7 +338,7 @@ async def test_what_cannot_be_kept_is_named(
     os.mkfifo(workspace / "run" / "pipe")
     (workspace / "f").write_text("x\n")
     taken = await shadow.take("first")
-    assert await shadow.restore(taken.commit, tmp_path / "back") == ["pipe", "run/pipe"]
+    assert restore_snapshot(shadow.folder, taken.commit, tmp_path / "back") == ["pipe", "run/pipe"]
     assert sorted(contents(tmp_path / "back")) == ["f", "run"], "the folder can be kept"
 
 
@@ -377,7 +377,7 @@ async def test_links_lead_nowhere(
     (workspace / "folder").symlink_to(outside)
     second = await shadow.take("second")
     assert not [file for file in second.files if "secret" in file.path + file.diff]
-    assert await shadow.restore(taken.commit, workspace) == []
+    assert restore_snapshot(shadow.folder, taken.commit, workspace) == []
     assert (workspace / "folder" / "file").read_text() == "mine\n"
     assert sorted(contents(outside)) == ["secret"]
 
@@ -394,18 +394,18 @@ async def test_a_file_in_place_of_a_folder_and_back(
     second = await shadow.take("file")
     assert {(f.path, f.kind) for f in second.files} == {("a/b/c", "removed"), ("a/b", "added")}
     for commit, name in ((first.commit, "one"), (second.commit, "two")):
-        assert await shadow.restore(commit, tmp_path / name) == []
+        assert restore_snapshot(shadow.folder, commit, tmp_path / name) == []
     assert (tmp_path / "one" / "a" / "b" / "c").read_text() == "1"
     assert (tmp_path / "two" / "a" / "b").read_text() == "2"
-    assert await shadow.restore(first.commit, workspace) == []
+    assert restore_snapshot(shadow.folder, first.commit, workspace) == []
     assert contents(workspace) == contents(tmp_path / "one")
 
 
 async def test_an_unknown_commit_is_refused(shadow: ShadowRepository, tmp_path: Path) -> None:
     await shadow.take("first")
     for commit in ("0" * 40, "nonsense", ""):
-        with pytest.raises(HoustonError, match="no snapshot"):
-            await shadow.restore(commit, tmp_path / "x")
+        with pytest.raises(HoustonError, match="cannot be brought back"):
+            restore_snapshot(shadow.folder, commit, tmp_path / "x")
 
 
 async def test_an_empty_workspace_is_a_snapshot_too(
@@ -415,7 +415,7 @@ async def test_an_empty_workspace_is_a_snapshot_too(
     await shadow.take("one")
     (workspace / "f").unlink()
     empty = await shadow.take("none")
-    assert await shadow.restore(empty.commit, tmp_path / "back") == []
+    assert restore_snapshot(shadow.folder, empty.commit, tmp_path / "back") == []
     assert contents(tmp_path / "back") == {}
 
 
@@ -457,7 +457,7 @@ async def test_a_kill_in_the_middle_locks_nothing_and_loses_no_snapshot(
         (workspace / "after").write_text(str(dice.random()))
         taken = await later.take("after the kill")
         assert "after" in {file.path for file in taken.files}
-        assert await later.restore(taken.commit, tmp_path / f"back-{taken.commit}") == []
+        assert restore_snapshot(later.folder, taken.commit, tmp_path / f"back-{taken.commit}") == []
         assert contents(tmp_path / f"back-{taken.commit}") == contents(workspace)
         await later.close()
     _git(tmp_path / "shadow", "fsck", "--full")
@@ -519,7 +519,7 @@ async def test_after_a_power_cut_the_next_snapshot_is_whole(
     (shadow.folder / "boot").write_text("of an earlier start of the machine")
     again = ShadowRepository(workspace, shadow.folder)
     taken = await again.take("after", mark=True)
-    assert await again.restore(taken.commit, tmp_path / "restored") == []
+    assert restore_snapshot(again.folder, taken.commit, tmp_path / "restored") == []
     assert (tmp_path / "restored" / "kept").read_text() == "kept\n"
     assert (tmp_path / "restored" / "large").stat().st_size == LARGE_FILE_BYTES + 1
     await again.close()

@@ -11,6 +11,7 @@ import pytest
 from houston_daemon.hosts import process_table
 from houston_daemon.hosts.local_host import LocalHost
 from houston_daemon.hosts.snapshots.shadow_repository import ShadowRepository
+from houston_daemon.hosts.snapshots.snapshot_restore import restore_snapshot
 from houston_daemon.maintenance.host_cleanup import CleanupOrder
 from houston_daemon.maintenance.host_cleanup_child import HostCleaner
 from tests.support import small_disk
@@ -97,7 +98,7 @@ async def _restored(own: Path, into: Path, snapshot: str) -> None:
     """A step's files are brought back from what is left."""
     shadow = ShadowRepository(own / "workspace", own / "shadow")
     try:
-        assert await shadow.restore(snapshot, into) == []
+        assert restore_snapshot(shadow.folder, snapshot, into) == []
     finally:
         shadow._thread.shutdown()
     assert (into / "big.bin").stat().st_size == BIG

@@ -24,7 +24,7 @@ import pygit2
 
 from houston_daemon.hosts import untrusted_files
 from houston_daemon.hosts.host_protocol import FileDiff, Snapshot
-from houston_daemon.hosts.snapshots import git_objects, snapshot_restore, workspace_scan
+from houston_daemon.hosts.snapshots import git_objects, workspace_scan
 from houston_daemon.hosts.snapshots.git_objects import (
     LINK_MODE,
     SnapshotNotes,
@@ -162,13 +162,6 @@ class ShadowRepository:
         Changes of `hints` come first in the list. Raises HoustonError when it cannot be written.
         """
         return await self._run_in_thread(lambda: self._take(message, frozenset(hints), mark, since))
-
-    async def restore(self, commit: str, into: Path) -> list[str]:
-        """Make `into` equal to `commit`; returns the paths that could not be brought back.
-
-        What `into` has beyond it is removed. Raises HoustonError for an unknown commit.
-        """
-        return await self._run_in_thread(lambda: self._restore(commit, into))
 
     async def close(self) -> None:
         """Write the manifest and let go."""
@@ -366,20 +359,6 @@ class ShadowRepository:
         if self._unsaved:
             workspace_scan.save_manifest(self.folder / "manifest", self._known)
             self._saved_at, self._unsaved = time.monotonic(), False
-
-    def _restore(self, commit: str, into: Path) -> list[str]:
-        repo = self._open()
-        try:
-            snapshot = repo[commit]
-        except (KeyError, ValueError) as error:
-            raise HoustonError(
-                f"The shadow repository {self.folder} has no snapshot {commit!r}.",
-                "Nothing was restored.",
-            ) from error
-        known_files = self._known if into == self.workspace else {}
-        return snapshot_restore.write_snapshot(
-            repo, snapshot, into, self.folder / "large", known_files
-        )
 
 
 def _make_repository(folder: Path) -> None:

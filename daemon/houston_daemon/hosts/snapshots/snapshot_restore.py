@@ -1,6 +1,6 @@
 """Writes the state of a snapshot into a folder, and says what could not be brought back.
 
-For the rollout's own workspace, a branch, or a person; the repository is only read, so the rollout
+For a branch, a machine that fetches it, or a person; the repository is only read, so the rollout
 may run meanwhile. A large file without a copy is taken from the live workspace while it still is
 what it was.
 """
@@ -33,8 +33,6 @@ from houston_daemon.hosts.untrusted_files import NoFollowFolder
 from houston_shared.errors import HoustonError
 
 log = logging.getLogger(__name__)
-KnownContents = Mapping[str, tuple[FileMark, TreeFile]]
-"""Files of the folder whose content is known from an earlier look."""
 _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """No file can be written then: a folder without them all is no workspace."""
 
@@ -44,7 +42,6 @@ def write_snapshot(
     commit: pygit2.Commit,
     into: Path,
     large: Path,
-    known_files: KnownContents,
 ) -> list[str]:
     """Make `into` equal to the snapshot; returns the paths that could not be brought back.
 
@@ -55,7 +52,11 @@ def write_snapshot(
     into.mkdir(parents=True, exist_ok=True)
     wanted_files, about = dict(walk_tree(files_tree(commit))), read_notes(commit)
     present = scan_workspace(into)
-    right_paths = _right_paths(present.files, wanted_files, about, known_files)
+    right_paths = {
+        path
+        for path, recorded in about.beside.items()
+        if _is_untouched(recorded, present.files, path)
+    }
     lost: list[str] = sorted(about.skipped)
     with NoFollowFolder(into) as folder:
         for path in (*present.files, *present.skipped):
@@ -77,22 +78,6 @@ def write_snapshot(
             folder.make_folder(path)
         _remove_emptied_folders(folder, into, about)
     return [printable_path(path) for path in lost]
-
-
-def _right_paths(
-    present: Mapping[str, FileMark],
-    wanted_files: Mapping[str, TreeFile],
-    about: SnapshotNotes,
-    known_files: KnownContents,
-) -> set[str]:
-    """Files of the folder that are as the snapshot has them, without reading any."""
-    known = {
-        path
-        for path, mark in present.items()
-        if path in known_files and known_files[path] == (mark, wanted_files.get(path))
-    }
-    beside = about.beside
-    return known | {path for path in beside if _is_untouched(beside[path], present, path)}
 
 
 def _is_untouched(recorded: UnstoredFile, files: Mapping[str, FileMark], path: str) -> bool:
@@ -168,7 +153,7 @@ def restore_snapshot(shadow: Path, commit: str, into: Path, live: Path | None = 
         _check_objects(shadow)
         repo = pygit2.Repository(str(shadow))
         commit_object = repo[commit]
-        lost = write_snapshot(repo, commit_object, into, shadow / "large", {})
+        lost = write_snapshot(repo, commit_object, into, shadow / "large")
         if lost and live is not None and live.is_dir():
             lost = _copy_from_live(lost, read_notes(commit_object).beside, live, into)
         return lost

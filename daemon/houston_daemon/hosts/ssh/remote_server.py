@@ -255,8 +255,6 @@ class RemoteServer:
                 return await host.limits_met()
             case m.TakeSnapshot():
                 return await host.snapshots.take(ask.message, ask.hints, ask.mark, ask.since)
-            case m.Restore():
-                return await host.snapshots.restore(ask.commit, Path(ask.into))
             case m.Terminals():
                 return await host.terminals()
             case m.DestroyTerminals():

@@ -282,9 +282,3 @@ class SshSnapshots:
         ask = m.TakeSnapshot(message=message, hints=tuple(hints), mark=mark, since=since)
         snapshot: Snapshot = await self._link.ask(ask, Snapshot, again=True)
         return snapshot
-
-    async def restore(self, commit: str, into: Path) -> list[str]:
-        """Write the state of `commit` into `into`, a folder there."""
-        ask = m.Restore(commit=commit, into=str(into))
-        lost_paths: list[str] = await self._link.ask(ask, list[str], again=True)
-        return lost_paths

@@ -265,13 +265,6 @@ class TakeSnapshot(HostAsk, frozen=True, kw_only=True):
     since: str
 
 
-class Restore(HostAsk, frozen=True, kw_only=True):
-    """`Snapshots.restore`; `into` is a folder there."""
-
-    commit: str
-    into: str
-
-
 class DestroyTerminals(HostAsk, frozen=True):
     """`RolloutHost.destroy_terminals`."""
 
@@ -340,7 +333,6 @@ AnyAsk = (
     | NotBroughtBack
     | LimitsMet
     | TakeSnapshot
-    | Restore
     | DestroyTerminals
     | Free
     | Pack
