@@ -1,8 +1,8 @@
 """Writes the state of a snapshot into a folder, and says what could not be brought back.
 
-For a branch, a machine that fetches it, or a person; the repository is only read, so the rollout
-may run meanwhile. A large file without a copy is taken from the live workspace while it still is
-what it was.
+For a branch, a machine that fetches it, or a person; the repository is only read (after a power cut
+its broken objects go first), so the rollout may run meanwhile. A large file without a copy is taken
+from the live workspace while it still is what it was.
 """
 
 import contextlib
