@@ -118,26 +118,36 @@ def list_spellings(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((text, text.replace("<", "&lt;").replace(">", "&gt;"), escaped)))
 
 
-def _remove_text(value: Any, text: str, words: bool = False) -> Any:
-    """words: whether keys are somebody's, not names of members."""
+def _remove_text(body: dict[Any, Any], text: str) -> dict[Any, Any]:
+    """`body`, changed in place. Without recursion: arguments may be nested very deep."""
+    spellings = list_spellings(text) if text else ()
+    waiting: list[tuple[Any, bool]] = [(body, False)]
+    while waiting:
+        value, words = waiting.pop()  # words: whether keys are somebody's, not names of members
+        if isinstance(value, list):
+            value[:] = [_replace_spellings(member, spellings) for member in value]
+            waiting += [(member, words) for member in value if isinstance(member, list | dict)]
+        elif isinstance(value, dict):
+            members = dict(value)
+            value.clear()
+            for key, member in members.items():
+                if words:
+                    key = _replace_spellings(key, spellings)
+                elif key in _TOKEN_ID_FIELDS and member is not None:
+                    member = [0] * len(member)
+                elif key == "logprobs":
+                    member = None
+                value[key] = _replace_spellings(member, spellings)
+                waiting.append((value[key], words or key in _FREE_KEY_FIELDS))
+    return _drop_duplicate_files(body)
+
+
+def _replace_spellings(value: Any, spellings: tuple[str, ...]) -> Any:
+    """A string without them; anything else as it is."""
     if isinstance(value, str):
-        for spelling in list_spellings(text) if text else ():
+        for spelling in spellings:
             value = value.replace(spelling, "[erased]")
-        return value
-    if isinstance(value, list | tuple):
-        return [_remove_text(member, text, words) for member in value]
-    if not isinstance(value, dict):
-        return value
-    new: dict[Any, Any] = {}
-    for key, spelling in value.items():
-        name = _remove_text(key, text) if words else key
-        if not words and key in _TOKEN_ID_FIELDS and spelling is not None:
-            new[name] = [0] * len(spelling)
-        elif not words and key == "logprobs":
-            new[name] = None
-        else:
-            new[name] = _remove_text(spelling, text, words or key in _FREE_KEY_FIELDS)
-    return _drop_duplicate_files(new)
+    return value
 
 
 def _drop_duplicate_files(body: dict[Any, Any]) -> dict[Any, Any]:

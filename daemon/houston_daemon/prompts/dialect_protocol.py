@@ -109,6 +109,8 @@ class Dialect(Protocol):
 
 MAX_CALLS = 8
 """Most calls of one answer; a text with more is malformed."""
+MAX_NESTING = 100
+"""Most levels of lists and objects in one another that a call's arguments have."""
 
 
 class UnreadableAnswer(Exception):
@@ -153,11 +155,22 @@ def strip_code_fence(text: str) -> str:
 
 
 def _require_storable(name: str, arguments: Mapping[str, Any]) -> None:
-    """Raise UnreadableAnswer for what no message can carry: numbers past 64 bits, surrogates."""
+    """Raise UnreadableAnswer for what no message can carry (numbers past 64 bits, surrogates), and
+    for values in one another so deep that not every reader has the stack for them."""
     try:
         encode_message((name, arguments))
     except (OverflowError, UnicodeEncodeError, RecursionError) as problem:
         raise UnreadableAnswer(f"an argument cannot be stored ({problem})") from problem
+    level: list[Any] = [arguments]
+    for _ in range(MAX_NESTING):
+        level = [
+            member
+            for value in level
+            for member in (value.values() if isinstance(value, dict) else value)
+            if isinstance(member, dict | list)
+        ]
+    if level:
+        raise UnreadableAnswer(f"an argument of {name} is nested more than {MAX_NESTING} levels")
 
 
 def require_call_count(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:

@@ -358,11 +358,14 @@ def _call_text(call: Any) -> str:
 
 def argument_texts(value: Any) -> list[str]:
     """The values of a call's arguments as text, however deep."""
-    if isinstance(value, dict):
-        return [text for item in value.values() for text in argument_texts(item)]
-    if isinstance(value, list):
-        return [text for item in value for text in argument_texts(item)]
-    return [str(value)]
+    texts, waiting = [], [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict | list):
+            waiting.extend(reversed(item.values() if isinstance(item, dict) else item))
+        else:
+            texts.append(str(item))
+    return texts
 
 
 SEARCH_RESULT_KINDS = frozenset({"search", "web_search", "web_browse"})

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from houston_daemon.maintenance import archive_file, event_erasure
+from houston_daemon.maintenance import archive_file, erased_body, event_erasure
 from houston_daemon.maintenance.home_verification import verify_home
 from houston_daemon.recorder.handlers import erase_handlers
 from houston_daemon.review.notify.need_notifications import Notification
@@ -19,6 +19,8 @@ from houston_daemon.review.notify.sent_notifications import SentNotifications
 from houston_shared import wire
 from houston_shared.home import Home
 from houston_shared.policy_and_run_files import training_folder
+from houston_shared.records import ToolCall
+from houston_shared.store.event_bodies import StoredSample
 from tests.support.full_home import change, fill
 from tests.support.houston_command import houston_command
 from tests.support.recorder_client import Station, Worker, sample, until
@@ -222,9 +224,6 @@ def test_a_rollout_that_goes_on_is_never_erased(station: Station) -> None:
 
 
 def test_ids_are_replaced_by_zeros_so_that_counts_stay() -> None:
-    from houston_daemon.maintenance import erased_body
-    from houston_shared.store.event_bodies import StoredSample
-
     one = StoredSample(**msgspec.structs.asdict(sample(1)))
     data = wire.encode_message(one)
     for left in (
@@ -239,6 +238,23 @@ def test_ids_are_replaced_by_zeros_so_that_counts_stay() -> None:
         assert kept.logprobs is None
     with pytest.raises(Exception, match="word of Houston's own"):
         erased_body.redact_text("sample", data, "policy")
+
+
+def test_a_text_goes_however_deep_it_is_nested() -> None:
+    deep: Any = {SECRET: SECRET}
+    for _ in range(800):
+        deep = [deep]
+    call = ToolCall(id="1.0", name="send", arguments={"files": [{"body": deep}, {"body": 1}]})
+    one = StoredSample(**msgspec.structs.asdict(sample(1, calls=(call,))))
+    left = erased_body.redact_text("sample", wire.encode_message(one), SECRET)
+    assert not erased_body.has_text(left, SECRET)
+    (kept,) = msgspec.msgpack.decode(left, type=StoredSample).calls
+    first, second = kept.arguments["files"]
+    assert second == {"body": 1}, "files of an agent's call are not those of an observation"
+    inner = first["body"]
+    while isinstance(inner, list):
+        (inner,) = inner
+    assert inner == {"[erased]": "[erased]"}
 
 
 CUT = """

@@ -100,6 +100,11 @@ def test_an_answer_is_read_as_it_was_written(
             "stored",
         ),
         ("chatml-json", r'{"calls": [{"name": "finish", "arguments": {"n": "\ud800"}}]}', "stored"),
+        (
+            "chatml-json",
+            '{"calls": [{"name": "finish", "arguments": {"n": %s}}]}' % ("[" * 100 + "]" * 100),
+            "nested more than 100 levels",
+        ),
         ("hermes", "Just text.", "no call"),
         ("hermes", '<tool_call>{"name": "finish"}', "not closed"),
         ("hermes", "<tool_call>finish</tool_call>", "no JSON"),

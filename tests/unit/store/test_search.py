@@ -135,6 +135,19 @@ def test_text_as_it_stands_and_patterns(case: str, written: WrittenHome, reader:
     assert [(hit.rollout, hit.step, hit.name) for hit in hits] == expected
 
 
+def test_what_is_nested_very_deep_is_found(written: WrittenHome, reader: Reader) -> None:
+    deep: Any = "needle"
+    for _ in range(800):
+        deep = [deep]
+    call = ToolCall(id="1.0", name="sleep", arguments={"seconds": deep})
+    written.rollout("r1")
+    written.step("r1", 1, sample("Waiting.", calls=(call,)))
+    written.step("r1", 2, sample("Another needle."))
+    index(written, written.seq)
+    for mode in ("words", "literal"):
+        assert [hit.step for hit in find(reader, "needle", mode=mode)] == [2, 1]
+
+
 def test_a_number_among_arguments_is_found(written: WrittenHome, reader: Reader) -> None:
     call = ToolCall(id="1.0", name="sleep", arguments={"seconds": 5120, "deep": [{"on": True}]})
     written.rollout("r1")
