@@ -255,12 +255,13 @@ WITH RECURSIVE near (low, high) AS (
     SELECT {_LAST_SHARED_STEP}, coalesce((SELECT max(step) FROM steps WHERE rollout = ?1), 0)
     UNION ALL
     SELECT iif(sample_seq <= ?2, {_MIDDLE}, low), iif(sample_seq <= ?2, high, {_MIDDLE} - 1)
-    FROM near LEFT JOIN steps ON rollout = ?1 AND step = {_MIDDLE} AND attempt = 1
+    FROM near LEFT JOIN steps ON rollout = ?1 AND attempt = 1 AND step = (SELECT step FROM steps
+        WHERE rollout = ?1 AND attempt = 1 AND step >= {_MIDDLE} ORDER BY step LIMIT 1)
     WHERE low < high
 ) SELECT low FROM near WHERE low >= high
 """
 """The newest step of the rollout `?1` that was begun by the sequence `?2`, by halving; else the
-last that it shares, or 0."""
+last that it shares, or 0. A step whose sample was lost has no row: the next one stands for it."""
 CHANGED_STEPS = (
     f"SELECT step FROM events WHERE rollout = ?1 AND part IS NOT NULL AND step >= ({_STEP_AT_SEQ})"
     f" AND seq > ?2 UNION SELECT step FROM events WHERE rollout = ?1 AND {OUT_OF_STEP_EVENTS}"
@@ -281,17 +282,13 @@ def events_forward(
     columns: str, rollout: str, after: int, limit: int, kinds: Sequence[str] = ()
 ) -> ReadPlan[list[Row]]:
     """Columns `columns` of the first `limit` events behind the sequence `after`, oldest first."""
-    last = yield from _newest_step(rollout)
     first, size = (yield from step_at_seq(rollout, after)), limit
     rows: list[Row] = []
-    while len(rows) < limit:
-        until = first + size
-        high = yield from _first_seq_of_step(rollout, until + 1)
-        window = (after, high, first, until)
+    while len(rows) < limit and first < OPEN_END:
+        behind, high = yield from _find_step(rollout, _FROM_STEP, first + size + 1)
+        window = (after, high, first, behind - 1)
         rows += yield from _read_window(columns, rollout, window, limit - len(rows), kinds, "ASC")
-        if until >= last:
-            break
-        after, first, size = high - 1, until + 1, size * _WINDOW_GROWTH
+        after, first, size = high - 1, behind, size * _WINDOW_GROWTH
     return rows
 
 
@@ -299,16 +296,16 @@ def events_backward(
     columns: str, rollout: str, before: int, limit: int, kinds: Sequence[str] = (), after: int = 0
 ) -> ReadPlan[list[Row]]:
     """As `events_forward`, the last ones ahead of `before` and behind `after`, newest first."""
-    until, size = (yield from step_at_seq(rollout, before - 1)), limit
+    newest, size = (yield from step_at_seq(rollout, before - 1)), limit
+    behind, _ = yield from _find_step(rollout, _FROM_STEP, newest + 1)
     rows: list[Row] = []
     while len(rows) < limit:
-        first = until - size
-        low = (yield from _first_seq_of_step(rollout, first)) - 1 if first > 0 else 0
-        window = (max(low, after), before, first, until)
+        first, low = yield from _find_step(rollout, _UP_TO_STEP, newest - size)
+        window = (max(low - 1, after), before, first, behind - 1)
         rows += yield from _read_window(columns, rollout, window, limit - len(rows), kinds, "DESC")
-        if low <= after:
+        if low - 1 <= after:
             break
-        before, until, size = low + 1, first - 1, size * _WINDOW_GROWTH
+        before, behind, newest, size = low, first, first - 1, size * _WINDOW_GROWTH
     return rows
 
 
@@ -334,22 +331,25 @@ def kinds_condition(kinds: Sequence[str]) -> str:
     return f"AND kind IN ({placeholders(kinds)})" if kinds else ""
 
 
-def _newest_step(rollout: str) -> ReadPlan[int]:
-    rows = yield RunSql("SELECT max(step) FROM steps WHERE rollout = ?", (rollout,))
-    return rows[0][0] or 0
-
-
 def step_at_seq(rollout: str, seq: int) -> ReadPlan[int]:
     """The newest step that was begun by the sequence; 0 when none was."""
     rows = yield RunSql(_STEP_AT_SEQ, (rollout, seq))
     return int(rows[0][0])
 
 
-def _first_seq_of_step(rollout: str, step: int) -> ReadPlan[int]:
-    """The sequence with which the step began: `OPEN_END` when it did not, 1 when it is shared."""
+_FROM_STEP = ("step >= ? AND attempt = 1 ORDER BY step LIMIT 1", (OPEN_END, OPEN_END))
+_UP_TO_STEP = ("step <= ? AND attempt = 1 ORDER BY step DESC LIMIT 1", (0, 1))
+
+
+def _find_step(
+    rollout: str, place: tuple[str, tuple[int, int]], step: int
+) -> ReadPlan[tuple[int, int]]:
+    """The nearest step that has a row, and the sequence with which it began.
+
+    place: where to look, and what is answered where there is none.
+    """
+    condition, otherwise = place
     rows = yield RunSql(
-        "SELECT coalesce((SELECT sample_seq FROM steps WHERE rollout = ?1 AND step = ?2"
-        f" AND attempt = 1), iif(?2 <= {_LAST_SHARED_STEP}, 1, ?3))",
-        (rollout, step, OPEN_END),
+        f"SELECT step, sample_seq FROM steps WHERE rollout = ? AND {condition}", (rollout, step)
     )
-    return int(rows[0][0])
+    return rows[0] if rows else otherwise
