@@ -227,13 +227,15 @@ def _archive_rollout(arguments: argparse.Namespace, loaded: LoadedConfiguration)
         path, manifest = archive_file.write_archive(
             loaded.home, rollout.id, arguments.out.absolute() if arguments.out else None
         )
-        parts = event_erasure.select_rollout_events(loaded.home, rollout.id)
+        parts = event_erasure.select_unerased_events(loaded.home, rollout.id, manifest.last)
     else:
         path = Path(earlier_file)
         manifest, parts = _continue_archive(loaded.home, rollout.id, path, bool(complete_file))
         _require_confirmation(
             arguments, f"The texts of {rollout.id} that {path} holds would follow"
         )
+    # Without parts only the word that it is whole is missing.
+    parts = parts or [event_erasure.ErasureBatch(rollout.id, [manifest.last])]
     overwritten = event_erasure.erase_events(
         loaded.home, parts, reason="archived", archive=str(path)
     )
@@ -269,5 +271,4 @@ def _continue_archive(
             f"{rollout} was archived before, into {path}.",
             next=f"houston rollout archive --read {path}",
         )
-    # Without parts only the word that it is whole is missing.
-    return manifest, parts or [event_erasure.ErasureBatch(rollout, [manifest.last])]
+    return manifest, parts

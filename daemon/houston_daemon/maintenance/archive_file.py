@@ -76,8 +76,9 @@ def check_archive(path: Path) -> ArchiveManifest:
     """
     try:
         lines = _read_lines(path)
-        manifest = msgspec.json.decode(next(lines), type=ArchiveManifest)
-        digest = hashlib.sha256(msgspec.json.encode(manifest))
+        first = next(lines)
+        manifest = msgspec.json.decode(first, type=ArchiveManifest)
+        digest = hashlib.sha256(first)
         for number, line in enumerate(lines):
             event = msgspec.json.decode(line)
             if "sha256" in event:

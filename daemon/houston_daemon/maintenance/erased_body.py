@@ -5,6 +5,7 @@
 in place of what is gone and zeros for token ids. Writes nothing.
 """
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -60,11 +61,13 @@ _FREE_KEY_FIELDS = frozenset(
 
 
 def blank_body(kind: str, data: bytes) -> bytes | None:
-    """The body without its texts; None for kinds that hold none. Raises msgspec.MsgspecError."""
-    rule = _BLANK_RULES.get(kind)
+    """The body without its texts; None where it holds none. Raises msgspec.MsgspecError."""
+    rule = BLANK_RULES.get(kind)
     if rule is None:
         return None
-    return encode_message(rule(msgspec.msgpack.decode(data, type=event_bodies.BODY_TYPES[kind])))
+    body = msgspec.msgpack.decode(data, type=event_bodies.BODY_TYPES[kind])
+    remainder = rule(body)
+    return None if remainder is body else encode_message(remainder)
 
 
 def remove_token_ids(kind: str, data: bytes) -> bytes:
@@ -85,7 +88,7 @@ def redact_text(kind: str, data: bytes, text: str) -> bytes:
     remainder = encode_message(_remove_text(msgspec.msgpack.decode(data), text))
     try:
         after = msgspec.msgpack.decode(remainder, type=event_bodies.BODY_TYPES[kind])
-        is_gone = text.encode() not in remainder and _has_same_identity(kind, data, after)
+        is_gone = not has_text(remainder, text) and _has_same_identity(kind, data, after)
     except msgspec.MsgspecError:
         is_gone = False
     if not is_gone:
@@ -108,14 +111,18 @@ def _has_same_identity(kind: str, data: bytes, after: Record) -> bool:
 
 
 def has_text(data: bytes, text: str) -> bool:
-    """Whether a body holds a text, as it is or as observations escape it."""
+    """Whether a body holds a text, in any of its spellings."""
     return any(spelling.encode() in data for spelling in list_spellings(text))
 
 
 def list_spellings(text: str) -> tuple[str, ...]:
-    """The text, and how it looks where angle brackets and ampersands were escaped."""
-    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return tuple(dict.fromkeys((text, text.replace("<", "&lt;").replace(">", "&gt;"), escaped)))
+    """The text as it is and as JSON writes it (an answer that could not be read is kept whole),
+    each also as it looks where angle brackets and ampersands were escaped."""
+    spellings: list[str] = []
+    for spelling in (text, *(json.dumps(text, ensure_ascii=only)[1:-1] for only in (False, True))):
+        for form in (spelling, spelling.replace("&", "&amp;")):
+            spellings += (form, form.replace("<", "&lt;").replace(">", "&gt;"))
+    return tuple(dict.fromkeys(spellings))
 
 
 def _remove_text(body: dict[Any, Any], text: str) -> dict[Any, Any]:
@@ -165,6 +172,19 @@ def _zero_token_ids(ids: tuple[int, ...] | None) -> tuple[int, ...] | None:
 def _blank_call(call: ToolCall) -> ToolCall:
     return ToolCall(
         id=call.id, name=call.name, arguments={}, error=ERASED_TEXT if call.error else ""
+    )
+
+
+def _blank_spec(spec: event_bodies.StoredSpec) -> Record:
+    if spec.refines is None:
+        return spec
+    refines = msgspec.structs.replace(spec.refines, text=ERASED_TEXT)
+    return msgspec.structs.replace(spec, refines=refines)
+
+
+def _blank_draft(draft: event_bodies.DraftWritten) -> Record:
+    return msgspec.structs.replace(
+        draft, text=ERASED_TEXT, reason=ERASED_TEXT if draft.reason else ""
     )
 
 
@@ -250,7 +270,9 @@ def _blank_verdict(verdict: event_bodies.VerdictGiven) -> Record:
     return msgspec.structs.replace(verdict, reason=reason)
 
 
-_BLANK_RULES: dict[str, Callable[[Any], Any]] = {
+BLANK_RULES: dict[str, Callable[[Any], Any]] = {
+    "spec": _blank_spec,
+    "draft": _blank_draft,
     "head": _blank_head,
     "sample": _blank_sample,
     "intent": _blank_intent,
@@ -264,3 +286,4 @@ _BLANK_RULES: dict[str, Callable[[Any], Any]] = {
     "job": _blank_job,
     "verdict": _blank_verdict,
 }
+"""Kind of an event → what is left of its body; kinds that are not there hold no such text."""

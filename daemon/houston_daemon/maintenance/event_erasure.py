@@ -7,7 +7,7 @@ is `recorder.handlers.erase_handlers`'.
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from time import monotonic, sleep
 from typing import NamedTuple
@@ -48,35 +48,36 @@ class ErasureBatch(NamedTuple):
     """Only their token ids, which repeat what earlier events say."""
 
 
-def select_rollout_events(home: Home, rollout: str) -> list[ErasureBatch]:
-    """Everything of a rollout."""
-    return [ErasureBatch(rollout, _select_seqs(home, EVENTS_OF_ROLLOUT, rollout))]
+class _GuidanceId(msgspec.Struct):
+    """Of an event with a text of guidance, whose it is."""
+
+    id: str
 
 
 def select_unerased_events(home: Home, rollout: str, last: int) -> list[ErasureBatch]:
-    """What of a rollout's events up to `last` still has texts: an archive was cut short."""
+    """What of a rollout's events up to `last`, the newest of its archive, still has texts."""
     seqs = [
         seq
-        for seq, owner, kind, data in _iterate_bodies(home)
-        if owner == rollout
-        and seq <= last
-        and erased_body.blank_body(kind, data) not in (None, data)
+        for seq, _, kind, data in _iterate_bodies(home, rollout)
+        if seq <= last and erased_body.blank_body(kind, data) not in (None, data)
     ]
     return [ErasureBatch(rollout, seqs)] if seqs else []
 
 
 def select_step_events(home: Home, rollout: str, step: int) -> list[ErasureBatch]:
-    """Everything of a step, what was said to it, and the ids of all prompts behind it.
+    """Everything of a step, all that was said to it, and the ids of all prompts behind it.
 
+    Said is also what the guidance was before it was edited, and the draft that it was made from.
     Empty when there is no such step.
     """
     own = _select_seqs(
         home,
-        f"{EVENTS_OF_ROLLOUT} AND (step = ?2 OR seq IN (SELECT text_seq FROM guidance"
-        " WHERE rollout = ?1 AND delivered_step = ?2))",
+        f"{EVENTS_OF_ROLLOUT} AND (step = ?2 OR seq IN (SELECT d.seq FROM critic_drafts d"
+        " JOIN guidance g ON g.id = d.guidance WHERE g.rollout = ?1 AND g.delivered_step = ?2))",
         rollout,
         step,
     )
+    own += _select_guidance_texts(home, rollout, step)
     behind = _select_seqs(
         home,
         f"{EVENTS_OF_ROLLOUT} AND kind = 'sample' AND step <> ?2"
@@ -91,6 +92,21 @@ def select_step_events(home: Home, rollout: str, step: int) -> list[ErasureBatch
         part
         for part in (ErasureBatch(rollout, own), ErasureBatch(rollout, behind, only_token_ids=True))
         if part.seqs
+    ]
+
+
+def _select_guidance_texts(home: Home, rollout: str, step: int) -> list[int]:
+    """Events with a text, the last one or an earlier one, of guidance that a step was given."""
+    connection = store_reader.open_journal(home).connection
+    try:
+        sql = "SELECT id FROM guidance WHERE rollout = ? AND delivered_step = ?"
+        ids = {id for (id,) in connection.execute(sql, (rollout, step))}
+    finally:
+        connection.close()
+    return [
+        seq
+        for seq, _, kind, data in (_iterate_bodies(home, rollout) if ids else ())
+        if kind in ("guidance", "edit") and msgspec.msgpack.decode(data, type=_GuidanceId).id in ids
     ]
 
 
@@ -109,22 +125,23 @@ def select_events_with_text(home: Home, text: str, rollout: str = "") -> list[Er
     rollout: only look there; empty for everywhere.
     """
     seqs_of: dict[str, list[int]] = defaultdict(list)
-    for seq, owner, kind, data in _iterate_bodies(home):
-        if (rollout and owner != rollout) or kind in erased_body.NEVER_ERASED_KINDS:
+    for seq, owner, kind, data in _iterate_bodies(home, rollout):
+        if kind in erased_body.NEVER_ERASED_KINDS:
             continue
         if erased_body.has_text(data, text) or (kind == "sample" and owner in seqs_of):
             seqs_of[owner].append(seq)
     return [ErasureBatch(owner, seqs) for owner, seqs in seqs_of.items()]
 
 
-def _iterate_bodies(home: Home) -> Iterator[tuple[int, str, str, bytes]]:
-    seq = 0
+def _iterate_bodies(home: Home, rollout: str) -> Iterator[tuple[int, str, str, bytes]]:
+    """rollout: empty for the whole home."""
+    condition, seq = f"{EVENTS_OF_ROLLOUT} AND" if rollout else "", 0
     while True:
         connection = store_reader.open_journal(home).connection  # a short transaction a page
         rows = connection.execute(
-            "SELECT seq, rollout, kind, body, blob FROM events WHERE seq > ?"
+            f"SELECT seq, rollout, kind, body, blob FROM events WHERE {condition} seq > ?2"
             " ORDER BY seq LIMIT 500",
-            (seq,),
+            (rollout, seq),
         ).fetchall()
         connection.close()
         for seq, owner, kind, body, blob in rows:
@@ -222,22 +239,24 @@ def _erase_in_transaction(store: Store, message: EraseBodies) -> None:
 
 def find_files_with_text(home: Home, text: str) -> list[Path]:
     """Files of the database and its index that hold a text all the same."""
+    needles = [spelling.encode() for spelling in erased_body.list_spellings(text)]
     files = []
     for base in (home.database, home.search_database):
         for end in ("", "-wal"):
             path = base.with_name(base.name + end)
-            if path.exists() and _has_bytes(path, text.encode()):
+            if path.exists() and _has_bytes(path, needles):
                 files.append(path)
     return files
 
 
-def _has_bytes(path: Path, needle: bytes) -> bool:
+def _has_bytes(path: Path, needles: Sequence[bytes]) -> bool:
+    longest = max(map(len, needles))
     with path.open("rb") as file:
         tail = b""
         while chunk := file.read(_CHUNK_BYTES):
-            if needle in tail + chunk:
+            if any(needle in tail + chunk for needle in needles):
                 return True
-            tail = chunk[-len(needle) :]
+            tail = chunk[-longest:]
     return False
 
 
@@ -254,6 +273,6 @@ def list_possible_copies(home: Home, text: str = "") -> list[Path]:
     )
     copies = [path for folder, names in places for path in sorted(folder.glob(names))]
     waiting = home.sent_notifications
-    if text and waiting.is_file() and _has_bytes(waiting, msgspec.json.encode(text)[1:-1]):
+    if text and waiting.is_file() and _has_bytes(waiting, [msgspec.json.encode(text)[1:-1]]):
         copies.append(waiting)
     return copies

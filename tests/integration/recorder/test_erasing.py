@@ -1,5 +1,6 @@
 """Archived rollouts and erased texts: the bytes are gone, the chain holds, the rest goes on."""
 
+import hashlib
 import json
 import sqlite3
 import subprocess
@@ -10,17 +11,20 @@ from typing import Any
 
 import msgspec
 import pytest
+import zstandard
 
 from houston_daemon.maintenance import archive_file, erased_body, event_erasure
 from houston_daemon.maintenance.home_verification import verify_home
 from houston_daemon.recorder.handlers import erase_handlers
 from houston_daemon.review.notify.need_notifications import Notification
 from houston_daemon.review.notify.sent_notifications import SentNotifications
-from houston_shared import wire
+from houston_shared import command, wire
 from houston_shared.home import Home
 from houston_shared.policy_and_run_files import training_folder
-from houston_shared.records import ToolCall
+from houston_shared.records import Refinement, TaskRecord, ToolCall
+from houston_shared.store import event_bodies
 from houston_shared.store.event_bodies import StoredSample
+from houston_shared.store.training_event_bodies import TRAINING_BODY_TYPES
 from tests.support.full_home import change, fill
 from tests.support.houston_command import houston_command
 from tests.support.recorder_client import Station, Worker, sample, until
@@ -138,6 +142,126 @@ def test_a_step_is_erased_and_nothing_else(tmp_path: Path) -> None:
     assert "I think about step 1" in first["thought"]
     assert second["thought"] == "[erased from the journal]"
     assert "I think about step 3" in third["thought"]
+
+
+def said_before(station: Station) -> Worker:
+    """A running rollout with guidance that was edited twice, drafted by a critic, and delivered."""
+    person, worker = station.person(), station.working()
+    worker.step(1)
+    drafted = wire.StoreDraft(
+        id="d", rollout=worker.rollout, step=1, critic="policy@2", text="DRAFTED", reason="QUOTED"
+    )
+    assert isinstance(person.ask(drafted), wire.RequestStored)
+    said = wire.Guide(id="g", rollout=worker.rollout, text="QUEUED FIRST", mode="next", draft="d")
+    assert not isinstance(person.ask(said), wire.Denied)
+    for revision, text in ((1, "EDITED ONCE"), (2, "EDITED AGAIN")):
+        edit = wire.EditGuidance(id="g", revision=revision, text=text)
+        assert not isinstance(person.ask(edit), wire.Denied)
+    worker.step(2)
+    worker.step(3)
+    return worker
+
+
+SAID = (b"DRAFTED", b"QUOTED", b"QUEUED FIRST", b"EDITED ONCE", b"EDITED AGAIN")
+
+
+@pytest.mark.parametrize("words", [("erase", "--at", "2"), ("archive",)], ids=["step", "archive"])
+def test_nothing_that_was_said_to_an_erased_step_is_left(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    station = Station(tmp_path / "home").start()
+    rollout = ended(station, said_before(station))
+    ((delivered,),) = station.query("SELECT delivered_step FROM guidance")
+    assert delivered == 2
+    station.stop()
+    houston(station.home, "rollout", words[0], rollout, *words[1:], "--yes")
+    database = station.home.database.read_bytes()
+    assert [text for text in SAID if text in database] == []
+    assert verify_home(station.home).findings == ()
+
+
+KINDS_WITHOUT_TEXTS = {
+    "daemon", "task", "assigned", "state", "cancel", "clock", "jumped", "delivery", "withdraw",
+    "reorder", "process-reward", "draft-decision", "review-cost", "note-read", "stop", "refused",
+    "hosts", "erased", "repaired", "cleaned", *TRAINING_BODY_TYPES,
+}  # fmt: skip
+"""What `houston rollout archive` says stays in the home: names, reasons of states, numbers."""
+
+
+def test_every_kind_of_event_has_a_word_on_its_texts() -> None:
+    assert set(event_bodies.BODY_TYPES) == set(erased_body.BLANK_RULES) | KINDS_WITHOUT_TEXTS
+    assert not set(erased_body.BLANK_RULES) & KINDS_WITHOUT_TEXTS
+
+
+def test_what_a_critic_said_of_another_attempt_is_archived() -> None:
+    refines = Refinement(rollout="r", text=SECRET, critic="policy@2")
+    task = TaskRecord(name="t", folder="/t", definition="", instructions="Count.")
+    spec = event_bodies.StoredSpec(rollout="s", task=task, engine="e", engine_settings={})
+    assert erased_body.blank_body("spec", wire.encode_message(spec)) is None
+    spec = msgspec.structs.replace(spec, refines=refines)
+    left = erased_body.blank_body("spec", wire.encode_message(spec))
+    assert left is not None and SECRET.encode() not in left
+    kept = msgspec.msgpack.decode(left, type=event_bodies.StoredSpec)
+    assert kept.refines is not None and kept.refines.critic == "policy@2"
+
+
+SPELLINGS = {
+    "two lines in an answer that was cut": ("-----BEGIN\nMIIE-----", json.dumps),
+    "letters that JSON writes as numbers": ("schlüssel-42", json.dumps),
+    "quotation marks": ('say "friend"', lambda text: json.dumps(text, ensure_ascii=False)),
+    "JSON in an observation": (
+        'a<b>"c',
+        lambda text: json.dumps(text).replace("<", "&lt;").replace(">", "&gt;"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SPELLINGS)
+def test_a_text_goes_as_json_writes_it_too(case: str) -> None:
+    text, write = SPELLINGS[case]
+    written = f'{{"calls": [{{"arguments": {{"command": {write(text)}'
+    body = event_bodies.StoredSample(**msgspec.structs.asdict(sample(1, thought=written)))
+    data = wire.encode_message(body)
+    assert erased_body.has_text(data, text)
+    left = msgspec.msgpack.decode(
+        erased_body.redact_text("sample", data, text), type=event_bodies.StoredSample
+    )
+    assert left.thought == '{"calls": [{"arguments": {"command": "[erased]"'
+
+
+def test_what_is_said_while_an_archive_is_packed_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    station = Station(tmp_path / "home").start()
+    rollout, _ = leaky(station)
+    station.stop()
+    check = archive_file.check_archive
+
+    def said_meanwhile(path: Path) -> archive_file.ArchiveManifest:
+        again = Station(station.home.path).start()
+        note = wire.ClaimRollout(request="later", rollout=rollout, note="the newest note")
+        assert isinstance(again.person().ask(note), wire.RequestStored)
+        again.stop()
+        return check(path)
+
+    monkeypatch.setattr(archive_file, "check_archive", said_meanwhile)
+    words = ["rollout", "archive", rollout, "--yes", "--home", str(station.home.path)]
+    assert command.main(words) == 0
+    assert "the newest note" in houston(station.home, "rollout", "show", rollout)
+
+
+def test_the_archive_of_a_newer_houston_is_whole(tmp_path: Path) -> None:
+    station = Station(tmp_path / "home").start()
+    rollout, _ = leaky(station)
+    station.stop()
+    path, manifest = archive_file.write_archive(station.home, rollout)
+    lines = zstandard.decompress(path.read_bytes(), 2**24).splitlines()[:-1]
+    newer = {**json.loads(lines[0]), "schema": manifest.schema + 1, "host": "unheard of"}
+    lines[0] = json.dumps(newer).encode()
+    end = json.dumps({"sha256": hashlib.sha256(b"".join(lines)).hexdigest()}).encode()
+    path.write_bytes(zstandard.compress(b"\n".join([*lines, end, b""])))
+    said = houston(station.home, "rollout", "archive", "--read", str(path), code=78)
+    assert f"has schema {manifest.schema + 1}" in said
 
 
 def test_an_archived_rollout_is_in_its_file_and_only_there(tmp_path: Path) -> None:
