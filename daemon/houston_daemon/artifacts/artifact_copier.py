@@ -38,7 +38,7 @@ from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.store import store_reader
 from houston_shared.terminal_log_files import rollout_folder
-from houston_shared.times_and_counts import iso_time, now_us
+from houston_shared.times_and_counts import iso_time
 
 RUN_EVENTS = 2_000
 """Events of one run at most (about 5 MB)."""
@@ -142,7 +142,7 @@ class ArtifactCopier:
             self._copy_snapshots(rollout)
         if any(row.kind in REWRITING_KINDS for row in rows):
             self._rewrite(owner)  # first: cut off by a kill, it is done again
-        head = self._write_head(owner, rows[-1].seq)
+        head = self._write_head(owner, rows[-1])
         segment, packed = journal_segments.make_segment(rows, owner.number)
         self._store.write(segment.name, packed)
         self._segments[segment] = len(packed)
@@ -207,9 +207,9 @@ class ArtifactCopier:
         self._adapters = {path: files[path] for path in files if path.startswith("policies/")}
         return files
 
-    def _write_head(self, owner: StoreOwner, seq: int) -> StoreHead:
-        at, files = iso_time(now_us()), self._copy_home_files()
-        head = StoreHead(seq, at, str(self._home.path), version("houston-agents"), files)
+    def _write_head(self, owner: StoreOwner, last: EventRow) -> StoreHead:
+        at, files = iso_time(last.at), self._copy_home_files()
+        head = StoreHead(last.seq, at, str(self._home.path), version("houston-agents"), files)
         self._store.write(head_name(owner.number), msgspec.json.encode(head))
         return head
 

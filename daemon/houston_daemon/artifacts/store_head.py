@@ -15,7 +15,7 @@ class StoreHead(msgspec.Struct, frozen=True):
     seq: int
     """The last event of the run that follows."""
     at: str
-    """When it was read: what was committed before is in the store."""
+    """When that event was stored: what was committed before is in the store."""
     home: str
     version: str
     files: dict[str, str]

@@ -10,7 +10,12 @@ import msgspec
 import pytest
 import zstandard
 
-from houston_daemon.artifacts import artifact_copier, home_restore, journal_segments
+from houston_daemon.artifacts import (
+    artifact_copier,
+    home_restore,
+    journal_segments,
+    store_owner,
+)
 from houston_daemon.artifacts.artifact_copier import ArtifactCopier
 from houston_daemon.artifacts.artifact_store import (
     ArtifactStore,
@@ -27,6 +32,7 @@ from houston_daemon.maintenance.home_verification import verify_home
 from houston_shared import wire
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.home import Home
+from houston_shared.times_and_counts import iso_time
 from tests.support import s3_server, small_disk
 from tests.support.full_home import fill
 from tests.support.recorder_client import Station, spec
@@ -69,6 +75,9 @@ def test_a_home_is_the_same_elsewhere(
     copying = copier(station, any_store)
     assert copying.round() == copying.seq == len(events(station.home))
     assert copying.round() == 0, "nothing is copied twice"
+    note = store_owner.read_copied(station.home, any_store.url)
+    ((newest,),) = station.query("SELECT at FROM events ORDER BY seq DESC LIMIT 1")
+    assert note is not None and note.at == iso_time(newest), "nothing behind it is promised"
     station.working().step(1)
     assert copying.round() > 0
     home = restore(any_store, tmp_path / "elsewhere")
