@@ -27,6 +27,11 @@ _OWNER_INDEXES = {
 }
 """What together names the rollout of every event without a look at the table, and the step (0
 where the index does not tell)."""
+_TABLE = "SELECT seq FROM events WHERE {0}"
+_INDEXES = " UNION ALL ".join(
+    f"SELECT seq FROM {index} AND {{0}}" for index in _OWNER_INDEXES.values()
+)
+"""Numbers of events that meet a condition, as the table and as its indexes have them."""
 _READ_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError, OverflowError)
 OPEN_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError, OSError)
 """What opening a damaged database may raise."""
@@ -100,12 +105,20 @@ class SalvagedDatabase:
         return owners
 
     def _find_newest(self) -> int:
-        newest = 0
-        for part in ("events", *_OWNER_INDEXES.values()):
-            for (seq,) in self._read(f"SELECT max(seq) FROM {part}"):
-                if isinstance(seq, int) and seq < 2**48:
-                    newest = max(newest, seq)
-        return newest
+        """The newest event that the table or the indexes know, 0 where neither can be read.
+
+        What only one of them knows is believed where no number before it is missing: one changed
+        bit would make millions of events that never were.
+        """
+        known = [(self._find_highest(source), source) for source in (_TABLE, _INDEXES)]
+        (low, _), (high, source) = sorted(known)
+        behind = f"SELECT count(DISTINCT seq) FROM ({source.format(f'seq > {low}')})"
+        is_whole = self._read(behind) == [(high - low,)]
+        return high if is_whole or not low else low
+
+    def _find_highest(self, source: str) -> int:
+        rows = self._read(f"SELECT max(seq) FROM ({source.format('seq < 1 << 48')})")
+        return next((seq for (seq,) in rows if isinstance(seq, int)), 0)
 
     def _read(self, sql: str, *parameters: int) -> list[Any]:
         """All rows of a query; none where it cannot be answered."""

@@ -210,6 +210,40 @@ def test_lost_pages_cost_what_was_on_them(home: Home) -> None:
     assert kept > 20, (kept, len(lost))
 
 
+SELECT_INDEXES = "SELECT * FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'events'"
+MOVE = "UPDATE events SET seq = seq + ? WHERE seq = (SELECT max(seq) FROM events)"
+
+
+def _alone(home: Home, move: int) -> None:
+    """Move the newest event's number in its table, as if that had no indexes."""
+    for begin in (True, False):
+        connection = sqlite3.connect(home.database)
+        with contextlib.closing(connection), connection:
+            if not begin:
+                connection.execute(MOVE, (move,))
+            connection.execute("PRAGMA writable_schema = ON")
+            if begin:
+                indexes = connection.execute(SELECT_INDEXES).fetchall()
+                connection.execute(SELECT_INDEXES.replace("SELECT *", "DELETE"))
+            else:
+                connection.executemany("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", indexes)
+
+
+FAR_NUMBERS: dict[str, Callable[[Home], None]] = {
+    "in the table": lambda home: _alone(home, 1 << 12),
+    "in the indexes": lambda home: (change(home, MOVE, 1 << 12), _alone(home, -(1 << 12)))[0],
+}
+
+
+@pytest.mark.parametrize("case", FAR_NUMBERS)
+def test_a_changed_bit_of_a_number_makes_no_events_that_never_were(home: Home, case: str) -> None:
+    ((newest,),) = ask(home, "SELECT max(seq) FROM events")
+    assert isinstance(newest, int)
+    FAR_NUMBERS[case](home)
+    lost = {seq for loss in repaired(home).losses for seq in loss.seqs}
+    assert lost <= set(range(newest + 1)), "no event has a higher number"
+
+
 def test_a_cut_end_is_named_and_its_numbers_are_not_used_again(home: Home) -> None:
     ((last,),) = ask(home, "SELECT max(seq) FROM events")
     assert isinstance(last, int)
