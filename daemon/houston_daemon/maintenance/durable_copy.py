@@ -14,11 +14,11 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
 
 from houston_shared.atomic_file import open_atomically, sync_to_disk
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
+from houston_shared.store import store_reader
 
 COPY_PAGE_EVENTS = 2_000
 """Events of one read transaction of the copy (about 5 MB)."""
@@ -27,17 +27,12 @@ COPY_PAUSE_SECONDS = 0.02
 _BLOCK_BYTES = 1024 * 1024
 
 
-def read_only_uri(database: Path) -> str:
-    """What SQLite opens a database file by, to read it."""
-    return f"file:{quote(str(database))}?mode=ro"
-
-
 def open_read_only(database: Path, seconds: float = 5.0) -> sqlite3.Connection:
     """A connection that reads, without any check; raises sqlite3.Error.
 
     seconds: how long it waits for a lock.
     """
-    uri = read_only_uri(database)
+    uri = store_reader.read_only_uri(database)
     return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=seconds)
 
 
@@ -55,7 +50,7 @@ def copy_database(source: Path, target: Path) -> float:
         try:
             for pragma in ("page_size = 8192", "journal_mode = OFF", "synchronous = OFF"):
                 connection.execute(f"PRAGMA {pragma}").fetchall()
-            connection.execute("ATTACH ? AS home", (read_only_uri(source),))
+            connection.execute("ATTACH ? AS home", (store_reader.read_only_uri(source),))
             held = _copy_attached(connection)
         finally:
             connection.close()
@@ -123,12 +118,6 @@ def copy_file(source: Path, target: Path) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with source.open("rb") as data, open_atomically(target, mode=0o600) as handle:
         shutil.copyfileobj(data, handle, _BLOCK_BYTES)
-
-
-def write_file(target: Path, data: bytes) -> None:
-    """Write a file durably; raises OSError."""
-    with open_atomically(target, mode=0o600) as handle:
-        handle.write(data)
 
 
 def sync_tree(folder: Path) -> None:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -256,8 +256,10 @@ def _write_backup_in(
         beside.blobs.mkdir(mode=0o700, parents=True)
         copied = copy(beside)
         manifest = _build_checked_manifest(copied, beside, name, periodic)
-        durable_copy.write_file(
-            beside.path / damage_report.BACKUP_MANIFEST, msgspec.json.encode(manifest) + b"\n"
+        atomic_file.write_atomically(
+            beside.path / damage_report.BACKUP_MANIFEST,
+            msgspec.json.encode(manifest) + b"\n",
+            mode=0o600,
         )
         durable_copy.sync_tree(beside.path)
         beside.path.rename(parent / name)
@@ -432,23 +434,11 @@ def _require_database(home: Home) -> None:
 
 def _copy_home(home: Home, beside: Home) -> CopiedHome:
     held = durable_copy.copy_database(home.database, beside.database)
-    connection = sqlite3.connect(beside.database, isolation_level=None)
-    try:
-        newest = connection.execute(
-            "SELECT seq, chain FROM events ORDER BY seq DESC LIMIT 1"
-        ).fetchone()
-        named = connection.execute(
-            "SELECT DISTINCT blob FROM events WHERE blob IS NOT NULL"
-        ).fetchall()
-    finally:
-        connection.close()
+    while not _copy_blobs(home, beside):
+        held = max(held, durable_copy.copy_database(home.database, beside.database))
+    newest = _query(beside, "SELECT seq, chain FROM events ORDER BY seq DESC LIMIT 1")
     if newest:
-        home_files.write_chain_head(beside, *newest)
-    for (name,) in named:
-        with contextlib.suppress(FileNotFoundError):  # said by the check of the copy
-            durable_copy.copy_file(
-                store_reader.blob_path(home, name), store_reader.blob_path(beside, name)
-            )
+        home_files.write_chain_head(beside, *newest[0])
     for path in list_adapter_files(home):
         durable_copy.copy_file(path, beside.path / path.relative_to(home.path))
     kept = {home.configuration: beside.configuration}
@@ -457,6 +447,25 @@ def _copy_home(home: Home, beside: Home) -> CopiedHome:
         if path.is_file():
             durable_copy.copy_file(path, copy)
     return CopiedHome(str(home.path), iso_time(now_us()), held)
+
+
+def _copy_blobs(home: Home, beside: Home) -> bool:
+    """Copy the files that the copied database names; False where one was erased meanwhile."""
+    shutil.rmtree(beside.blobs, ignore_errors=True)
+    for (name,) in _query(beside, "SELECT DISTINCT blob FROM events WHERE blob IS NOT NULL"):
+        try:
+            durable_copy.copy_file(
+                store_reader.blob_path(home, name), store_reader.blob_path(beside, name)
+            )
+        except FileNotFoundError:
+            if not _query(home, "SELECT 1 FROM events WHERE blob = ? LIMIT 1", name):
+                return False  # else it is said by the check of the copy
+    return True
+
+
+def _query(home: Home, sql: str, *parameters: str) -> list[tuple[Any, ...]]:
+    with contextlib.closing(durable_copy.open_read_only(home.database)) as connection:
+        return connection.execute(sql, parameters).fetchall()
 
 
 def list_adapter_files(home: Home) -> list[Path]:

@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 
-from houston_daemon.maintenance import durable_copy
 from houston_daemon.maintenance.damage_report import IntegrityFinding, IntegrityFindings
 from houston_daemon.recorder.event_projections import (
     PROJECTED_TABLES,
@@ -58,7 +57,7 @@ def _checked_home_uri(home: Home) -> str:
             ExitCode.DAMAGED,
         ) from None
     opened.connection.close()
-    return durable_copy.read_only_uri(home.database) + ("&immutable=1" if opened.immutable else "")
+    return store_reader.read_only_uri(home.database) + ("&immutable=1" if opened.immutable else "")
 
 
 def fetch_rows(connection: sqlite3.Connection, sql: str, *parameters: Any) -> list[Any]:
@@ -239,7 +238,8 @@ class ProjectionReplay:
         """The last event that erased others."""
 
     def replay_page(self, size: int) -> bool:
-        """Replay the next events; whether there may be more. Raises sqlite3.DatabaseError."""
+        """Replay the next events; whether there may be more. Raises sqlite3.DatabaseError, also
+        where there is no room for the tables."""
         rows = fetch_events(self._connection, self.seq, size, schema="home")
         for row in rows:
             self.seq = row.seq
@@ -273,6 +273,8 @@ class ProjectionReplay:
                 active = max(before[2] if before else 0, getattr(record, "active_us", 0))
                 self._touched[event.rollout] = event.at, event.seq, active
         except REPLAY_ERRORS as problem:
+            if _is_disk_full(problem):
+                raise
             self._findings.add(
                 "body",
                 f"Event {event.seq} cannot be replayed ({problem}).",
@@ -352,15 +354,33 @@ class ReplayProcess:
 
 
 def check_projections_guarded(home: Home) -> list[IntegrityFinding]:
-    """As `check_projections`; a damage that stops SQLite itself is one finding."""
+    """As `check_projections`; a damage that stops SQLite itself is one finding.
+
+    Raises HoustonError where nothing can be said of the tables.
+    """
     try:
         return check_projections(home)
     except (sqlite3.DatabaseError, UnicodeDecodeError) as problem:
+        if _is_disk_full(problem):
+            raise HoustonError(
+                "There is no room for SQLite's temporary files: the derived tables cannot be"
+                " checked.",
+                "Whether the home is sound is not known.",
+                "make room there, or name another folder: SQLITE_TMPDIR=DIR houston verify",
+            ) from None
         findings = IntegrityFindings()
         findings.add("structure", f"SQLite cannot replay the events: {problem}.")
         return findings.findings
 
 
+def _is_disk_full(problem: Exception) -> bool:
+    return getattr(problem, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+
+
 if __name__ == "__main__":
     gc.disable()  # nothing here makes cycles, and rows are many
-    sys.stdout.buffer.write(msgspec.json.encode(check_projections_guarded(Home(Path(sys.argv[1])))))
+    try:
+        found = check_projections_guarded(Home(Path(sys.argv[1])))
+    except HoustonError as unchecked:
+        sys.exit(str(unchecked))
+    sys.stdout.buffer.write(msgspec.json.encode(found))

@@ -399,7 +399,7 @@ class JournalRepaired(Record, frozen=True):
     by: str
     seqs: tuple[int, ...]
     rows: tuple[bytes, ...]
-    """`chain.row_hash` of each row as the repair left it."""
+    """`hash_chain.row_hash` of each row as the repair left it."""
     copies: str
     """Folder of the home with the files as they were, and every event that was set aside."""
     uid: int | None = None
@@ -446,5 +446,7 @@ BODY_TYPES: dict[str, type[Record]] = {
     **training_event_bodies.TRAINING_BODY_TYPES,
 }
 """Kind of an event → type of its body."""
+VOUCHING_KINDS = frozenset({"erased", "repaired"})
+"""Kinds that say what earlier events have become, and vouch for that."""
 QUARANTINED_KIND = "aside"
 """Kind of a row that keeps the place of an event which `houston repair` set aside: no body."""

@@ -11,6 +11,7 @@ import sqlite3
 import time
 from pathlib import Path
 from typing import NamedTuple, TypeVar
+from urllib.parse import quote
 
 from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
 from houston_shared.home import Home, unreadable_home
@@ -181,21 +182,21 @@ def has_wal(path: Path) -> bool:
 
 def _open_database(path: Path) -> OpenedDatabase:
     try:
-        return OpenedDatabase(_connect_and_read(path, "mode=ro"), immutable=False)
+        return OpenedDatabase(_connect_and_read(read_only_uri(path)), immutable=False)
     except sqlite3.OperationalError as problem:
         if has_wal(path):
             raise _unreadable_database(path, problem) from None
     except sqlite3.DatabaseError as problem:
         raise _unreadable_database(path, problem) from None
     try:
-        return OpenedDatabase(_connect_and_read(path, "mode=ro&immutable=1"), immutable=True)
+        uri = read_only_uri(path) + "&immutable=1"
+        return OpenedDatabase(_connect_and_read(uri), immutable=True)
     except sqlite3.DatabaseError as problem:
         raise _unreadable_database(path, problem) from None
 
 
-def _connect_and_read(path: Path, mode: str) -> sqlite3.Connection:
+def _connect_and_read(uri: str) -> sqlite3.Connection:
     """Connect and read once, so that a failure shows here and not in the first query."""
-    uri = f"file:{_escape_uri_path(path)}?{mode}"
     connection = sqlite3.connect(
         uri,
         uri=True,
@@ -211,9 +212,9 @@ def _connect_and_read(path: Path, mode: str) -> sqlite3.Connection:
     return connection
 
 
-def _escape_uri_path(path: Path) -> str:
-    """The path with what SQLite's URIs give a meaning to (sqlite.org/uri.html) escaped."""
-    return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+def read_only_uri(database: Path) -> str:
+    """What SQLite opens a database file by (sqlite.org/uri.html), to read it."""
+    return f"file:{quote(bytes(database))}?mode=ro"
 
 
 def _unreadable_database(path: Path, problem: sqlite3.DatabaseError) -> HoustonError:

@@ -13,7 +13,14 @@ import msgspec
 import pytest
 import zstandard
 
-from houston_daemon.maintenance import archive_file, erased_body, event_erasure
+from houston_daemon.maintenance import (
+    archive_file,
+    durable_copy,
+    erased_body,
+    event_erasure,
+    home_backup,
+    projection_replay,
+)
 from houston_daemon.maintenance.home_verification import verify_home
 from houston_daemon.recorder.handlers import erase_handlers
 from houston_daemon.review.notify.need_notifications import Notification
@@ -186,6 +193,48 @@ KINDS_WITHOUT_TEXTS = {
     "hosts", "erased", "repaired", "cleaned", *TRAINING_BODY_TYPES,
 }  # fmt: skip
 """What `houston rollout archive` says stays in the home: names, reasons of states, numbers."""
+
+
+def erased_after_first(
+    monkeypatch: pytest.MonkeyPatch, home: Home, rollout: str, owner: Any, name: str
+) -> None:
+    """Archive the rollout right after the first call of a function has returned."""
+    function, calls = getattr(owner, name), []
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        answer = function(*args, **kwargs)
+        calls.append(name)
+        if len(calls) == 1:
+            houston(home, "rollout", "archive", rollout, "--yes")
+        return answer
+
+    monkeypatch.setattr(owner, name, called)
+
+
+def test_what_is_erased_while_a_home_is_verified_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    station = Station(tmp_path / "home").start()
+    rollout, _ = leaky(station)
+    station.stop()
+    assert _blobs(station.home) != []
+    erased_after_first(monkeypatch, station.home, rollout, projection_replay, "fetch_events")
+    report = verify_home(station.home)
+    assert _blobs(station.home) == []
+    assert report.findings == ()
+
+
+def test_a_backup_begins_again_where_bodies_are_erased_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    station = Station(tmp_path / "home").start()
+    rollout, _ = leaky(station)
+    station.stop()
+    erased_after_first(monkeypatch, station.home, rollout, durable_copy, "copy_database")
+    made = home_backup.make_backup(station.home)
+    backup = Home(station.home.backups / made.name)
+    assert verify_home(backup).findings == ()
+    assert _blobs(backup) == [] and SECRET.encode() not in backup.database.read_bytes()
 
 
 def test_every_kind_of_event_has_a_word_on_its_texts() -> None:

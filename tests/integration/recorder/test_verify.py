@@ -13,14 +13,19 @@ import msgspec
 import pytest
 
 from houston_daemon.commands import maintenance_commands as command
+from houston_daemon.maintenance import projection_replay
 from houston_daemon.maintenance.home_verification import VerificationReport, verify_home
+from houston_daemon.recorder.disk import home_files
 from houston_daemon.recorder.event_projections import PROJECTED_TABLES, UNPROJECTED_COLUMNS
+from houston_daemon.recorder.journal_writer import EventKey
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
+from houston_shared.store.event_bodies import StoredState
 from tests.support.full_home import change, fill, flip, other
 from tests.support.houston_command import houston_command
 from tests.support.recorder_client import Station
 from tests.support.tiers import sampled
+from tests.support.written_home import WrittenHome
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +54,28 @@ def test_a_sound_home_is_sound_to_its_last_event(home: Home) -> None:
     assert report.findings == ()
     assert report.sound
     assert report.vouched == report.events > 20
+
+
+def test_no_room_for_temporary_files_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = WrittenHome(tmp_path / "home")
+    written.rollout("r")
+    paused = StoredState(state="paused", by="worker", reason="long " * 20_000)
+    written.event(EventKey("r"), "state", paused)
+    home_files.write_chain_head(written.home, written.journal.seq, written.journal.chain)
+    written.close()
+    open_tables = projection_replay.open_replay_database
+
+    def small(home: Home) -> sqlite3.Connection:
+        connection = open_tables(home)
+        (pages,) = connection.execute("PRAGMA main.page_count").fetchone()
+        connection.execute(f"PRAGMA main.max_page_count = {pages}").fetchall()
+        return connection
+
+    monkeypatch.setattr(projection_replay, "open_replay_database", small)
+    with pytest.raises(HoustonError, match="no room for SQLite's temporary files"):
+        verify_home(written.home)
 
 
 def test_a_live_home_is_sound(station: Station) -> None:
