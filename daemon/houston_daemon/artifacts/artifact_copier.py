@@ -37,6 +37,7 @@ from houston_shared import hub_models
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.store import store_reader
+from houston_shared.store.event_bodies import VOUCHING_KINDS
 from houston_shared.terminal_log_files import rollout_folder
 from houston_shared.times_and_counts import iso_time
 
@@ -44,8 +45,6 @@ RUN_EVENTS = 2_000
 """Events of one run at most (about 5 MB)."""
 RUN_BYTES = 16 * 1024 * 1024
 """Bytes of their bodies at most."""
-REWRITING_KINDS = ("erased", "repaired")
-"""Events that say that earlier rows are no longer what they were."""
 SNAPSHOT_KINDS = ("observation", "result", "head")
 """Events that may name a snapshot which is not there yet."""
 OWNER_SECONDS = 60.0
@@ -140,7 +139,7 @@ class ArtifactCopier:
                 self._copy_blob(name)
         for rollout in dict.fromkeys(row.rollout for row in rows if row.kind in SNAPSHOT_KINDS):
             self._copy_snapshots(rollout)
-        if any(row.kind in REWRITING_KINDS for row in rows):
+        if any(row.kind in VOUCHING_KINDS for row in rows):
             self._rewrite(owner)  # first: cut off by a kill, it is done again
         head = self._write_head(owner, rows[-1])
         segment, packed = journal_segments.make_segment(rows, owner.number)

@@ -60,10 +60,8 @@ def list_segments(store: ArtifactStore) -> dict[Segment, int]:
     return {segment: size for segment, size in sizes.items() if segment is not None}
 
 
-def choose_segments(
-    segments: Iterable[Segment], limits: Mapping[int, int], after: int = 0
-) -> list[Segment]:
-    """Runs that together hold every event behind `after`, in order, the longest that there are.
+def choose_segments(segments: Iterable[Segment], limits: Mapping[int, int]) -> list[Segment]:
+    """Runs that together hold every event, in order, the longest that there are.
 
     limits: of each owner the last event that counts. It ends where the next event is in no run.
     """
@@ -73,7 +71,7 @@ def choose_segments(
     )
     chosen: list[Segment] = []
     best: Segment | None = None
-    at = 0
+    at = after = 0
     while True:
         while at < len(ordered) and ordered[at].first <= after + 1:
             reach = last_event(ordered[at], limits), ordered[at].owner

@@ -26,8 +26,6 @@ from houston_shared.store import event_bodies, training_event_bodies
 from houston_shared.store.journal_events import ERASED_TEXT
 from houston_shared.wire import encode_message
 
-NEVER_ERASED_KINDS = frozenset({"erased", "repaired"})
-"""Kinds that vouch for others and are never erased."""
 _NUMERIC_FIELDS = frozenset({"overall_score", "state", "seconds", "counted", "total_results"})
 """Fields of a result that derived rows are made from."""
 _IDENTIFYING_FIELDS = (

@@ -30,6 +30,7 @@ from houston_shared.home import Home
 from houston_shared.home_lock import HomeLock, HomeOwner, find_running_daemon
 from houston_shared.policy_and_run_files import training_folder
 from houston_shared.store import store_reader
+from houston_shared.store.event_bodies import VOUCHING_KINDS
 from houston_shared.store.journal_events import EVENTS_OF_ROLLOUT
 from houston_shared.times_and_counts import iso_time, now_us
 
@@ -126,7 +127,7 @@ def select_events_with_text(home: Home, text: str, rollout: str = "") -> list[Er
     """
     seqs_of: dict[str, list[int]] = defaultdict(list)
     for seq, owner, kind, data in _iterate_bodies(home, rollout):
-        if kind in erased_body.NEVER_ERASED_KINDS:
+        if kind in VOUCHING_KINDS:
             continue
         if erased_body.has_text(data, text) or (kind == "sample" and owner in seqs_of):
             seqs_of[owner].append(seq)

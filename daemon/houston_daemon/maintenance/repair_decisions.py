@@ -17,7 +17,7 @@ from houston_daemon.recorder.hash_chain import EventRow
 from houston_shared.errors import HoustonError
 from houston_shared.records import ENDED_STATES
 from houston_shared.store import event_bodies
-from houston_shared.store.event_bodies import QUARANTINED_KIND
+from houston_shared.store.event_bodies import QUARANTINED_KIND, VOUCHING_KINDS
 
 
 class EventDecision(NamedTuple):
@@ -340,7 +340,7 @@ class EarlierRepairs:
             self._aside.add(row.seq)
         elif row.kind in _CONTRADICTED_KINDS:
             self._worked[row.rollout] = row.seq
-        elif row.kind in ("erased", "repaired") and _is_row_sound(row):
+        elif row.kind in VOUCHING_KINDS and _is_row_sound(row):
             match msgspec.msgpack.decode(row.body, type=event_bodies.BODY_TYPES[row.kind]):
                 case event_bodies.BodiesErased(seqs=seqs):
                     self._erasing[row.rollout] = row.seq

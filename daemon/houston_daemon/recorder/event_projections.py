@@ -58,6 +58,7 @@ from houston_shared.store.event_bodies import (
     StoredState,
     VerdictGiven,
 )
+from houston_shared.store.search_matching import SEARCH_RESULT_KINDS
 
 
 def project_verdict(connection: Connection, event: EventHeader, body: VerdictGiven) -> None:
@@ -290,8 +291,6 @@ def project_head(connection: Connection, event: EventHeader, body: ContextHead) 
 
 SEARCH_QUERY_LIMIT = 200
 """Characters of a search query that its row keeps."""
-SEARCH_RESULT_KINDS = frozenset({"search", "web_search", "web_browse"})
-"""Kinds of results that are searches."""
 
 
 def project_sample(connection: Connection, event: EventHeader, body: StoredSample) -> None:

@@ -32,7 +32,7 @@ class CriticDraft(Record, frozen=True):
 
 
 def list_drafts(rollout: str) -> ReadPlan[list[CriticDraft]]:
-    """Of a rollout (a whole id), the oldest first; texts that were erased are empty."""
+    """Of a rollout (a whole id), the oldest first; texts that were erased say so."""
     return (yield from _read_drafts("rollout = ? ORDER BY seq", rollout))
 
 

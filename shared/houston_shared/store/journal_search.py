@@ -103,7 +103,7 @@ def read_guessed_seqs(matcher: SearchMatcher) -> ReadPlan[list[int]]:
     """Events of a rollout that likely hold a text as it stands, or the longest run of characters
     that a pattern must find, by the index: the newest first.
 
-    None where the index cannot help. What is in the middle of a word only the journal tells.
+    Empty where the index cannot help. What is in the middle of a word only the journal tells.
     """
     query, text = matcher.query, matcher.text
     if query.mode == "regex":

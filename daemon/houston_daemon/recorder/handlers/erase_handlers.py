@@ -143,7 +143,7 @@ def _erase_one_body(store: Store, message: EraseBodies, seq: int) -> _ErasedEven
     if row is None or row[0] != message.rollout:
         raise denial(f"Event {seq} is none of {message.rollout or 'the daemon'}.")
     _, kind, body, blob = row
-    if kind in erased_body.NEVER_ERASED_KINDS or (body is None and blob is None):
+    if kind in event_bodies.VOUCHING_KINDS or (body is None and blob is None):
         return None
     data = store_reader.read_blob(store.home, blob) if blob else body
     remainder = _remaining_body(message, kind, data)
