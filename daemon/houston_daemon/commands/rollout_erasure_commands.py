@@ -208,6 +208,13 @@ def _read_archive(arguments: argparse.Namespace) -> int:
     words += [f"-n{arguments.newest}"] if arguments.newest else []
     words += [f"--{flag}" for flag in ("full", "json") if getattr(arguments, flag)]
     with archive_file.unpack_archive(arguments.read) as (home, manifest):
+        with Reader(home) as reader:
+            rollout = reader.run(rollout_queries.find_rollout(manifest.rollout))
+        if rollout.parent_step:
+            command_output.print_note(
+                f"{rollout.id} is a branch: steps 1 to {rollout.parent_step} are those of"
+                f" {rollout.parent}, in its home or its own archive."
+            )
         return command.main(["steps", manifest.rollout, *words, "--home", str(home.path)])
 
 

@@ -9,13 +9,17 @@ import pytest
 
 from houston_daemon.maintenance import archive_file
 from houston_daemon.recorder.hash_chain import EVENT_COLUMNS
+from houston_daemon.recorder.journal_writer import EventKey
 from houston_shared import wire
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
+from houston_shared.records import BranchPoint, TaskRecord
+from houston_shared.store.event_bodies import StoredSpec
 from tests.support import small_disk
 from tests.support.full_home import fill
 from tests.support.houston_command import houston_command
 from tests.support.recorder_client import Station
+from tests.support.written_home import WrittenHome
 
 WAYS = {
     "as text": (),
@@ -59,6 +63,27 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, str]:
     station.person().ask(wire.Steer(rollout=rollout, action="cancel"))
     station.stop()
     return station.home, rollout
+
+
+def test_the_archive_of_a_branch_says_whose_its_first_steps_are(tmp_path: Path) -> None:
+    written = WrittenHome(tmp_path / "home")
+    written.rollout("root")
+    for step in (1, 2):
+        sampled = written.step("root", step)
+    task = TaskRecord(
+        name="t", folder="/t", definition='name = "t"\ninstructions = "x"', instructions="x"
+    )
+    spec = StoredSpec(
+        rollout="limb", task=task, engine="script:x", engine_settings={}, parent="root",
+        parent_step=2, origin=BranchPoint(seq=sampled, head_seq=0),
+    )  # fmt: skip
+    written.event(EventKey("limb"), "spec", spec)
+    written.step("limb", 3)
+    written.close()
+    path, _ = archive_file.write_archive(written.home, "limb", tmp_path)
+    words = ("rollout", "archive", "--read", str(path), "--home", str(written.home.path))
+    done = subprocess.run(houston_command(*words), capture_output=True, timeout=60, check=True)
+    assert b"limb is a branch: steps 1 to 2 are those of root" in done.stderr
 
 
 def test_a_full_disk_for_what_is_unpacked_is_said(
