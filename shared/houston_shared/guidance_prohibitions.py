@@ -54,7 +54,7 @@ _PLAIN_PROHIBITIONS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("use", rf"\bavoid\s+(?:the\s+)?{_ONE_THING}{_AFTER_THING}"),
         (
             "use",
-            rf"(?:\A|[.;:!?,\n]|\b(?:and|but|so|please|said))\s*\bno\s+{_ONE_THING}{_AFTER_THING}",
+            rf"(?:\A|[.;:!?,\n]|\b(?:and|but|so|please|said))[^\S\n]*\bno\s+{_ONE_THING}{_AFTER_THING}",
         ),
         (
             "use",
@@ -80,7 +80,7 @@ _ORDINARY_WORDS = (
 _ORDINARY = frozenset(_ORDINARY_WORDS.split())
 """Words of which `no` says that there is none."""
 _READ_FIRST = re.compile(
-    r"(?P<before>[\w’']+\s+)?\b(?:read|look\s+at|look\s+into|open|check|inspect|study)\s+(?:the\s+)?"
+    r"(?:(?<![\w’'])(?P<before>[\w’']+)\s+)?\b(?:read|look\s+at|look\s+into|open|check|inspect|study)\s+(?:the\s+)?"
     r"(?P<what>[`'\"]?[\w./-]*\w[`'\"]?)\s+(?:file\s+|script\s+)?first\b(?!\s+\w+\s+this)",
     re.I,
 )

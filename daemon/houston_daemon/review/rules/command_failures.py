@@ -53,7 +53,8 @@ _PYTEST = frozenset({"pytest", "py.test"})
 _CHECK_FINDINGS = re.compile(r"\b(?:fail(?:ed|ures?|ing)?|errors?|warnings?|problems?)\b", re.I)
 _NOT_RUN_CODE = 126
 """The first of the exit codes with which a shell says that a program was not run, or was ended."""
-_ASKS_IMPORT = re.compile(r"(?:(?:import|from)\s[^;\n]+|print\([^;\n]*\)|[;\s])+")
+_ASKS_IMPORT = re.compile(r"(?>(?:import|from)\s[^;\n]+|print\([^;\n]*\)|[;\s])++")
+"""Possessive: each statement can be read in one way, and is not tried in others."""
 _MAX_PROBE_CHARACTERS = 300
 """Characters of a program that only imports."""
 _IMPORT_FAILED = re.compile(r"^(?:ModuleNotFoundError|ImportError): ", re.M)
@@ -252,7 +253,8 @@ _PROGRAM_ERROR_MARKS = (
 )
 """What such a line has in it: most texts have none of them."""
 _SHELL_JOB_ENDED = re.compile(
-    rf"^\[\d+\][-+]? +(?:Exit (?P<code>\d+)|{_SIGNAL_WORDS}).*? {{2,}}(?P<command>\S.*)$", re.M
+    rf"^\[\d+\][-+]? +(?:Exit (?P<code>\d+)|{_SIGNAL_WORDS}).*?(?<! ) {{2,}}+(?P<command>\S.*)$",
+    re.M,
 )
 """How a shell tells that a job of the background ended."""
 _DEVICE_FILES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})

@@ -42,7 +42,9 @@ _TRIAL_RUN = re.compile(
     r"(^|[\W_])(debug|dry|smoke|tiny|sanity)([\W_]|$)|--?max[_-]steps[= ]\d{1,2}( |$)"
 )
 """A short run that only looks whether it works: systematic debugging is kept."""
-_LORA_FLAG = re.compile(r"(^|[\W_])(use[_-])?(q?lora|peft)(?![\w-]*[= ](?:false|none|0)\b)", re.I)
+_LORA_FLAG = re.compile(
+    r"(^|[\W_])(use[_-])?(q?lora|peft)(?![\w-]{0,40}[= ](?:false|none|0)\b)", re.I
+)
 _LORA_CODE = re.compile(r"\bLoraConfig\(|\bget_peft_model\(")
 _SETS_VISIBLE_DEVICES = re.compile(rf"{VISIBLE_DEVICES}[\"']\s*\]?\s*[=,]\s*[\"']([\d, ]*)[\"']")
 """Code that gives itself GPUs."""

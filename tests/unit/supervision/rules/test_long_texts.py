@@ -12,14 +12,21 @@ from houston_daemon.review.rules import (
     script_rules,
     shell_commands,
 )
-from houston_shared.guidance_prohibitions import find_permissions, find_prohibitions
+from houston_shared.guidance_prohibitions import (
+    files_to_read_first,
+    find_permissions,
+    find_prohibitions,
+)
 
 PIECES = (
     "a", "a.", "./", "Error", "use ", "do not use ", "'\"`", "train_", "sh: a: ", "import from ",
     "AutoModelForLM", "pipeline(   ", "x must not be ", "Traceback (most recent call last):\n",
     '  File "a", line 1\n', "SyntaxError: x\n", "cat > x <<E\n", "CUDA_VISIBLE_DEVICES'", "$((",
     "timeout -", "pkill ", "bash <<A\n", "bash -c '", '"$(', "<<E ", "then ", "cd a;", "$'\\'",
+    "\n", "-lora", "[1] Exit 1",
 )  # fmt: skip
+BEGUN = (("[1] Exit 1", " "), ("(print(", ")"))
+"""How a text begins, and what is repeated after it."""
 COUNTED = ("A{}=1;", "export A{}=1; ls;", "cd {};", "cat <<E{} ", "cat > {} <<E\n{}\nE\n")
 SIZE = 60_000
 COMMAND = 20_000
@@ -42,10 +49,29 @@ def patterns() -> Iterator[re.Pattern[str]]:
 @pytest.mark.parametrize("piece", PIECES)
 def test_long_texts_are_read_in_time(piece: str) -> None:
     """Bounded by the time limit alone: what is quadratic takes minutes, the others milliseconds."""
-    text = piece * (SIZE // len(piece))
+    read_with_all(piece * (SIZE // len(piece)))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("begin", "piece"), BEGUN)
+def test_long_texts_that_begin_otherwise_are_read_in_time(begin: str, piece: str) -> None:
+    read_with_all(begin + piece * (SIZE // len(piece)))
+
+
+def read_with_all(text: str) -> None:
+    assert isinstance(files_to_read_first(text), list)
     assert isinstance(find_prohibitions(text) + find_permissions(text), list)
     assert isinstance(shell_commands.parse_command(text), shell_commands.ShellCommand)
     assert all(list(pattern.finditer(text)) is not None for pattern in patterns())
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("piece", ["print()", "import a,", "from a;", "print() ;"])
+def test_a_program_of_many_statements_is_read_in_time(piece: str) -> None:
+    """A rule asks whether a program only imports; this one does more, in its last letter."""
+    program = piece * (290 // len(piece))
+    assert not command_failures.is_probe(f'python3 -c "{program}x("', "", 1)
 
 
 @pytest.mark.timeout(60)
