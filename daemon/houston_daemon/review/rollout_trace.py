@@ -16,7 +16,12 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from houston_daemon.review.attention_window import EVALUATION, ObservedStep, observe_record
+from houston_daemon.review.attention_window import (
+    EVALUATION,
+    ObservedCall,
+    ObservedStep,
+    observe_record,
+)
 from houston_shared.context_messages import with_critique
 from houston_shared.errors import HoustonError
 from houston_shared.records import ENDED_STATES, StepRecord
@@ -160,11 +165,17 @@ def _without_token_ids(step: StepRecord) -> StepRecord:
 
 def _step_scores(step: ObservedStep) -> list[ScoredStep]:
     return [
-        ScoredStep(step.step, float(score))
+        ScoredStep(step.step, points)
         for call in step.calls
-        if call.kind == EVALUATION and call.fields.get("state", SCORED_STATE) == SCORED_STATE
-        if isinstance(score := call.fields.get("overall_score"), int | float)
+        if (points := scored_points(call)) is not None
     ]
+
+
+def scored_points(call: ObservedCall) -> float | None:
+    """The score that an evaluation gave, 0 to 100; None for a call that gave none."""
+    score = call.fields.get("overall_score")
+    gave_score = call.kind == EVALUATION and call.fields.get("state", SCORED_STATE) == SCORED_STATE
+    return float(score) if gave_score and isinstance(score, int | float) else None
 
 
 class RuleFinding(NamedTuple):

@@ -14,12 +14,15 @@ from typing import Literal, NamedTuple, get_args
 
 from houston_daemon.engines.engine_protocol import SampleRequest
 from houston_daemon.prompts.decision_text import decision_of
-from houston_daemon.review.attention_window import EVALUATION
 from houston_daemon.review.judge import judge_prompt
-from houston_daemon.review.judge.judge_client import JudgeClient, question_messages
+from houston_daemon.review.judge.judge_client import (
+    REASONING_TOKENS,
+    JudgeClient,
+    question_messages,
+)
 from houston_daemon.review.judge.judge_prompt import StepText, TokenCounter
 from houston_daemon.review.judge.judge_template import TemplateForm, fill_gaps, template_digest
-from houston_daemon.review.rollout_trace import RolloutTrace, read_trace
+from houston_daemon.review.rollout_trace import RolloutTrace, read_trace, scored_points
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import StepRecord
 from houston_shared.store import rollout_queries
@@ -195,7 +198,8 @@ def critique_request(
         prompt_ids=client.encode_question(prompt.system, prompt.message),
         messages=question_messages(prompt.system, prompt.message),
         tools=(),
-        max_tokens=answer_tokens(client.window),
+        max_tokens=answer_tokens(client.token_budget)
+        + (REASONING_TOKENS if client.reasoning else 0),
         stop_token_ids=client.stop_token_ids,
         temperature=1.0,
         policy=policy,
@@ -225,15 +229,19 @@ def score_text(attempt: Attempt) -> str:
     return judge_prompt.harmless_text("\n".join(lines))
 
 
-_OWN_FIELDS = ("overall_score", "state", "finished", "counted", "success", "seconds")
-"""Fields of an evaluation that say nothing of what a score is made of."""
+_OWN_FIELD_NAMES = (
+    "overall_score state finished counted success seconds detail snapshot evaluator_failed error"
+)
+_OWN_FIELDS = frozenset(_OWN_FIELD_NAMES.split())
+"""Fields of an evaluation that say nothing of what a score is made of. `detail` is for people
+alone: an agent hears what a critic says."""
 
 
 def _last_breakdown(trace: RolloutTrace) -> Mapping[str, object]:
     """The further figures of the last evaluation that gave a score."""
     for step in reversed(trace.observed_steps):
         for call in reversed(step.calls):
-            if call.kind == EVALUATION and "overall_score" in call.fields:
+            if scored_points(call) is not None:
                 return {
                     name: value
                     for name, value in call.fields.items()
@@ -267,18 +275,22 @@ def _steps_text(
     end = 1 if level.last is None else max(1, len(pairs) - level.last)
     first, hidden, last = pairs[:1], pairs[1:end], pairs[end:]
     steps = [_step_text(step, tokens, level.step_tokens, framed) for step, _ in (*first, *last)]
-    key = judge_prompt.frame_key([step.text for step in steps])
-    if not hidden:
-        return key, _frames(steps, key, framed)
-    between = []
-    if attempt.summary:
+    between: dict[str, str] = {}
+    if hidden and attempt.summary:
         text = judge_prompt.harmless_text(attempt.summary)
         said = tokens.cut(text, int(room * SUMMARY_SHARE), "the summary")
-        between.append(f"(what the agent summed up itself)\n{said}")
-    lines = [judge_prompt.outline_line(observed) for _, observed in hidden]
-    between.append(_outline(lines, tokens, int(room * OUTLINE_SHARE)))
+        between["summary"] = f"(what the agent summed up itself)\n{said}"
+    if hidden:
+        lines = [judge_prompt.outline_line(observed) for _, observed in hidden]
+        between["outline"] = _outline(lines, tokens, int(room * OUTLINE_SHARE))
+    key = judge_prompt.frame_key([*(step.text for step in steps), *between.values()])
+    if framed:
+        between = {
+            name: f"[{key} {name} begins]\n{text}\n[{key} {name} ends]"
+            for name, text in between.items()
+        }
     before, after = _frames(steps[:1], key, framed), _frames(steps[1:], key, framed)
-    return key, "\n".join([before, *between, after])
+    return key, "\n".join(filter(None, [before, *between.values(), after]))
 
 
 def _outline(lines: Sequence[str], tokens: TokenCounter, room: int) -> str:

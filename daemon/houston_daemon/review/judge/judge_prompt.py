@@ -31,7 +31,8 @@ THOUGHT_SHARE, CALLS_SHARE = 0.25, 0.375
 and whatever those leave."""
 EMPTY_PART = "(none)"
 _FRAME_LOOKALIKE = re.compile(
-    r"[\[\u3010\uff3b]([^\[\]\n]{0,60}\bstep\W{0,3}\d{1,9}\W{1,3}(?:begins|ends)[^\[\]\n]{0,60})"
+    r"[\[\u3010\uff3b]([^\[\]\n]{0,60}\b(?:step\W{0,3}\d{1,9}|summary|outline)\W{1,3}(?:begins|ends)"
+    r"[^\[\]\n]{0,60})"
     r"[\]\u3011\uff3d]",
     re.IGNORECASE,
 )
