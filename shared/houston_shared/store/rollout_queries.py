@@ -468,16 +468,23 @@ def find_sample(seq: int | None) -> ReadPlan[SampleRow | None]:
 
 
 def scores_around(rollout: str, step: int) -> ReadPlan[tuple[float | None, float | None]]:
-    """The last score of a rollout (a whole id) up to a step, and the newest one after it."""
-    found: list[float | None] = []
-    for condition in ("step <= ?", "step > ?"):
+    """The last score of a rollout (a whole id) up to a step, and the newest one after it; with
+    those of a past that it shares."""
+    before = yield from _newest_score(rollout, 1, step)
+    after = yield from _newest_score(rollout, step + 1, OPEN_END)
+    return before, after
+
+
+def _newest_score(rollout: str, first: int, last: int) -> ReadPlan[float | None]:
+    for part in reversed((yield from step_ranges(rollout, first, last))):
         rows = yield RunSql(
-            f"SELECT score FROM evaluations WHERE rollout = ? AND {condition}"
+            "SELECT score FROM evaluations WHERE rollout = ? AND step BETWEEN ? AND ?"
             " AND score IS NOT NULL ORDER BY number DESC LIMIT 1",
-            (rollout, step),
+            part,
         )
-        found.append(rows[0][0] if rows else None)
-    return found[0], found[1]
+        if rows:
+            return float(rows[0][0])
+    return None
 
 
 MOST_SCORES = 32

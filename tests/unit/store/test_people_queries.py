@@ -63,6 +63,22 @@ def test_a_branch_has_the_scores_of_the_past_that_it_shares(written: WrittenHome
     ] == [30, 40]
 
 
+def test_words_on_a_branch_have_the_score_of_the_shared_past_before_them(
+    written: WrittenHome,
+) -> None:
+    """What the rollout that it branched from scored later is nothing of the branch."""
+    written.rollout("root")
+    for step in (1, 2, 5):
+        scored(written, "root", step, 10.0 * step)
+    written.rollout("limb", parent="root", parent_step=3)
+    heard_at = (1, 2, 4)
+    around = [read(written, rollout_queries.scores_around("limb", step)) for step in heard_at]
+    assert around == [(10, 20), (20, None), (20, None)]
+    scored(written, "limb", 6, 77.0)
+    around = [read(written, rollout_queries.scores_around("limb", step)) for step in (0, 4, 6)]
+    assert around == [(None, 77), (20, 77), (77, None)]
+
+
 def test_what_was_said_of_a_replaced_attempt_no_longer_stands(written: WrittenHome) -> None:
     written.rollout("root")
     for step in (1, 2):
