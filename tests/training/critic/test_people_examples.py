@@ -9,21 +9,29 @@ from typing import Any
 import pytest
 import torch
 
+from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.suites.suite_catalog import write_suite_task
 from houston_daemon.suites.tiny_policy import TinyRecipe, make_tiny_policy
 from houston_daemon.suites.word_worlds import LEVELS, word_world
 from houston_daemon.training.critic import critic_run
 from houston_daemon.training.critic.create_critic_run import RowMaker, message_weights
 from houston_daemon.training.critic.critic_recipe import CriticRecipe, CriticRow
-from houston_daemon.training.critic.people_examples import PeopleExample, gain_of_words
+from houston_daemon.training.critic.people_examples import (
+    PeopleExample,
+    gain_of_words,
+    read_people_examples,
+)
 from houston_shared.config_sections import EngineSettings
 from houston_shared.control_client import send_with_retry
 from houston_shared.control_messages import RejectDraft, StoreDraft
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
+from houston_shared.store.event_bodies import DraftDecided, DraftWritten
+from houston_shared.store.store_reader import Reader
 from houston_shared.wire import Guide
 from tests.support.station import Station
 from tests.support.tracked import TENSORBOARD, read_scalars
+from tests.support.written_home import WrittenHome
 from tests.training.sft import tiny
 
 LN = math.log
@@ -56,6 +64,43 @@ def test_words_weigh_by_what_they_gained() -> None:
     mean = 1.5
     assert weights == pytest.approx([math.exp(-mean / 0.5), math.exp(-1.0 / 0.5), 1.0, 4.0])
     assert message_weights([example(None)], recipe) == [1.0]
+
+
+TURNED_DOWN: dict[str, tuple[list[tuple[str, int, str]], list[tuple[str, str]]]] = {
+    "said rather": ([("draft", 2, "a"), ("say", 3, "use b")], [("a", "use b")]),
+    "long after": ([("draft", 2, "a"), ("say", 11, "of other steps")], []),
+    "after the next draft": (
+        [("draft", 2, "a"), ("draft", 3, "b"), ("say", 4, "c")], [("b", "c")]),
+    "each its own": (
+        [("draft", 2, "a"), ("say", 3, "b"), ("draft", 4, "c"), ("say", 5, "d")],
+        [("a", "b"), ("c", "d")]),
+    "before": ([("say", 1, "b"), ("draft", 2, "a")], []),
+}  # fmt: skip
+"""Drafts, each turned down, and words, with their steps; and which pairs they make."""
+
+
+@pytest.mark.parametrize("name", TURNED_DOWN)
+def test_what_is_preferred_to_a_draft_was_said_instead_of_it(name: str, tmp_path: Path) -> None:
+    happened, wanted = TURNED_DOWN[name]
+    written = WrittenHome(tmp_path / "home")
+    written.rollout("r")
+    for step in range(1, 13):
+        written.step("r", step)
+    for number, (what, step, text) in enumerate(happened):
+        if what == "say":
+            written.guide("r", f"g{number}", text)
+            written.deliver("r", step, f"g{number}")
+        else:
+            draft = DraftWritten(id=f"d{number}", critic="c", text=text)
+            written.event(EventKey("r", step), "draft", draft)
+            decided = DraftDecided(id=f"d{number}", decision="rejected", by="ada")
+            written.event(EventKey("r"), "draft-decision", decided)
+    written.close()
+    with Reader(written.home) as reader:
+        found = read_people_examples(reader, ["r"])
+    assert [(pair.drafted, pair.preferred) for pair in found.pairs] == wanted
+    drafts = sum(what == "draft" for what, _, _ in happened)
+    assert found.unpaired == drafts - len(wanted)
 
 
 class Net(torch.nn.Module):

@@ -9,6 +9,7 @@ torch and makes no tokens.
 import dataclasses
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from houston_daemon.review.critic.critique_prompt import Attempt
@@ -28,6 +29,8 @@ from houston_shared.store.store_reader import Reader
 
 REWARD_WINDOW = 5
 """Steps before and after a message whose process rewards are compared."""
+ANSWER_STEPS = 8
+"""Steps after a draft within which words are about the same as it."""
 BY_AUTOPILOT = "autopilot"
 
 
@@ -65,7 +68,8 @@ class PeopleExamples(NamedTuple):
     said: list[PeopleExample]
     pairs: list[DraftPair]
     unpaired: int
-    """Drafts that were turned down without another word: nothing is preferred to them."""
+    """Drafts that were turned down without another word soon after: nothing is preferred to
+    them."""
     gone: int
     """Rollouts whose texts are gone."""
 
@@ -139,17 +143,27 @@ def _pairs(
     trace: RolloutTrace, heard: Sequence[Guidance], drafts: Sequence[CriticDraft]
 ) -> Iterator[DraftPair]:
     by_id = {message.id: message for message in heard}
-    for draft in drafts:
+    for draft, following in zip_longest(drafts, drafts[1:]):
         preferred = ""
         if draft.state == "edited" and draft.guidance in by_id:
             preferred = by_id[draft.guidance].text
         elif draft.state == "rejected":
-            later = (message for message in heard if message.queued_at > draft.at)
-            preferred = next((message.text for message in later if not message.critic), "")
+            preferred = _said_rather(heard, draft, following.at if following else None)
         if preferred and preferred.strip() != draft.text.strip():
             attempt = attempt_until(trace, draft.step)
             if attempt.trace.steps:
                 yield DraftPair(trace.rollout, draft.id, attempt, draft.text, preferred)
+
+
+def _said_rather(heard: Sequence[Guidance], draft: CriticDraft, next_draft_at: str | None) -> str:
+    """The first of a person's own words that may answer a draft; empty where there are none."""
+    for message in heard:
+        answers = message.queued_at > draft.at and not message.critic
+        if next_draft_at is not None and message.queued_at > next_draft_at:
+            continue
+        if answers and message.step is not None and message.step <= draft.step + ANSWER_STEPS:
+            return message.text
+    return ""
 
 
 def attempt_until(trace: RolloutTrace, last: int) -> Attempt:
