@@ -11,11 +11,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from houston_daemon.service.parent_death import end_with_parent
 from houston_daemon.service.watched_child import report_failures
 from houston_shared.config import LoadedConfiguration, load_configuration
+from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.store import attention_ranking, draft_queries
 from houston_shared.store.attention_ranking import (
@@ -25,6 +26,7 @@ from houston_shared.store.attention_ranking import (
     rank_rollouts,
 )
 from houston_shared.store.draft_queries import CriticDraft
+from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.store.store_reader import Reader
 from houston_shared.times_and_counts import now_us
 
@@ -32,7 +34,8 @@ POLL_SECONDS = 5.0
 LEAST_WEIGHT = WEAK_DECISIONS_WEIGHT
 """Of a reason for which a critic is asked; lighter ones are common where all goes well."""
 LEAST_STEPS = 8
-"""Steps between two drafts for one rollout: what was said needs time to be heard and followed."""
+"""Steps between two questions about one rollout: what was said needs time to be heard and followed,
+and of what a critic found right there is nothing new."""
 ANSWER_SECONDS = 900.0
 """How long a critic may take."""
 _REASONS = frozenset({*SIGNAL_WEIGHTS, "weak_decisions"})
@@ -44,28 +47,36 @@ def does_badly(need: RolloutNeed) -> bool:
     return any(each.kind in _REASONS and each.weight >= LEAST_WEIGHT for each in need.reasons)
 
 
-def calls_for_draft(need: RolloutNeed, drafts: Sequence[CriticDraft]) -> bool:
-    """Whether a critic is to read a rollout now. drafts: those that it has, the oldest first."""
+def calls_for_draft(need: RolloutNeed, drafts: Sequence[CriticDraft], asked: int = 0) -> bool:
+    """Whether a critic is to read a rollout now. drafts: those that it has, the oldest first.
+    asked: how many steps it had when a critic read it last; 0 where none did."""
     rollout = need.standing.rollout
     if rollout.state != "running" or not does_badly(need):
         return False
-    return not drafts or (
-        drafts[-1].state != "open" and rollout.steps >= drafts[-1].step + LEAST_STEPS
-    )
+    if drafts and drafts[-1].state == "open":
+        return False
+    last_read = max(asked, drafts[-1].step if drafts else 0)
+    return not last_read or rollout.steps >= last_read + LEAST_STEPS
 
 
-def next_rollout(home: Home, resting: Collection[str] = ()) -> str:
-    """The rollout that most needs a draft; empty where none does. resting: those that are not asked
-    about now, so that one does not keep the critic from the others."""
+def next_rollout(
+    home: Home, resting: Collection[str], asked: Mapping[str, int]
+) -> RolloutRow | None:
+    """The rollout that most needs a draft; None where none does.
+
+    resting: those that are not asked about now, so that one does not keep the critic from the
+    others. asked: how many steps each had when a critic read it last.
+    """
     running = attention_ranking.read_rollout_overviews(state="running", bodies=False)
     with Reader(home) as reader:
         for need in filter(does_badly, rank_rollouts(reader.run(running), now_us())):
-            rollout = need.standing.rollout.id
-            if rollout in resting:
+            rollout = need.standing.rollout
+            if rollout.id in resting:
                 continue
-            if calls_for_draft(need, reader.run(draft_queries.list_drafts(rollout))):
+            drafts = reader.run(draft_queries.list_drafts(rollout.id))
+            if calls_for_draft(need, drafts, asked.get(rollout.id, 0)):
                 return rollout
-    return ""
+    return None
 
 
 class DraftFollower:
@@ -76,7 +87,9 @@ class DraftFollower:
         self._home = loaded.home
         self._config = config
         self._not_before: dict[str, float] = {}
-        """By rollout, when it is asked about again after no draft came, monotonic."""
+        """By rollout, when it is asked about again after that failed, monotonic."""
+        self._asked: dict[str, int] = {}
+        """By rollout, how many steps it had when the critic read it last."""
         self._failed: dict[str, str] = {}
 
     def run(self) -> None:
@@ -91,12 +104,16 @@ class DraftFollower:
         now = time.monotonic()
         self._not_before = {name: at for name, at in self._not_before.items() if at > now}
         failed = {name: self._failed[name] for name in self._failed.keys() & self._not_before}
-        if rollout := next_rollout(self._home, self._not_before):
-            if problem := self._ask(rollout):
-                failed[rollout] = problem
-            # Also where there was nothing to say: what a critic finds right is not asked again at
-            # once.
-            self._not_before[rollout] = time.monotonic() + ANSWER_SECONDS / 10
+        try:
+            rollout = next_rollout(self._home, self._not_before, self._asked)
+        except HoustonError as problem:  # the daemon goes down, or the disk is full
+            rollout, failed[""] = None, str(problem)
+        if rollout is not None:
+            if reason := self._ask(rollout.id):
+                failed[rollout.id] = reason
+                self._not_before[rollout.id] = time.monotonic() + ANSWER_SECONDS / 10
+            else:
+                self._asked[rollout.id] = rollout.steps
         if failed != self._failed:
             self._failed = failed
             report_failures(failed)
@@ -112,11 +129,16 @@ class DraftFollower:
                 words, env=environment, capture_output=True, text=True, timeout=ANSWER_SECONDS,
                 check=False,
             )  # fmt: skip
-            lines = child.stderr.strip().splitlines()
-            problem = "" if child.returncode == 0 else (lines or ["it ended without a word"])[0]
         except subprocess.TimeoutExpired:
-            problem = f"the critic did not answer within {ANSWER_SECONDS / 60:.0f} minutes"
-        return problem.removeprefix("houston: ")
+            return f"the critic did not answer within {ANSWER_SECONDS / 60:.0f} minutes"
+        return _reason(child.stderr) if child.returncode else ""
+
+
+def _reason(stderr: str) -> str:
+    """Why a command failed: its error, before which notes may stand; else its last words."""
+    lines = [line for line in stderr.splitlines() if line and not line[0].isspace()]
+    errors = (line.removeprefix("houston: ") for line in lines if line.startswith("houston: "))
+    return next(errors, lines[-1] if lines else "it ended without a word")
 
 
 def main() -> None:
