@@ -1,5 +1,7 @@
 """Scores of decisions as rollouts run: a real model reads them, a real recorder stores its word."""
 
+import contextlib
+import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -206,6 +208,35 @@ def test_of_a_rollout_that_was_erased_nothing_is_scored(scoring: Scoring) -> Non
     scoring.rounds()
     assert scoring.scores(worker.rollout) == []
     assert scoring.scores(other.rollout) == scoring.expected(other.rollout)
+
+
+class Waits:
+    """Notices of a daemon in which nothing happens any more: ends what waits for them."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def wait(self) -> None:
+        raise InterruptedError
+
+
+def test_a_rollout_that_is_damaged_is_named_and_the_others_are_scored(
+    scoring: Scoring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[dict[str, str]] = []
+    monkeypatch.setattr(live_scores_child, "report_failures", told.append)
+    monkeypatch.setattr(live_scores_child, "CommitNotices", Waits)
+    worker, other = begun(scoring.station), begun(scoring.station)
+    for each in (worker, other):
+        act(each, 1)
+    with contextlib.closing(sqlite3.connect(scoring.station.home.database)) as database, database:
+        damage = "UPDATE events SET body = x'c1' WHERE rollout = ? AND part = 'sample'"
+        database.execute(damage, (worker.rollout,))
+    with pytest.raises(InterruptedError):
+        scoring.follower.run()
+    assert scoring.scores(other.rollout) == scoring.expected(other.rollout)
+    assert [list(failed) for failed in told] == [[worker.rollout]]
+    assert "next: houston verify" in told[0][worker.rollout]
 
 
 def test_weak_decisions_are_marked_by_the_threshold(scoring: Scoring) -> None:

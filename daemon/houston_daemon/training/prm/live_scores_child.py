@@ -39,7 +39,7 @@ from houston_shared.control_messages import StepScore, StoreProcessRewards
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.store.journal_events import ReadPlan, RunSql
-from houston_shared.store.store_reader import Reader
+from houston_shared.store.store_reader import Reader, ReadFailed
 from houston_shared.wire import NOTICE_START
 
 POLL_SECONDS = 1.0
@@ -146,7 +146,10 @@ class ScoreFollower:
         """The same of every rollout that was looked at."""
         self._policies = (0, 0)
         """What there was of policies when the model was chosen."""
-        self._reported = ""
+        self._failed: dict[str, str] = {}
+        """By rollout, why steps of it were passed over: something that they are read with is
+        damaged."""
+        self._reported: dict[str, str] = {}
         self._batch = FIRST_BATCH
 
     def run(self) -> None:
@@ -195,20 +198,28 @@ class ScoreFollower:
         require_scorer_packages()
         self._scorer = self._load_scorer(policy.folder, self._settings.device)
         self._policy, self._seq = policy, 0
-        self._positions, self._first_unscored = {}, {}
+        self._positions, self._first_unscored, self._failed = {}, {}, {}
 
     def _score(self, batch: Iterable[ClosedStep]) -> None:
         found: list[tuple[ClosedStep, RecordedDecision]] = []
         ordered = sorted(batch, key=lambda closed: (closed.rollout, closed.step))
         for rollout, group in groupby(ordered, key=lambda closed: closed.rollout):
             closed_steps = list(group)
-            read = self._decisions.read(rollout, [closed.step for closed in closed_steps])
+            last = closed_steps[-1]
+            try:
+                read = self._decisions.read(rollout, [closed.step for closed in closed_steps])
+            except ReadFailed:  # it may succeed when it is tried again
+                raise
+            except HoustonError as problem:
+                self._failed[rollout] = _sentence(problem)
+                self._look_from(rollout, last.step + 1)
+                continue
+            self._failed.pop(rollout, None)
             by_step = {decision.step: decision for decision in read}
             found += [
                 (closed, by_step[closed.step]) for closed in closed_steps if closed.step in by_step
             ]
             # From the last one on: another attempt may replace it. What is gone is left behind.
-            last = closed_steps[-1]
             self._look_from(rollout, last.step + (last.ended and not read))
         assert self._scorer is not None
         scores = score_decisions(self._scorer, [decision for _, decision in found])
@@ -239,9 +250,10 @@ class ScoreFollower:
         self._positions[rollout] = self._first_unscored[rollout] = step
 
     def _report(self, problem: str) -> None:
-        if problem != self._reported:
-            self._reported = problem
-            report_failures({"": problem} if problem else {})
+        failed = {**self._failed, "": problem} if problem else dict(self._failed)
+        if failed != self._reported:
+            self._reported = failed
+            report_failures(failed)
 
 
 def _sentence(problem: HoustonError) -> str:
