@@ -185,7 +185,7 @@ def _action_words(step: ObservedStep) -> str:
     return excerpt("; ".join(call.summary for call in step.calls))
 
 
-_FILE_CHANGES = frozenset({"edited", "replaced"})
+_FILE_CHANGES = ("edited", "replaced")
 
 
 def blind_edit(window: AttentionWindow, limits: AttentionSettings) -> str:

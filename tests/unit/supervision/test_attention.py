@@ -219,6 +219,7 @@ CASES: list[tuple[str, str, Steps, dict[str, Any], str]] = [
     ("blind_edit", "printed by a command", [(run("cat src/a.py"),), (edit(blind=True),)], {}, ""),
     ("blind_edit", "made of a document and shown",
      [(call("parse_pdf", "parsed", save_path="a.py"),), (edit(),)], {}, ""),
+    ("blind_edit", "a package's own list", [(call("edit_file", "file", change=["a.py"]),)], {}, ""),
     ("blind_edit", "a new file", [(edit(change="created"),)], {}, ""),
     ("blind_edit", "a file written over", [(edit(blind=True, change="replaced"),)], {}, "a.py"),
     ("blind_edit", "another was looked at", [(look("b.py"),), (edit(),)], {},
