@@ -263,7 +263,9 @@ def _judge_rollouts(
         command_output.print_note(sentence)
     if request.judge and not (arguments.json or request.dry):
         command_output.print_note(session.cost.words(settings))
-    return int(ExitCode.FAILED if failed or session.failed else ExitCode.DONE)
+    if failed or session.failed:
+        return int(ExitCode.FAILED)
+    return int(ExitCode.BUSY if session.busy else ExitCode.DONE)
 
 
 async def _run_with_client(

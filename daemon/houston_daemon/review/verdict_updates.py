@@ -200,22 +200,27 @@ RULES_AUTHOR = "rules"
 
 
 def rule_verdict_messages(
-    trace: RolloutTrace, stored: Mapping[int, Sequence[SourceVerdict]]
+    trace: RolloutTrace,
+    stored: Mapping[int, Sequence[SourceVerdict]],
+    findings: RuleFindings | None = None,
 ) -> list[StoreVerdicts]:
     """What brings the store from what stands to what rules say; empty where nothing differs.
 
-    stored: `read_verdicts_with_reasons` of the rollout. Raises as `run_rules`.
+    stored: `read_verdicts_with_reasons` of the rollout. findings: of `run_rules`, which is run
+    where they are not given. Raises as `run_rules`.
     """
-    changes = rule_verdict_changes(trace, stored)
+    changes = rule_verdict_changes(trace, stored, findings)
     return _verdict_messages(trace.rollout, "rule", RULES_AUTHOR, changes)
 
 
 def rule_verdict_changes(
-    trace: RolloutTrace, stored: Mapping[int, Sequence[SourceVerdict]]
+    trace: RolloutTrace,
+    stored: Mapping[int, Sequence[SourceVerdict]],
+    findings: RuleFindings | None = None,
 ) -> list[JudgedSteps]:
     """The same as ranges of steps, in order: to be masked, or undecided where no rule masks any
     more."""
-    masks = rule_masks(trace, run_rules(trace))
+    masks = rule_masks(trace, run_rules(trace) if findings is None else findings)
     changed: dict[int, StepVerdict] = {}
     for step in trace.steps:
         if step.inherited:

@@ -2,7 +2,7 @@
 
 Rules come first and are stored at once. One judge at a time works on a rollout (a file lock).
 Progress is told while a long answer is awaited. Rollouts whose texts are gone are passed over;
-one on which a rule fails is named, and the others are judged.
+one on which a rule fails, or which another judge is at, is named, and the others are judged.
 """
 
 import asyncio
@@ -82,9 +82,13 @@ async def report_progress(
         beating.cancel()
 
 
+class RolloutBusy(HoustonError):
+    """Another judge works on a rollout."""
+
+
 @contextlib.contextmanager
 def lock_rollout(home: Home, rollout: str) -> Iterator[None]:
-    """Around the judging of a rollout (a whole id). Raises HoustonError where another is at it."""
+    """Around the judging of a rollout (a whole id). Raises RolloutBusy where another is at it."""
     fd = _open_lock_file(home.run / f"judge-{rollout}.lock")
     if fd is None:
         yield
@@ -100,7 +104,7 @@ def _lock_or_refuse(fd: int, rollout: str) -> None:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise HoustonError(
+        raise RolloutBusy(
             f"{rollout} is being judged already, by another `houston judge`.",
             "It was left to that.",
             f"houston judge {rollout}, when that has ended: what it was told is not asked again",
@@ -148,25 +152,29 @@ class JudgeSession:
     """Rollouts that were archived or erased, and therefore not judged."""
     failed: list[str] = field(default_factory=list)
     """Rollouts on which a rule failed, and which are therefore not judged."""
+    busy: list[str] = field(default_factory=list)
+    """Rollouts that were left to another judge."""
 
     async def run(self, rollouts: Sequence[str]) -> None:
-        """Judge rollouts (whole ids), but those of `passed` and `failed`. Raises HoustonError; what
-        was stored until then stays."""
+        """Judge rollouts (whole ids), but those of `passed_over`, `failed` and `busy`. Raises
+        HoustonError; what was stored until then stays."""
         at_once = asyncio.Semaphore(self.settings.concurrency)
         open_rollouts = asyncio.Semaphore(self.settings.concurrency)
 
         async def judge_one(rollout: str) -> None:
             async with open_rollouts:
-                with self._lock(rollout):
-                    try:
+                try:
+                    with self._lock(rollout):
                         outcome = await self._rollout(rollout, at_once)
-                    except TextsGone:
-                        self.passed_over.append(rollout)
-                        return
-                    except RuleFailed as problem:
-                        self.failed.append(rollout)
-                        self.note(rule_failed_sentence(rollout, problem))
-                        return
+                except TextsGone:
+                    self.passed_over.append(rollout)
+                except RuleFailed as problem:
+                    self.failed.append(rollout)
+                    self.note(rule_failed_sentence(rollout, problem))
+                except RolloutBusy as problem:
+                    self.busy.append(rollout)
+                    self.note(f"{problem.cause} {problem.effect}\n  next: {problem.next}")
+                else:
                     self.report(outcome)
 
         await judge_verdicts.gather_all([judge_one(rollout) for rollout in rollouts])
@@ -242,13 +250,15 @@ class JudgeSession:
             outcome.rules = verdict_updates.rule_masks(trace, findings)
             outcome.by_rule = verdict_updates.mask_counts(trace, findings)
             if not self.request.dry:
-                outcome.rules_changed = self._store_rules(reader, trace)
+                outcome.rules_changed = self._store_rules(reader, trace, findings)
         return outcome
 
-    def _store_rules(self, reader: Reader, trace: RolloutTrace) -> int:
+    def _store_rules(
+        self, reader: Reader, trace: RolloutTrace, findings: verdict_updates.RuleFindings
+    ) -> int:
         """Have the recorder keep what rules say; the number of steps that changed."""
         stored = reader.run(read_verdicts_with_reasons(trace.rollout))
-        sent = verdict_updates.rule_verdict_messages(trace, stored)
+        sent = verdict_updates.rule_verdict_messages(trace, stored, findings)
         verdict_updates.send_verdicts(self.loaded.home, sent)
         return sum(span.last - span.first + 1 for message in sent for span in message.steps)
 

@@ -14,7 +14,9 @@ from houston_daemon.review import verdict_updates
 from houston_daemon.review.judge import judge_session, judge_template, judge_verdicts
 from houston_daemon.review.judge.judge_cache import JudgeCache
 from houston_daemon.review.judge.judge_client import JudgeClient, JudgeCost, WindowJudge
-from houston_daemon.review.judge.judge_verdicts import JudgeVerdicts
+from houston_daemon.review.judge.judge_session import JudgeRequest, JudgeSession, lock_rollout
+from houston_daemon.review.judge.judge_verdicts import JudgeOutcome, JudgeVerdicts
+from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.config_sections import JudgeSettings
 from houston_shared.home import Home
 from houston_shared.records import ToolCall
@@ -100,6 +102,28 @@ async def test_the_rule_on_errors_wins_over_a_keep(tmp_path: Path) -> None:
     assert verdicts.overruled == 1
     assert [number for number, step in verdicts.steps.items() if step.verdict == "mask"] == [3]
     assert verdicts.steps[3].reason == "e; the judge would keep it"
+
+
+async def test_a_rollout_that_another_judge_is_at_does_not_keep_from_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def at_once(_: JudgeSession, rollout: str, turn: asyncio.Semaphore) -> JudgeOutcome:
+        return JudgeOutcome(rollout, 0)
+
+    monkeypatch.setattr(JudgeSession, "_rollout", at_once)
+    home = Home(tmp_path)
+    done: list[str] = []
+    notes: list[str] = []
+    home.run.mkdir(parents=True)
+    session = JudgeSession(
+        LoadedConfiguration(Configuration(), home, "defaults"),
+        JudgeSettings(), JudgeRequest(), judge_template.load_template(), client(Voice(masks)),
+        notes.append, lambda outcome: done.append(outcome.rollout),
+    )  # fmt: skip
+    with lock_rollout(home, "r-2"):
+        await session.run(["r-1", "r-2", "r-3"])
+    assert (done, session.busy) == (["r-1", "r-3"], ["r-2"])
+    assert len(notes) == 1 and notes[0].startswith("r-2 is being judged already")
 
 
 @pytest.mark.parametrize("tries", [1, 2, 4])
