@@ -3,8 +3,12 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from houston_daemon.training.prm import prm_scorer
+from houston_daemon.training.prm.prm_recipe import PrmRecipe
+from houston_daemon.training.prm.prm_run_folder import PrmRunFolder
+from houston_daemon.training.runs.epoch_training import epoch_arguments
 from houston_shared.errors import HoustonError
 from tests.support.process_reward import RegressionModel, save_reward_model
 from tests.training.sft.tiny import save_model
@@ -42,3 +46,11 @@ def test_of_a_text_that_is_too_long_the_end_is_read(
 def test_a_model_that_writes_is_no_process_reward_model(tmp_path: Path) -> None:
     with pytest.raises(HoustonError, match="2 labels, not one"):
         prm_scorer.load_scorer(save_model(tmp_path / "writer"), "cpu")
+
+
+@pytest.mark.parametrize(("share", "steps"), [(0.0, 0), (0.05, 10), (1.0, 200)])
+def test_the_rate_rises_for_a_share_of_the_steps(tmp_path: Path, share: float, steps: int) -> None:
+    arguments = epoch_arguments(
+        PrmRunFolder(tmp_path), PrmRecipe(), torch.device("cpu"), warmup=share
+    )
+    assert arguments.get_warmup_steps(200) == steps

@@ -218,9 +218,10 @@ def message_weights(said: Sequence[PeopleExample], recipe: CriticRecipe) -> list
     """What each message weighs by its gain, at most `most_weight`."""
     known = [example.gain for example in said if example.gain is not None]
     mean = statistics.fmean(known) if known else 0.0
+    most = math.log(recipe.most_weight)  # before it is a power: that could be no number
     return [
         1.0
         if example.gain is None
-        else min(recipe.most_weight, math.exp((example.gain - mean) / recipe.gain_temperature))
+        else math.exp(min(most, (example.gain - mean) / recipe.gain_temperature))
         for example in said
     ]

@@ -50,7 +50,7 @@ def train_critic(folder: CriticRunFolder, writer: ProgressWriter) -> bool:
             folder,
             recipe,
             device,
-            warmup_steps=0.1,
+            warmup=0.1,
             max_grad_norm=recipe.max_grad_norm,
             bf16=bf16,
             remove_unused_columns=False,
@@ -106,8 +106,8 @@ def _load(recipe: CriticRecipe, device: torch.device) -> tuple[Any, bool, int]:
 
 
 Pair = tuple[float, float]
-"""Log-probabilities of a row's answer and of what was rejected, sums over their tokens; of a
-message the second is 0."""
+"""Log-probabilities of a row's answer and of what was rejected, sums over their tokens; both are 0
+of a message, which is compared with nothing."""
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
@@ -115,15 +115,17 @@ def reference_logprobs(net: Any, rows: Sequence[CriticRow], pad: int) -> list[Pa
     """Of every row under the model as it is now."""
     training = net.training
     net.eval()
-    said: list[float] = []
-    rejected: list[float] = []
-    for start in range(0, len(rows), LOSS_ROWS):
-        part = rows[start : start + LOSS_ROWS]
-        said += answer_logprobs(net, [(row.prompt, row.answer) for row in part], pad).tolist()
-        some = [(row.prompt, row.rejected) for row in part]
-        rejected += answer_logprobs(net, some, pad).tolist()
+    found: list[Pair] = [(0.0, 0.0)] * len(rows)
+    pairs = [place for place, row in enumerate(rows) if row.rejected]
+    for start in range(0, len(pairs), LOSS_ROWS):
+        part = pairs[start : start + LOSS_ROWS]
+        said = [(rows[place].prompt, rows[place].answer) for place in part]
+        rejected = [(rows[place].prompt, rows[place].rejected) for place in part]
+        both = (answer_logprobs(net, each, pad).tolist() for each in (said, rejected))
+        for place, *pair in zip(part, *both, strict=True):
+            found[place] = (pair[0], pair[1])
     net.train(training)
-    return list(zip(said, rejected, strict=True))
+    return found
 
 
 def preferred_share(rows: Sequence[CriticRow], logprobs: Sequence[Pair]) -> float | None:

@@ -68,7 +68,7 @@ def train_prm(folder: PrmRunFolder, writer: ProgressWriter) -> bool:
             folder,
             recipe,
             device,
-            warmup_steps=recipe.warmup,
+            warmup=recipe.warmup,
             weight_decay=recipe.weight_decay,
             bf16=device.type == "cuda",
         ),

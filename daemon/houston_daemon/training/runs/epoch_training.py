@@ -14,13 +14,17 @@ from houston_daemon.training.runs.run_progress import ProgressWriter
 from houston_daemon.training.runs.run_trackers import OWN_REPORTS
 from houston_shared.training_figures import StepMetrics
 
+_NEARLY_ALL = 1 - 1e-9
+"""transformers takes a share that is below 1, rounds up, and takes 1 for one step."""
+
 
 def epoch_arguments(
-    folder: TrainingRunFolder, recipe: Any, device: torch.device, **more: Any
+    folder: TrainingRunFolder, recipe: Any, device: torch.device, *, warmup: float, **more: Any
 ) -> TrainingArguments:
     """Arguments of transformers' trainer, and what a kind of training has beside them.
 
-    recipe: has `epochs`, `batch`, `learning_rate` and `seed`.
+    recipe: has `epochs`, `batch`, `learning_rate` and `seed`. warmup: share of the steps in which
+    the rate rises from 0.
     """
     return TrainingArguments(
         output_dir=str(folder.checkpoints),
@@ -28,6 +32,7 @@ def epoch_arguments(
         per_device_train_batch_size=recipe.batch,
         learning_rate=recipe.learning_rate,
         lr_scheduler_type="linear",
+        warmup_steps=min(warmup, _NEARLY_ALL),
         seed=recipe.seed,
         use_cpu=device.type == "cpu",
         save_strategy="no",  # the watch says when
