@@ -179,14 +179,10 @@ def _content_after_edit(before: str | None, call: ObservedCall, added_text: str)
     return "".join(f"{line}\n" for line in lines)
 
 
-_HARMLESS_PROGRAMS = shell_commands.VIEWERS | frozenset(
-    {
-        ":", "[[", "break", "case", "continue", "do", "done", "esac", "exit", "export", "false",
-        "fi", "for", "hostname", "id", "in", "jobs", "kill", "lsblk", "lscpu", "lsof", "md5sum",
-        "nproc", "pgrep", "pkill", "printenv", "return", "seq", "set", "sinfo", "sleep",
-        "squeue", "strings", "tac", "uname", "unset", "uptime", "wait", "whoami", "zcat",
-    }
-)  # fmt: skip
+_HARMLESS_NAMES = (
+    "do exit export false id in kill lsblk lscpu nproc pkill printenv return sinfo strings uname"
+)
+_HARMLESS_PROGRAMS = shell_commands.VIEWERS | frozenset(_HARMLESS_NAMES.split())
 """Programs and words of the shell that change no file by themselves."""
 _SHOWING_SUBCOMMANDS = {
     "git": {"status", "log", "diff", "show", "branch", "ls-files", "blame", "rev-parse", "remote"},

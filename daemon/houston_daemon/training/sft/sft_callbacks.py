@@ -50,8 +50,6 @@ class TrainingWatch(TrainerCallback):  # type: ignore[misc]
         self._asked_to_end = False
         self.ended = False
         """Whether it ended because it was asked to."""
-        self.losses: list[float] = []
-        """Of the steps of this process's life."""
         signal.signal(signal.SIGTERM, self._on_sigterm)
 
     def _on_sigterm(self, number: int, frame: Any) -> None:
@@ -101,7 +99,6 @@ class TrainingWatch(TrainerCallback):  # type: ignore[misc]
             return
         step, loss = state.global_step, logs["loss"]
         require_finite(self.folder, step, logs, self._lower_rates)
-        self.losses.append(loss)
         self.writer.step_done(
             step=step,
             tokens=self._tokens[step],

@@ -127,7 +127,7 @@ _ENGINE_PREFIX = "engine:"
 def environment_with_gpus(
     loaded: LoadedConfiguration, run: str, count: int, share: bool
 ) -> dict[str, str]:
-    """The environment in which it sees `wanted` GPUs, of those that CUDA_VISIBLE_DEVICES names.
+    """The environment in which it sees `count` GPUs, of those that CUDA_VISIBLE_DEVICES names.
 
     run: its id; empty for one that has none yet. share: engines' GPUs, too, where no other is left.
     Raises HoustonError where fewer are left.

@@ -227,8 +227,8 @@ def refuse_too_large(
     free: int,
     say: Callable[[str], None],
 ) -> None:
-    """Raise HoustonError, with what would fit, where a run will need more than `there` is beside
-    what it has.
+    """Raise HoustonError, with what would fit, where a run needs more than is `free` beside what
+    it has.
 
     lengths: tokens of each row. say: into the log.
     """
