@@ -470,21 +470,10 @@ def find_sample(seq: int | None) -> ReadPlan[SampleRow | None]:
 def scores_around(rollout: str, step: int) -> ReadPlan[tuple[float | None, float | None]]:
     """The last score of a rollout (a whole id) up to a step, and the newest one after it; with
     those of a past that it shares."""
-    before = yield from _newest_score(rollout, 1, step)
-    after = yield from _newest_score(rollout, step + 1, OPEN_END)
-    return before, after
-
-
-def _newest_score(rollout: str, first: int, last: int) -> ReadPlan[float | None]:
-    for part in reversed((yield from step_ranges(rollout, first, last))):
-        rows = yield RunSql(
-            "SELECT score FROM evaluations WHERE rollout = ? AND step BETWEEN ? AND ?"
-            " AND score IS NOT NULL ORDER BY number DESC LIMIT 1",
-            part,
-        )
-        if rows:
-            return float(rows[0][0])
-    return None
+    points = yield from _scores_until(rollout, OPEN_END)
+    before = [point.score for point in points if point.step <= step]
+    after = [point.score for point in points if point.step > step]
+    return before[-1] if before else None, after[-1] if after else None
 
 
 MOST_SCORES = 32
@@ -522,14 +511,14 @@ def score_history(
             part,
         )
         for id, parent, step in branches:
-            history[id] = (yield from _shared_scores(parent, step)) + history[id]
+            history[id] = (yield from _scores_until(parent, step)) + history[id]
     return {rollout: scores[-most:] for rollout, scores in history.items()}
 
 
-def _shared_scores(parent: str, last: int) -> ReadPlan[list[ScorePoint]]:
-    """Scores of the past that a branch shares, up to its last step of it."""
+def _scores_until(rollout: str, last: int) -> ReadPlan[list[ScorePoint]]:
+    """Scores up to a step, with those of a past that the rollout shares."""
     scores: list[ScorePoint] = []
-    for part in (yield from step_ranges(parent, 1, last)):
+    for part in (yield from step_ranges(rollout, 1, last)):
         rows = yield RunSql(
             f"{_SELECT_SCORES} e.rollout = ? AND e.step BETWEEN ? AND ? {_SCORE_ORDER}", part
         )
