@@ -130,6 +130,28 @@ def flip(path: Path, offset: int, bit: int) -> None:
     path.write_bytes(data)
 
 
+def lower_newest_number(home: Home) -> None:
+    """Clear the highest bit that is set in the last byte of the newest event's number, in its table
+    alone (sqlite.org/fileformat2.html §1.6): the tree leads back to an earlier event."""
+    connection = sqlite3.connect(home.database)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    sql = "SELECT rootpage FROM sqlite_schema WHERE name = 'events'"
+    (page,) = connection.execute(sql).fetchone()
+    connection.close()
+    data = home.database.read_bytes()
+    start = (page - 1) * 8192
+    while data[start] == 5:  # an inner page: its last child
+        start = (int.from_bytes(data[start + 8 : start + 12]) - 1) * 8192
+    cells = int.from_bytes(data[start + 3 : start + 5])
+    pointer = start + 8 + 2 * (cells - 1)
+    place = start + int.from_bytes(data[pointer : pointer + 2])
+    for _ in range(2):  # the length of the row, then its number
+        while data[place] & 128:
+            place += 1
+        place += 1
+    flip(home.database, place - 1, (data[place - 1] & 127).bit_length() - 1)
+
+
 def other(value: Any) -> Any:
     """The value with one bit changed."""
     if isinstance(value, bytes):

@@ -62,20 +62,20 @@ class SalvagedDatabase:
         """Every event that can be read, in order."""
         seq = 0
         while seq < self.last:
+            before = seq
             try:
                 page = fetch_events(self._connection, seq, SALVAGE_PAGE_EVENTS, self.last)
+                if not page:
+                    return
             except _READ_ERRORS:
-                end = min(seq + SALVAGE_PAGE_EVENTS, self.last)
-                yield from filter(None, map(self.row, range(seq + 1, end + 1)))
-                seq = end
-                continue
-            if not page:
-                return
+                page = []
             for row in page:
                 if row.seq > seq:  # a damaged tree may lead back
                     seq = row.seq
                     yield row
-            seq = max(seq, page[-1].seq)
+            if seq == before:
+                seq = min(before + SALVAGE_PAGE_EVENTS, self.last)
+                yield from filter(None, map(self.row, range(before + 1, seq + 1)))
 
     def row(self, seq: int) -> EventRow | None:
         """One event, None when it is not there or cannot be read."""

@@ -62,12 +62,12 @@ class EventChecker:
         """Blobs that are named and sound."""
 
     def check_page(self, size: int) -> bool:
-        """Check the next events; whether there were any: what erased one while it was read comes
-        behind all that was there. Raises sqlite3.DatabaseError."""
-        rows = projection_replay.fetch_events(self._connection, self.seq, size)
-        for row in rows:
+        """Check the next events; whether any was new. To be read until none is: what erased one
+        meanwhile comes behind all that was there. Raises sqlite3.DatabaseError."""
+        before = self.seq
+        for row in projection_replay.fetch_events(self._connection, before, size):
             self._check_event(row)
-        return bool(rows)
+        return self.seq > before
 
     def finish(self) -> None:
         """Say what no later event has vouched for."""
@@ -97,7 +97,7 @@ class EventChecker:
 
     def _check_event(self, row: EventRow) -> None:
         seq = row.seq
-        if seq != self.seq + 1:
+        if seq > self.seq + 1:
             self._findings.add(
                 "missing", f"Events {self.seq + 1} to {seq - 1} are missing.", self.seq + 1
             )
@@ -106,7 +106,8 @@ class EventChecker:
             self._unlinked_rows[seq] = row, "is set aside, and no repair says so"
         elif not self._is_linked(row):
             self._unlinked_rows[seq] = row, "does not fit the chain"
-        self.seq, self._chain = seq, row.chain
+        self.seq = max(self.seq, seq)  # a damaged tree may lead back
+        self._chain = row.chain
         self.count += 1
         if not quarantined:
             self._check_body(row)

@@ -240,11 +240,12 @@ class ProjectionReplay:
     def replay_page(self, size: int) -> bool:
         """Replay the next events; whether there may be more. Raises sqlite3.DatabaseError, also
         where there is no room for the tables."""
-        rows = fetch_events(self._connection, self.seq, size, schema="home")
+        before = self.seq
+        rows = fetch_events(self._connection, before, size, schema="home")
         for row in rows:
-            self.seq = row.seq
+            self.seq = max(self.seq, row.seq)  # a damaged tree may lead back
             self.replay_event(row)
-        return len(rows) == size
+        return len(rows) == size and self.seq > before
 
     def insert_event(self, row: EventRow) -> None:
         """Write an event and what is derived from it. Raises sqlite3.Error."""

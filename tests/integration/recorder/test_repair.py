@@ -27,7 +27,7 @@ from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.store.async_reader import AsyncReader
 from tests.support import small_disk
-from tests.support.full_home import change, fill, flip, train
+from tests.support.full_home import change, fill, flip, lower_newest_number, train
 from tests.support.houston_command import houston_command
 from tests.support.recorder_client import Station, Worker, sample, until
 from tests.support.tiers import sampled
@@ -232,6 +232,7 @@ def _alone(home: Home, move: int) -> None:
 FAR_NUMBERS: dict[str, Callable[[Home], None]] = {
     "in the table": lambda home: _alone(home, 1 << 12),
     "in the indexes": lambda home: (change(home, MOVE, 1 << 12), _alone(home, -(1 << 12)))[0],
+    "downwards": lower_newest_number,
 }
 
 

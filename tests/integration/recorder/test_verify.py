@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from houston_daemon.commands import maintenance_commands as command
-from houston_daemon.maintenance import projection_replay
+from houston_daemon.maintenance import home_verification, projection_replay
 from houston_daemon.maintenance.home_verification import VerificationReport, verify_home
 from houston_daemon.recorder.disk import home_files
 from houston_daemon.recorder.event_projections import PROJECTED_TABLES, UNPROJECTED_COLUMNS
@@ -21,7 +21,7 @@ from houston_daemon.recorder.journal_writer import EventKey
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.store.event_bodies import StoredState
-from tests.support.full_home import change, fill, flip, other
+from tests.support.full_home import change, fill, flip, lower_newest_number, other
 from tests.support.houston_command import houston_command
 from tests.support.recorder_client import Station
 from tests.support.tiers import sampled
@@ -189,6 +189,21 @@ def test_harm_is_found_and_named(home: Home, name: str) -> None:
     report = verify_home(home)
     assert not report.sound
     assert sentence in texts(report)
+
+
+@pytest.mark.parametrize("page_events", [1, 1_000])
+def test_a_number_that_leads_back_ends_the_reading(
+    home: Home, page_events: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lower_newest_number(home)
+    for module, name in (
+        (home_verification, "VERIFY_PAGE_EVENTS"),
+        (projection_replay, "REPLAY_PAGE_EVENTS"),
+    ):
+        monkeypatch.setattr(module, name, page_events)
+    report = verify_home(home)
+    assert "does not fit the chain" in texts(report)
+    assert report.events in (report.vouched, report.vouched + 1), "none was read without end"
 
 
 @pytest.mark.slow
