@@ -28,13 +28,11 @@ from houston_shared import atomic_file
 from houston_shared.errors import ExitCode, HoustonError, unreadable_file_code
 from houston_shared.home import Home
 from houston_shared.store import schema, store_reader
-from houston_shared.store.journal_events import EVENTS_OF_ROLLOUT
+from houston_shared.store.journal_events import EVENTS_OF_ROLLOUT, split_for_in
 from houston_shared.times_and_counts import iso_time, now_us
 
 ARCHIVE_SUFFIX = ".houston.zst"
 UNFINISHED_ARCHIVES = f"*{ARCHIVE_SUFFIX}.new"
-ARCHIVE_PAGE_EVENTS = 500
-"""Events of one read transaction."""
 _BYTES_COLUMNS = ("body", "body_hash", "chain")
 
 
@@ -147,14 +145,11 @@ def _archive_lines(home: Home, rollout: str) -> Iterator[bytes]:
 
 def _select_rows(connection: sqlite3.Connection, rollout: str, last: int) -> Iterator[EventRow]:
     """Rows up to `last`, in order; packing takes long, so each page is a transaction of its own."""
-    sql = (
-        f"SELECT {EVENT_COLUMNS} FROM events WHERE {EVENTS_OF_ROLLOUT} AND seq > ?2 AND seq <= ?3"
-        " ORDER BY seq LIMIT ?4"
-    )
-    seq = 0
-    while page := connection.execute(sql, (rollout, seq, last, ARCHIVE_PAGE_EVENTS)).fetchall():
-        yield from map(EventRow._make, page)
-        seq = page[-1][0]
+    sql = f"SELECT seq FROM events WHERE {EVENTS_OF_ROLLOUT} ORDER BY seq"
+    seqs = [seq for (seq,) in connection.execute(sql, (rollout,)) if seq <= last]
+    for marks, page in split_for_in(seqs):
+        sql = f"SELECT {EVENT_COLUMNS} FROM events WHERE seq IN ({marks}) ORDER BY seq"
+        yield from map(EventRow._make, connection.execute(sql, page).fetchall())
 
 
 def _encode_event(home: Home, row: EventRow) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from houston_shared.home_lock import HomeLock, HomeOwner, find_running_daemon
 from houston_shared.policy_and_run_files import training_folder
 from houston_shared.store import store_reader
 from houston_shared.store.event_bodies import VOUCHING_KINDS
-from houston_shared.store.journal_events import EVENTS_OF_ROLLOUT
+from houston_shared.store.journal_events import EVENTS_OF_ROLLOUT, split_for_in
 from houston_shared.times_and_counts import iso_time, now_us
 
 EMPTY_WAL_SECONDS = 15.0
@@ -135,22 +135,30 @@ def select_events_with_text(home: Home, text: str, rollout: str = "") -> list[Er
 
 
 def _iterate_bodies(home: Home, rollout: str) -> Iterator[tuple[int, str, str, bytes]]:
-    """rollout: empty for the whole home."""
-    condition, seq = f"{EVENTS_OF_ROLLOUT} AND" if rollout else "", 0
-    while True:
-        connection = store_reader.open_journal(home).connection  # a short transaction a page
-        rows = connection.execute(
-            f"SELECT seq, rollout, kind, body, blob FROM events WHERE {condition} seq > ?2"
-            " ORDER BY seq LIMIT 500",
-            (rollout, seq),
-        ).fetchall()
-        connection.close()
-        for seq, owner, kind, body, blob in rows:
-            data = store_reader.read_blob(home, blob) if blob else body
-            if data is not None:
-                yield seq, owner, kind, data
-        if not rows:
-            return
+    """In order, with what is stored meanwhile. rollout: empty for the whole home."""
+    last = 0
+    while seqs := _list_seqs_behind(home, rollout, last):
+        for marks, page in split_for_in(seqs):
+            connection = store_reader.open_journal(home).connection  # a short transaction a page
+            rows = connection.execute(
+                "SELECT seq, rollout, kind, body, blob FROM events"
+                f" WHERE seq IN ({marks}) ORDER BY seq",
+                page,
+            ).fetchall()
+            connection.close()
+            for seq, owner, kind, body, blob in rows:
+                data = store_reader.read_blob(home, blob) if blob else body
+                if data is not None:
+                    yield seq, owner, kind, data
+        last = seqs[-1]
+
+
+def _list_seqs_behind(home: Home, rollout: str, last: int) -> Sequence[int]:
+    """Numbers of events behind `last`. rollout: empty for the whole home."""
+    if rollout:
+        return [seq for seq in _select_seqs(home, EVENTS_OF_ROLLOUT, rollout) if seq > last]
+    newest = _select_seqs(home, "seq = (SELECT max(seq) FROM events)")
+    return range(last + 1, max(newest, default=0) + 1)
 
 
 def erase_events(

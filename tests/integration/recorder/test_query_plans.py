@@ -7,15 +7,18 @@ without one, a home of 400,000 events kept its recorder busy for three seconds w
 
 import re
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from houston_daemon.maintenance import archive_file, event_erasure
 from houston_shared.command import main
 from houston_shared.home import Home
 from tests.support import full_home
 from tests.support.recorder_client import Station
+from tests.support.written_home import WrittenHome
 
 GROWING_TABLES = ("events", "samples", "steps", "file_changes", "terminal_spans", "searches")
 READING = (
@@ -29,14 +32,14 @@ WHOLE = ("SELECT policy, coalesce(sum(sampled_ids), 0) FROM samples",)
 
 
 @pytest.fixture
-def statements(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What connections that are opened from now on are asked."""
-    asked: set[str] = set()
+    asked: list[str] = []
     connect = sqlite3.connect
 
     def traced(*places: Any, **options: Any) -> sqlite3.Connection:
         connection: sqlite3.Connection = connect(*places, **options)
-        connection.set_trace_callback(asked.add)
+        connection.set_trace_callback(asked.append)
         return connection
 
     monkeypatch.setattr(sqlite3, "connect", traced)
@@ -60,7 +63,7 @@ def _scanned(connection: sqlite3.Connection, statement: str) -> list[str]:
 
 def test_what_grows_with_every_step_is_read_by_an_index(
     tmp_path: Path,
-    statements: set[str],
+    statements: list[str],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -80,3 +83,27 @@ def test_what_grows_with_every_step_is_read_by_an_index(
     assert len(found) > 100, "statements are seen"
     wrong = {text: scans for text, scans in found.items() if scans and not text.startswith(WHOLE)}
     assert wrong == {}
+
+
+ROLLOUT_READS: dict[str, Callable[[Home, str], object]] = {
+    "its texts": lambda home, rollout: event_erasure.select_events_with_text(home, "x", rollout),
+    "its archive": archive_file.write_archive,
+}
+
+
+@pytest.mark.parametrize("read", ROLLOUT_READS)
+def test_events_of_a_rollout_are_looked_up_as_often_however_many_they_are(
+    tmp_path: Path, statements: list[str], read: str
+) -> None:
+    written = WrittenHome(tmp_path / "home")
+    for rollout, steps in (("short", 1), ("long", 400)):
+        written.rollout(rollout)
+        for step in range(1, steps + 1):
+            written.step(rollout, step)
+    written.close()
+    lookups = {}
+    for rollout in ("short", "long"):
+        statements.clear()
+        ROLLOUT_READS[read](written.home, rollout)
+        lookups[rollout] = sum("UNION ALL" in statement for statement in statements)
+    assert 0 < lookups["long"] == lookups["short"], lookups
