@@ -150,7 +150,8 @@ class CallExecutor:
             step,
             intent.call,
             lambda standing, stop: environment.recover(intent, standing, stop),
-            last=len(results) >= of,  # the loop's own, after those of the sample
+            # The loop's own, after those of the sample; behind `finish` a person still ends it.
+            last=len(results) >= of and bool(self._budgets.spent_budget(step)),
         )
         point("worker.recover.after")
         await self._store_result(step, result, of, results, attempt, counts)
