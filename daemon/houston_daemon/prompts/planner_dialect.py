@@ -121,11 +121,13 @@ def _arguments(value: Any, tool: ToolSpec) -> dict[str, Any]:
         if not isinstance(arguments, dict):
             raise read.UnreadableAnswer("`action_input` is no object of arguments")
         return arguments
-    name, schema = _input_argument(tool)
-    return {name: _typed_input(str(value), schema)} if name else {}
+    name, schema = input_argument(tool)
+    text, is_required = str(value), bool(tool.parameters.get("required"))
+    is_left_out = not (text.strip() or is_required or _may_be_text(schema))
+    return {} if is_left_out or not name else {name: _typed_input(text, schema)}
 
 
-def _input_argument(tool: ToolSpec) -> tuple[str, Mapping[str, Any]]:
+def input_argument(tool: ToolSpec) -> tuple[str, Mapping[str, Any]]:
     """Name and schema of the argument that the input is: the one that is required, else the first;
     an empty name where the tool takes none."""
     properties = tool.parameters.get("properties", {})
@@ -135,13 +137,17 @@ def _input_argument(tool: ToolSpec) -> tuple[str, Mapping[str, Any]]:
 
 def _typed_input(text: str, schema: Mapping[str, Any]) -> Any:
     """The input as its schema says: as written where that may be text, else the JSON that it is."""
-    choices = schema.get("anyOf", [schema])
-    if any("string" in choice.get("type", "string") for choice in choices):
+    if _may_be_text(schema):
         return text
     try:
         return read.parse_json(text.strip())
     except read.UnreadableAnswer:
         return text  # the environment says what type it wants
+
+
+def _may_be_text(schema: Mapping[str, Any]) -> bool:
+    choices = schema.get("anyOf", [schema])
+    return any("string" in choice.get("type", "string") for choice in choices)
 
 
 def _split_reasoning(text: str) -> tuple[str, str]:
@@ -155,5 +161,5 @@ def _action_line(tool: ToolSpec) -> str:
     if len(tool.parameters.get("required", ())) > 1:
         names = ", ".join(tool.parameters.get("properties", {}))
         return f"- {tool.name}: {description} Input: a JSON object with {names}."
-    hint = _input_argument(tool)[1].get("description", "")
+    hint = input_argument(tool)[1].get("description", "")
     return f"- {tool.name}: {description}" + (f" Input: {hint}" if hint else "")

@@ -8,6 +8,7 @@ from houston_daemon.agent.flow.flow_agent import FALLBACK_NOTE, FlowAgent
 from houston_daemon.agent.flow.task_memory import LINE_CHARACTERS, TaskMemory
 from houston_daemon.agent.flow.verifier import parse_verification
 from houston_daemon.agent.purification import StepAttempt
+from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.environments.questions.research_environment import RESEARCH_ACTIONS
 from houston_daemon.environments.tool_arguments import tool
 from houston_daemon.prompts.dialect_protocol import AgentAction
@@ -136,6 +137,15 @@ def test_the_fallback_is_the_last_finding(steps: list[StepAttempt], answer: str)
     assert call is not None
     assert (call.name, call.arguments) == ("answer", {"text": answer})
     assert call.id == f"{steps[-1].step}.{len(steps[-1].results)}"
+
+
+def test_the_fallback_is_the_argument_that_the_answer_requires() -> None:
+    properties = {"sure": {"type": "boolean"}, "text": {"type": "string"}}
+    schema = {"type": "object", "properties": properties, "required": ["text"]}
+    answer = ToolSpec("answer", "Answer the question.", schema)
+    agent = FlowAgent(BudgetSettings(steps=1), [answer], None, TaskMemory(), "How hot?")
+    call = agent.fallback_call(step(1, thought="it is blue"))
+    assert call is not None and call.arguments == {"text": "it is blue"}
 
 
 def test_a_fallback_is_made_once_and_never_of_nothing() -> None:

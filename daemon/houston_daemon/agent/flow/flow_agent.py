@@ -16,6 +16,7 @@ from houston_daemon.agent.purification import StepAttempt
 from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.prompts.context_ledger import Context
 from houston_daemon.prompts.dialect_protocol import AgentAction
+from houston_daemon.prompts.planner_dialect import input_argument
 from houston_shared import wire
 from houston_shared.guidance_tag import disarm
 from houston_shared.records import (
@@ -101,7 +102,7 @@ class FlowAgent:
         current.note(opened.step, opened.results)
         thought = opened.sample.thought or self._last_thought
         text = current.last_finding or self._memory.last_finding or thought
-        argument = _first_argument(self._tools, name)
+        argument, _ = input_argument(next(tool for tool in self._tools if tool.name == name))
         if not text.strip() or not argument:
             return None
         arguments = {argument: one_line(text, _FALLBACK_CHARACTERS)}
@@ -171,11 +172,6 @@ def answer_tool(tools: Sequence[ToolSpec]) -> str:
 def _added_results(opened: StepAttempt) -> Sequence[ToolResult]:
     """Results of calls that the loop added to the planner's own."""
     return opened.results[len(opened.sample.calls) :]
-
-
-def _first_argument(tools: Sequence[ToolSpec], name: str) -> str:
-    tool = next(tool for tool in tools if tool.name == name)
-    return next(iter(tool.parameters.get("properties", {})), "")
 
 
 def _verdict_notes(verification: Verification | None) -> tuple[str, ...]:
