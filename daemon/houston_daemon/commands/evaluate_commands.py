@@ -77,7 +77,10 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
         help="also evaluate this one, on the same tasks, and compare: policy@1, or `base`",
     )
     parser.add_argument(
-        "-n", type=whole_number(1, 100_000), metavar="N", help="tasks (200, or all)"
+        "-n",
+        type=whole_number(1, 100_000),
+        metavar="N",
+        help="tasks (200 of a suite, or as many as it has; all of a file)",
     )
     parser.add_argument("--agent", choices=AGENTS, default="", help="default: what the tasks say")
     parser.add_argument(
@@ -198,9 +201,10 @@ def _evaluate(
 def _order(
     arguments: argparse.Namespace, loaded: LoadedConfiguration, tasks: TaskSource, policy: str
 ) -> SuiteOrder:
+    default = SUITE_TASKS if is_suite(arguments.suite) else tasks.count or SUITE_TASKS
     return SuiteOrder(
         tasks=tasks,
-        worlds=min(arguments.n or tasks.count or SUITE_TASKS, tasks.count or sys.maxsize),
+        worlds=min(arguments.n or default, tasks.count or sys.maxsize),
         attempts=arguments.attempts,
         engine=arguments.engine or loaded.config.default_engine,
         policy=policy,
