@@ -13,7 +13,7 @@ from houston_daemon.commands.train_rl_commands import (
     follow_and_report,
     queue_daemon_run,
     require_no_flags_to_resume,
-    require_unfinished,
+    require_resumable,
     run_folder_path,
     with_requested_gpus,
 )
@@ -89,6 +89,6 @@ def _resumed(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> PrmR
     """The folder of a run that goes on. Raises HoustonError for what it cannot have otherwise."""
     require_no_flags_to_resume(arguments, "labels", "base", "recipe", "name")
     folder = PrmRunFolder(run_folder_path(loaded, arguments.resume))
-    require_unfinished(folder, folder.spec)
+    require_resumable(loaded, folder, folder.spec)
     folder.write_spec(with_requested_gpus(arguments, folder.spec))
     return folder

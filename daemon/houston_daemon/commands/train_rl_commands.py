@@ -17,7 +17,7 @@ from houston_daemon.training.rl import create_rl_run, rl_recipe
 from houston_daemon.training.rl.rl_run_folder import RlRunFolder
 from houston_daemon.training.runs import run_progress
 from houston_daemon.training.runs.run_folder import TrainingRunFolder, TrainingRunSpec
-from houston_daemon.training.sft import sft_launch
+from houston_daemon.training.sft import create_run, sft_launch
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared import command_output
 from houston_shared.command_arguments import whole_number
@@ -148,7 +148,7 @@ def _resumed(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> RlRu
     """The folder of a run that goes on. Raises HoustonError for what it cannot have otherwise."""
     require_no_flags_to_resume(arguments, "suite", "engine", "base", "recipe", "name")
     folder = RlRunFolder(run_folder_path(loaded, arguments.resume))
-    require_unfinished(folder, folder.spec)
+    require_resumable(loaded, folder, folder.spec)
     folder.write_spec(with_requested_gpus(arguments, folder.spec))
     return folder
 
@@ -231,14 +231,16 @@ def require_no_flags_to_resume(arguments: argparse.Namespace, *names: str) -> No
         )
 
 
-def require_unfinished(folder: TrainingRunFolder, spec: object) -> None:
-    """Raise HoustonError for a run that has finished. spec: what was asked, read already."""
+def require_resumable(loaded: LoadedConfiguration, folder: TrainingRunFolder, spec: object) -> None:
+    """Raise HoustonError for a run that has finished, or that the daemon has. spec: what was asked,
+    read already."""
     run = folder.path.name
     progress = run_progress.read_progress(folder.path)
     if spec and progress is not None and progress.state == "finished":
         raise HoustonError(
             f"{run} has finished: {folder.output}.", next=f"houston train show {run}"
         )
+    create_run.check_not_daemon_run(loaded, run)
 
 
 def follow_and_report(

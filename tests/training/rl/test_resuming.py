@@ -11,9 +11,14 @@ from houston_daemon.training.prm.prm_recipe import load_prm_recipe
 from houston_daemon.training.prm.prm_run_folder import PrmRunFolder, PrmRunSpec
 from houston_daemon.training.rl.rl_recipe import load_rl_recipe
 from houston_daemon.training.rl.rl_run_folder import RlRunFolder, RlRunSpec
+from houston_shared import wire
 from houston_shared.config import load_configuration
 from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+from houston_shared.home_lock import HomeLock, HomeOwner
 from houston_shared.policy_and_run_files import training_folder
+from houston_shared.store.training_event_bodies import RunState
+from tests.support.recorder_client import Station
 
 KINDS = ("dapo", "grpo", "prm")
 ASKED: dict[str, Any] = {"run": "cut", "name": "p", "home": "", "base_hash": "", "gpus": 1}
@@ -60,3 +65,25 @@ def test_what_only_a_new_run_takes_is_refused(tmp_path: Path, kind: str, flag: s
     with pytest.raises(HoustonError, match=f"--resume takes no {flag}") as refused:
         resumed(kind, tmp_path, flag, "small")
     assert refused.value.code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("state", ["queued", "running"])
+def test_a_run_that_the_daemon_has_is_left_as_it_is(
+    tmp_path: Path, kind: str, state: RunState
+) -> None:
+    resumed(kind, tmp_path)
+    folder = training_folder(Home(tmp_path)) / "cut"
+    before = {file: file.read_bytes() for file in folder.iterdir()}
+    station, lock = Station(tmp_path).start(), HomeLock(Home(tmp_path))
+    try:
+        lock.take(HomeOwner(pid=1, since="now"))
+        station.person().ask(wire.StartTraining(request="r", run="cut"))
+        station.recorder.report_training_state("cut", state, "", start=state == "running")
+        with pytest.raises(HoustonError, match=f"The daemon has cut already .{state}.") as refused:
+            resumed(kind, tmp_path, "--gpus", "0", "--share-gpus")
+    finally:
+        lock.release()
+        station.stop()
+    assert refused.value.code == ExitCode.BUSY
+    assert {file: file.read_bytes() for file in folder.iterdir()} == before

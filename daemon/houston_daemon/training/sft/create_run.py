@@ -189,7 +189,7 @@ def request_resume(
         raise HoustonError(
             f"{run} has finished: {folder.output}.", next=f"houston train show {run}"
         )
-    _check_not_daemon_run(loaded, run)
+    check_not_daemon_run(loaded, run)
     run_folder.require_no_trainer(folder.path)
     spec = rename_policy(loaded, spec, name) if name else spec
     if spec.base_hash:
@@ -217,7 +217,7 @@ def _changed_settings(folder: RunFolder, settings: Sequence[str]) -> SftRecipe:
     return changed
 
 
-def _check_not_daemon_run(loaded: LoadedConfiguration, run: str) -> None:
+def check_not_daemon_run(loaded: LoadedConfiguration, run: str) -> None:
     """Raise HoustonError for a run that is the daemon's: it goes on by itself, as it was asked."""
     if find_running_daemon(loaded.home) is None:
         return
