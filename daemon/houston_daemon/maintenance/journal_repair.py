@@ -28,7 +28,7 @@ from houston_daemon.maintenance import damage_report, durable_copy, home_backup
 from houston_daemon.maintenance.damage_report import IntegrityFindings
 from houston_daemon.maintenance.database_salvage import OPEN_ERRORS, EventOwner, SalvagedDatabase
 from houston_daemon.maintenance.home_verification import verify_home
-from houston_daemon.maintenance.projection_replay import ProjectionReplay
+from houston_daemon.maintenance.projection_replay import NoRoomToCheck, ProjectionReplay
 from houston_daemon.maintenance.repair_decisions import (
     DamageByRollout,
     EarlierRepairs,
@@ -137,6 +137,8 @@ def _check_home(home: Home) -> tuple[bool, int]:
         )
     try:
         report = verify_home(home)
+    except NoRoomToCheck:  # says nothing of the home
+        raise
     except HoustonError:
         return False, 0
     return report.sound, report.aside

@@ -6,6 +6,7 @@ open a home read only, beside empty tables. The rules themselves are `recorder.e
 """
 
 import contextlib
+import errno
 import gc
 import sqlite3
 import subprocess
@@ -328,6 +329,17 @@ def _replay_and_compare(
     return True
 
 
+class NoRoomToCheck(HoustonError):
+    """SQLite has no room for its temporary files, so that nothing can be said of the tables."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "There is no room for SQLite's temporary files: the derived tables cannot be checked.",
+            "Whether the home is sound is not known.",
+            "Make room there, or name another folder in the variable SQLITE_TMPDIR, and try again.",
+        )
+
+
 class ReplayProcess:
     """A replay in a process of its own."""
 
@@ -342,6 +354,8 @@ class ReplayProcess:
     def findings(self) -> list[IntegrityFinding]:
         """Wait for what it found; raises HoustonError when it could not do its work."""
         output, errors = self._process.communicate()
+        if self._process.returncode == errno.ENOSPC:
+            raise NoRoomToCheck
         if self._process.returncode:
             last_line = errors.decode(errors="replace").strip().rpartition("\n")[2]
             raise HoustonError(f"The derived tables could not be replayed: {last_line}.")
@@ -357,18 +371,13 @@ class ReplayProcess:
 def check_projections_guarded(home: Home) -> list[IntegrityFinding]:
     """As `check_projections`; a damage that stops SQLite itself is one finding.
 
-    Raises HoustonError where nothing can be said of the tables.
+    Raises NoRoomToCheck, and HoustonError where the home cannot be opened.
     """
     try:
         return check_projections(home)
     except (sqlite3.DatabaseError, UnicodeDecodeError) as problem:
         if _is_disk_full(problem):
-            raise HoustonError(
-                "There is no room for SQLite's temporary files: the derived tables cannot be"
-                " checked.",
-                "Whether the home is sound is not known.",
-                "make room there, or name another folder: SQLITE_TMPDIR=DIR houston verify",
-            ) from None
+            raise NoRoomToCheck from None
         findings = IntegrityFindings()
         findings.add("structure", f"SQLite cannot replay the events: {problem}.")
         return findings.findings
@@ -382,6 +391,6 @@ if __name__ == "__main__":
     gc.disable()  # nothing here makes cycles, and rows are many
     try:
         found = check_projections_guarded(Home(Path(sys.argv[1])))
-    except HoustonError as unchecked:
-        sys.exit(str(unchecked))
+    except NoRoomToCheck:
+        sys.exit(errno.ENOSPC)
     sys.stdout.buffer.write(msgspec.json.encode(found))

@@ -13,7 +13,12 @@ import msgspec
 import pytest
 
 from houston_daemon.commands import maintenance_commands as command
-from houston_daemon.maintenance import home_verification, projection_replay
+from houston_daemon.maintenance import (
+    home_backup,
+    home_verification,
+    journal_repair,
+    projection_replay,
+)
 from houston_daemon.maintenance.home_verification import VerificationReport, verify_home
 from houston_daemon.recorder.disk import home_files
 from houston_daemon.recorder.event_projections import PROJECTED_TABLES, UNPROJECTED_COLUMNS
@@ -56,8 +61,30 @@ def test_a_sound_home_is_sound_to_its_last_event(home: Home) -> None:
     assert report.vouched == report.events > 20
 
 
+SMALL_PROCESS = """#!{python}
+import runpy, sqlite3, sys
+connect = sqlite3.connect
+def small(place, **options):
+    connection = connect(place, **options)
+    if not place:
+        connection.execute("PRAGMA max_page_count = 1").fetchall()
+    return connection
+sqlite3.connect = small
+sys.argv = sys.argv[2:]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
+"""An interpreter in which SQLite has no room for its temporary files."""
+CHECKS: dict[str, Callable[[Home], object]] = {
+    "verify": verify_home,
+    "repair": journal_repair.repair_home,
+    "backup": home_backup.make_backup,
+}
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("place", ["here", "a process of its own"])
 def test_no_room_for_temporary_files_is_no_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, check: str
 ) -> None:
     written = WrittenHome(tmp_path / "home")
     written.rollout("r")
@@ -73,9 +100,19 @@ def test_no_room_for_temporary_files_is_no_damage(
         connection.execute(f"PRAGMA main.max_page_count = {pages}").fetchall()
         return connection
 
-    monkeypatch.setattr(projection_replay, "open_replay_database", small)
-    with pytest.raises(HoustonError, match="no room for SQLite's temporary files"):
-        verify_home(written.home)
+    if place == "here":
+        monkeypatch.setattr(projection_replay, "open_replay_database", small)
+    else:
+        interpreter = tmp_path / "python"
+        interpreter.write_text(SMALL_PROCESS.format(python=sys.executable))
+        interpreter.chmod(0o700)
+        monkeypatch.setattr(sys, "executable", str(interpreter))
+        monkeypatch.setattr(home_verification, "SEPARATE_REPLAY_BYTES", 0)
+    with pytest.raises(HoustonError, match="no room for SQLite's temporary files") as said:
+        CHECKS[check](written.home)
+    assert said.value.effect == "Whether the home is sound is not known."
+    assert "SQLITE_TMPDIR" in said.value.next and "houston" not in said.value.next
+    assert not written.home.damaged.exists(), "nothing is repaired"
 
 
 def test_a_live_home_is_sound(station: Station) -> None:
