@@ -104,6 +104,8 @@ def run_critique(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> 
     attempt = _read(arguments, loaded)
     if (attempt.score or 0.0) >= FULL_SCORE and not arguments.print_prompt:
         return _print_full_score(arguments, attempt)
+    if (arguments.refine or arguments.draft) and not arguments.print_prompt:
+        require_daemon(loaded.home)  # before a critic is asked for nothing
     review = loaded.config.review
     policy = _critic_policy(loaded, arguments.policy or review.critic)
     with choose_judge_place(
@@ -135,9 +137,6 @@ def _read(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> Attempt
     store_reader.require_database(loaded.home)
     with contextlib.closing(Reader(loaded.home)) as reader:
         rollout = reader.run(rollout_queries.resolve_rollout_id(arguments.rollout))
-        # Before a critic is asked for nothing.
-        if (arguments.refine or arguments.draft) and not arguments.print_prompt:
-            require_daemon(loaded.home)
         if arguments.refine:
             reader.run(require_ended(rollout))
         if arguments.draft:
