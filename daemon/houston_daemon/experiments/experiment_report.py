@@ -256,9 +256,8 @@ def _table_row(cells: Sequence[Any]) -> str:
 def _interval_words(estimate: Mapping[str, float | None], sign: str = "-") -> str:
     if estimate["value"] is None:
         return "–"
-    form = f"{sign}.1f"
-    value, low, high = (_number_words(estimate[name], form) for name in ("value", "low", "high"))
-    return f"{value} [{low}, {high}]"
+    low, high = (_number_words(estimate[name], f"{sign}.1f") for name in ("low", "high"))
+    return f"{estimate['value']:{sign}.1f} [{low}, {high}]"
 
 
 def _seed_words(share: Mapping[str, Any]) -> str:

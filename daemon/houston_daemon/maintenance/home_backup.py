@@ -253,7 +253,7 @@ def _write_backup_in(
     name = durable_copy.make_timestamp()
     beside = Home(parent / f".{name}.new")
     try:
-        beside.blobs.mkdir(mode=0o700, parents=True)
+        beside.path.mkdir(mode=0o700, parents=True)
         copied = copy(beside)
         manifest = _build_checked_manifest(copied, beside, name, periodic)
         atomic_file.write_atomically(
