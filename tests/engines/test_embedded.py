@@ -382,7 +382,7 @@ def reachable(port: int) -> bool:
 
 
 def wait_for(true: object) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not true():  # type: ignore[operator]
         assert time.monotonic() < deadline
         time.sleep(0.1)
