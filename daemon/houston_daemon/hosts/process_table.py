@@ -108,11 +108,11 @@ def descendants(root: int, processes: dict[int, ProcessStat]) -> list[ProcessSta
 def inner_pid(pid: int) -> int:
     """The pid of a process as it sees itself in its own pid namespace; 0 when it has ended."""
     try:
-        status = Path(f"/proc/{pid}/status").read_text(errors="replace")
+        lines = Path(f"/proc/{pid}/status").read_bytes().split(b"\n")
     except OSError:
         return 0
-    for line in status.splitlines():
-        if line.startswith("NSpid:"):
+    for line in lines:  # the first is a name, in which `\r` may stand
+        if line.startswith(b"NSpid:"):
             return int(line.split()[-1])
     return pid
 

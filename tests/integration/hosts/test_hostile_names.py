@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.hosts import rollout_workspace, untrusted_files
+from houston_daemon.hosts import process_table, rollout_workspace, untrusted_files
 from houston_daemon.hosts.guard import resource_usage
 from houston_daemon.hosts.guard.control_groups import CgroupNote, ControlGroups
 from houston_daemon.hosts.guard.limit_guard import LimitGuard
@@ -58,6 +58,52 @@ def test_a_process_whose_name_is_no_text_is_counted_like_others(tmp_path: Path) 
         finally:
             process.kill()
     assert [used.pids for used in found.values()] == [[process.pid]]
+
+
+PROCESS_NAMES = {
+    "a field that says nothing": b"\rThreads:",
+    "fewer than no threads": b"\rThreads: -9999",
+    "less than no memory": b"\rRssAnon:\t-9999",
+    "the pid of another": b"\rNSpid: 9999999",
+}
+
+
+@pytest.mark.parametrize("name", PROCESS_NAMES)
+def test_a_process_that_names_itself_like_a_field_is_measured_like_others(
+    name: str, tmp_path: Path
+) -> None:
+    """`\r` ends a line for Python, not for the kernel."""
+    code = f"libc.prctl(15, {PROCESS_NAMES[name]!r}, 0, 0, 0)"
+    with holding(code, tmp_path) as pid:
+        (used,) = resource_usage.usage_by_sandbox([pid]).values()
+        assert used.tasks == 1
+        assert used.memory > 1 << 20
+        assert process_table.inner_pid(pid) == pid
+
+
+FILE_NAMES = {
+    "a form feed": b"a\x0cb",
+    "a vertical tab": b"a\x0bb",
+    "a line separator": "x\u2028y".encode(),
+    "an empty line": b"a\r\rb",
+}
+
+
+@pytest.mark.parametrize("name", FILE_NAMES)
+def test_a_mapped_file_with_a_broken_name_is_measured_like_others(
+    name: str, tmp_path: Path
+) -> None:
+    code = (
+        f"name = {FILE_NAMES[name]!r}; f = open(name, 'w+b'); f.write(b'1' * SIZE); f.flush();"
+        " x = mmap.mmap(f.fileno(), SIZE); x.read(); y = mmap.mmap(-1, 4096); y.write(b'1');"
+        " f.close()"
+    )
+    device = tmp_path.stat().st_dev
+    with holding(code, tmp_path) as pid:
+        assert resource_usage.proportional_memory([pid], ()) < HELD_BYTES
+        assert resource_usage.unlinked_bytes([pid], device) < HELD_BYTES
+        os.unlink(os.fsencode(tmp_path) + b"/" + FILE_NAMES[name])
+        assert resource_usage.unlinked_bytes([pid], device) >= HELD_BYTES
 
 
 MEMORY = {

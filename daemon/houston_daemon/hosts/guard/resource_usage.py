@@ -44,7 +44,7 @@ def usage_by_sandbox(pids: Iterable[int]) -> dict[str, SandboxUsage]:
     for pid in pids:
         try:
             space = pid_namespace(pid)
-            lines = Path(f"/proc/{pid}/status").read_bytes().splitlines()
+            lines = _read_lines(pid, "status")
         except OSError:
             continue
         used = usage.setdefault(space, SandboxUsage())
@@ -57,6 +57,11 @@ def usage_by_sandbox(pids: Iterable[int]) -> dict[str, SandboxUsage]:
             (held for pid in used.pids if (held := _shared_memory_bytes(pid)) >= 0), 0
         )
     return usage
+
+
+def _read_lines(pid: int, file: str) -> list[bytes]:
+    """Lines of a file of /proc, in which names may hold any end of a line but `\\n`."""
+    return Path(f"/proc/{pid}/{file}").read_bytes().split(b"\n")
 
 
 def _sum_figures(lines: Iterable[bytes], *names: bytes) -> int:
@@ -99,7 +104,7 @@ def proportional_memory(pids: Iterable[int], counted: Container[int]) -> int:
     total = 0
     for pid in pids:
         try:
-            lines = Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines()
+            lines = _read_lines(pid, "smaps_rollup")
             total += _sum_figures(lines, b"Pss_Anon:") << 10
             if _sum_figures(lines, b"Pss_Shmem:"):
                 total += _shared_memory_without_folder(pid, counted)
@@ -110,8 +115,7 @@ def proportional_memory(pids: Iterable[int], counted: Container[int]) -> int:
 
 def _shared_memory_without_folder(pid: int, counted: Container[int]) -> int:
     total, counts = 0, False
-    for line in Path(f"/proc/{pid}/smaps").read_bytes().splitlines():
-        words = line.split(None, 5)
+    for words in (line.split(None, 5) for line in _read_lines(pid, "smaps") if line):
         if words[0].endswith(b":"):
             total += int(words[1]) << 10 if counts and words[0] == b"Pss:" else 0
         else:  # the next mapping: addresses, rights, offset, device, inode, path
@@ -122,7 +126,7 @@ def _shared_memory_without_folder(pid: int, counted: Container[int]) -> int:
 def unlinked_bytes(pids: Iterable[int], device: int) -> int:
     """Bytes of files on `device` that have no name any more but are held open, or mapped."""
     sizes: dict[int, int] = {}
-    parts: dict[tuple[int, str], int] = {}
+    parts: dict[tuple[int, bytes], int] = {}
     for pid in pids:
         for _, opened in _open_files(pid):
             if opened.st_dev == device and opened.st_nlink == 0:
@@ -131,7 +135,7 @@ def unlinked_bytes(pids: Iterable[int], device: int) -> int:
             try:
                 mapped = os.stat(f"/proc/{pid}/map_files/{start:x}-{end:x}")  # noqa: PTH116
             except PermissionError:  # for root alone; others see what of the file is mapped
-                major, _, minor = words[3].partition(":")
+                major, _, minor = words[3].partition(b":")
                 if os.makedev(int(major, 16), int(minor, 16)) == device:
                     parts[int(words[4]), words[2]] = end - start
             except OSError:
@@ -155,16 +159,16 @@ def _open_files(pid: int) -> Iterator[tuple[str, os.stat_result]]:
             yield os.readlink(name), os.stat(name)  # noqa: PTH115, PTH116
 
 
-def _deleted_mappings(pid: int) -> Iterator[tuple[int, int, list[str]]]:
+def _deleted_mappings(pid: int) -> Iterator[tuple[int, int, list[bytes]]]:
     """First and last address of mappings of files without a name, and the fields of /proc/maps."""
     try:
-        lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+        lines = _read_lines(pid, "maps")
     except OSError:
         return
     for line in lines:
-        if line.endswith(" (deleted)"):
+        if line.endswith(b" (deleted)"):
             words = line.split(None, 5)
-            start, _, end = words[0].partition("-")
+            start, _, end = words[0].partition(b"-")
             yield int(start, 16), int(end, 16), words
 
 
@@ -203,10 +207,9 @@ def _shared_memory_bytes(pid: int) -> int:
 
 def _written_bytes(pid: int) -> int:
     try:
-        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+        return _sum_figures(_read_lines(pid, "io"), b"write_bytes:")
     except OSError:
         return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("write_bytes")), 0)
 
 
 MIN_COUNTED_BYTES = 4096
