@@ -19,7 +19,12 @@ import pygit2
 
 from houston_daemon.artifacts.artifact_store import ArtifactStore, ObjectDamaged, folder_made_beside
 from houston_daemon.artifacts.store_head import file_object
-from houston_daemon.hosts.snapshots.git_objects import files_tree, read_notes, walk_tree
+from houston_daemon.hosts.snapshots.git_objects import (
+    check_objects,
+    files_tree,
+    read_notes,
+    walk_tree,
+)
 from houston_daemon.hosts.snapshots.shadow_repository import HEAD_FILE, make_bare_repository
 from houston_daemon.maintenance.durable_copy import hash_file
 from houston_shared.errors import ExitCode, HoustonError
@@ -84,7 +89,8 @@ class RolloutSnapshots:
     def copy(self) -> int:
         """Copy what the repository has and the store has not; how many bytes that was.
 
-        Raises StoreRefused; HoustonError where the repository is damaged.
+        A snapshot of which a power cut took something is left out, and the next one copied whole.
+        Raises StoreRefused, OSError; HoustonError where the newest snapshot is damaged.
         """
         head = read_head(self._shadow)
         if self._bundles is None:
@@ -92,6 +98,7 @@ class RolloutSnapshots:
         known = {bundle.head for bundle in self._bundles} - {_NO_HEAD}
         if not head or head in known:
             return 0
+        check_objects(self._shadow)
         large = self._copy_large_files()
         number = max((bundle.last for bundle in self._bundles), default=0)
         copied = 0
@@ -180,9 +187,10 @@ def read_head(shadow: Path) -> str:
 
 
 def lacks_snapshot(shadow: Path, commit: str) -> bool:
-    """Whether a shadow repository that has snapshots has not this one."""
+    """Whether a shadow repository has snapshots, but not this one; a lost newest counts as here."""
     try:
-        return bool(read_head(shadow)) and commit not in pygit2.Repository(str(shadow))
+        lost = ("", commit)
+        return read_head(shadow) not in lost and commit not in pygit2.Repository(str(shadow))
     except (ValueError, pygit2.GitError):
         return False  # damaged: whoever reads it says so
 
@@ -255,20 +263,31 @@ def _new_objects(shadow: Path, head: str, known: set[str]) -> Iterator[str]:
         commit = repo[head]
         while str(commit.id) not in known:
             commits.append(commit)
-            if not commit.parents:
+            if not commit.parent_ids or commit.parent_ids[0] not in repo:
                 break
             commit = commit.parents[0]
         base = commit.tree if str(commit.id) in known else None
         seen: set[str] = set()
         for commit in reversed(commits):
-            yield str(commit.id)
-            for oid in _new_in_tree(repo, commit.tree, base):
-                if oid not in seen:
-                    seen.add(oid)
-                    yield oid
-            base = commit.tree
+            added = _added_objects(repo, commit, base)
+            if not added and str(commit.id) == head:
+                raise _damaged_shadow(shadow, "a part of the newest is lost")
+            yield from dict.fromkeys(oid for oid in added if oid not in seen)
+            seen.update(added)
+            base = commit.tree if added else None
     except (KeyError, ValueError, pygit2.GitError) as problem:
         raise _damaged_shadow(shadow, str(problem)) from problem
+
+
+def _added_objects(
+    repo: pygit2.Repository, commit: pygit2.Commit, base: pygit2.Tree | None
+) -> list[str]:
+    """Ids of a commit and what its tree has beside `base`; none where a part of it is lost."""
+    try:
+        ids = [str(commit.id), *_new_in_tree(repo, commit.tree, base)]
+    except (KeyError, ValueError, pygit2.GitError):
+        return []
+    return ids if all(oid in repo for oid in ids) else []
 
 
 def _new_in_tree(

@@ -6,6 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import pygit2
 import pytest
 
 from houston_daemon.artifacts import snapshot_bundles
@@ -181,6 +182,36 @@ async def test_damage_here_is_not_copied(work: Work, any_store: ArtifactStore) -
     with pytest.raises(HoustonError, match="cannot be read"):
         work.copying.copy()
     assert not any_store.list("snapshots")
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 4096], ids=["to nothing", "in its middle"])
+@pytest.mark.parametrize("part", ["a file's content", "a folder", "the snapshot"])
+async def test_what_a_power_cut_took_stops_no_later_copy(
+    work: Work, any_store: ArtifactStore, tmp_path: Path, part: str, kept_bytes: int
+) -> None:
+    names = [f"d/{os.urandom(20).hex()}" for _ in range(200)]
+    lost = await work.take(log=os.urandom(9_000).hex(), **dict.fromkeys(names, "1"))
+    before = await work.take(**dict.fromkeys(names, "2"), log="2")
+    await work.repository.close()
+    shadow = work.folder / "shadow"
+    repo = pygit2.Repository(str(shadow))
+    files = repo[lost].tree["files"]
+    oid = {"a file's content": files["log"].id, "a folder": files["d"].id}.get(part, lost)
+    broken = shadow / "objects" / str(oid)[:2] / str(oid)[2:]
+    broken.chmod(0o600)
+    os.truncate(broken, min(kept_bytes, broken.stat().st_size - 9))
+    (shadow / "boot").write_text("of an earlier start of the machine")
+    # Nobody has opened it since: the daemon copies before the rollout goes on.
+    assert work.copying.copy() > 0
+    work.repository = ShadowRepository(work.workspace, shadow)
+    after = await work.take(log="3")
+    assert work.copying.copy() > 0
+    for number, (commit, log) in enumerate([(before, "2"), (after, "3")]):
+        there = tmp_path / f"there{number}"
+        assert fetch_missing_workspace(any_store.url, there, ROLLOUT, (commit, 1))
+        workspace = there / "rollouts" / ROLLOUT / "workspace"
+        assert (workspace / "log").read_text() == log
+        assert len(list((workspace / "d").iterdir())) == len(names)
 
 
 async def test_a_full_disk_leaves_no_half_of_a_workspace(

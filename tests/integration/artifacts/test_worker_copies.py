@@ -92,6 +92,17 @@ async def test_an_old_workspace_on_a_node_that_came_back_is_set_aside(
     assert (aside / "a").read_text() == "1", "nothing is removed"
 
 
+async def test_a_workspace_whose_last_snapshot_a_power_cut_took_stays(
+    node_work: Work, any_store: ArtifactStore
+) -> None:
+    await node_work.take(a="1")
+    node_work.copying.copy()
+    last = await node_work.take(a="2")
+    await node_work.repository.close()
+    (node_work.folder / "shadow" / "objects" / last[:2] / last[2:]).unlink()
+    assert not set_old_workspace_aside(node_work.folder.parents[1], ROLLOUT, last)
+
+
 @pytest.mark.parametrize(
     ("owner", "cause"), [("", "No home has written"), ("gpu9/0000", "is written by the home")]
 )

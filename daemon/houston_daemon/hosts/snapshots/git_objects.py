@@ -6,6 +6,7 @@ Names that git or libgit2 refuses are percent-encoded. Blobs are compressed here
 holds the interpreter's lock meanwhile. What a power cut has cut off is removed before it is read.
 """
 
+import errno
 import fcntl
 import hashlib
 import logging
@@ -93,6 +94,21 @@ def remove_broken_objects(folder: Path) -> None:
         (folder / "manifest").unlink(missing_ok=True)
         note.truncate(0)
         note.write(boot)
+
+
+def check_objects(folder: Path) -> None:
+    """Remove what a power cut has cut off, where no worker has yet since the machine started.
+
+    For who only reads the repository. Raises OSError.
+    """
+    try:
+        remove_broken_objects(folder)
+    except FileNotFoundError:
+        return  # no repository, as the caller says at once
+    except OSError as problem:
+        if problem.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        log.warning("%s is read unchecked: it may not be changed", folder)
 
 
 def _is_whole(path: Path) -> bool:

@@ -7,7 +7,6 @@ from the live workspace while it still is what it was.
 
 import contextlib
 import errno
-import logging
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -22,26 +21,22 @@ from houston_daemon.hosts.snapshots.git_objects import (
     SnapshotNotes,
     TreeFile,
     UnstoredFile,
+    check_objects,
     files_tree,
     printable_path,
     read_notes,
-    remove_broken_objects,
     walk_tree,
 )
 from houston_daemon.hosts.snapshots.workspace_scan import FileMark, scan_workspace
 from houston_daemon.hosts.untrusted_files import NoFollowFolder
 from houston_shared.errors import HoustonError
 
-log = logging.getLogger(__name__)
 _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """No file can be written then: a folder without them all is no workspace."""
 
 
 def write_snapshot(
-    repo: pygit2.Repository,
-    commit: pygit2.Commit,
-    into: Path,
-    large: Path,
+    repo: pygit2.Repository, commit: pygit2.Commit, into: Path, large: Path
 ) -> list[str]:
     """Make `into` equal to the snapshot; returns the paths that could not be brought back.
 
@@ -150,7 +145,7 @@ def restore_snapshot(shadow: Path, commit: str, into: Path, live: Path | None = 
     """
     before = folder_state(into)
     try:
-        _check_objects(shadow)
+        check_objects(shadow)
         repo = pygit2.Repository(str(shadow))
         commit_object = repo[commit]
         lost = write_snapshot(repo, commit_object, into, shadow / "large")
@@ -170,18 +165,6 @@ def restore_snapshot(shadow: Path, commit: str, into: Path, live: Path | None = 
             "No workspace was made.",
             "Snapshots of a rollout go with: houston rollout clean --snapshots",
         ) from problem
-
-
-def _check_objects(shadow: Path) -> None:
-    """Remove what a power cut has cut off, where no worker has yet since the machine started."""
-    try:
-        remove_broken_objects(shadow)
-    except FileNotFoundError:
-        return  # no repository, as the caller says at once
-    except OSError as problem:
-        if problem.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise
-        log.warning("%s is read unchecked: it may not be changed", shadow)
 
 
 def folder_state(into: Path) -> str:
