@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -128,6 +129,19 @@ def test_an_answer_cannot_score_itself(tmp_path: Path, dataset: str) -> None:
     assert in_the_program(tmp_path, {**asked, "answer": words})["score"] < 0.1
     right = in_the_program(tmp_path, {**asked, "answer": made["answer"]})
     assert right == {"score": 1.0}, "a formula, or a board, is still understood"
+
+
+@pytest.mark.parametrize("dataset", ["countdown", pytest.param("puzzle24", marks=pytest.mark.slow)])
+def test_a_game_with_numbers_is_won_with_those_alone(tmp_path: Path, dataset: str) -> None:
+    asked = {"dataset": dataset, "settings": {}, "seed": 3}
+    made = in_the_program(tmp_path, asked)
+    asked["question"] = made["question"]
+    given = re.findall(r"\d+", made["answer"])
+    target = 24 if dataset == "puzzle24" else eval(made["answer"])  # noqa: S307 - not an agent's
+    nothing = f"({'+'.join(given)})*sin(pi)"
+    for answer in (f"{target}e0+{nothing}", nothing + "+E/E" * int(target), f"{target}e0+1-1+1-1"):
+        assert in_the_program(tmp_path, {**asked, "answer": answer})["score"] < 0.1, answer
+    assert in_the_program(tmp_path, {**asked, "answer": made["answer"]}) == {"score": 1.0}
 
 
 def test_a_suite_is_run(station: Station) -> None:

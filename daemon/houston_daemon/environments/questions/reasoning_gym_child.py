@@ -33,9 +33,15 @@ _EVALUATING = (
     "reasoning_gym.games.n_queens",
 )
 """Modules that evaluate an answer, which should be a list."""
-_PARSING = ("sympy", "reasoning_gym.games.countdown", "reasoning_gym.games.puzzle24")
-"""Modules whose `parse_expr` is given an answer, which should be a formula."""
 _FORMULA = re.compile(r"[\w\s.+\-*/^(),]*")
+_ARITHMETIC = re.compile(r"[\d\s+\-*/()]*", re.ASCII)
+_PARSING = {
+    "sympy": _FORMULA,
+    "reasoning_gym.games.countdown": _ARITHMETIC,
+    "reasoning_gym.games.puzzle24": _ARITHMETIC,
+}
+"""Modules whose `parse_expr` is given an answer, and what may stand in it. The games count whole
+numbers alone: `24e0` and `E/E` would be numbers that nobody gave."""
 _MEMBER = re.compile(r"\.\s*[^\W\d]")
 _NAME = re.compile(r"[^\W\d]\w*")
 _KNOWN_NAME = re.compile(
@@ -61,9 +67,9 @@ def score(asked: dict[str, Any]) -> dict[str, Any]:
 
     for name in _EVALUATING:
         vars(import_module(name))["eval"] = ast.literal_eval
-    for name in _PARSING:
+    for name, allowed in _PARSING.items():
         module = vars(import_module(name))
-        module["parse_expr"] = _only_formulas(module["parse_expr"])
+        module["parse_expr"] = _only_formulas(module["parse_expr"], allowed)
     made, entry = make_entry(asked)
     if entry["question"] != asked["question"]:
         return {"error": "reasoning-gym makes another question of this seed; its version differs"}
@@ -74,7 +80,7 @@ def score(asked: dict[str, Any]) -> dict[str, Any]:
     return {"score": min(1.0, max(0.0, worth))}
 
 
-def _only_formulas(parse: Callable[..., Any]) -> Callable[..., Any]:
+def _only_formulas(parse: Callable[..., Any], allowed: re.Pattern[str]) -> Callable[..., Any]:
     """sympy's parser for numbers, operators, brackets, variables and elementary functions.
 
     An `Integral(…)` of what is to be integrated would be its own right answer.
@@ -82,7 +88,7 @@ def _only_formulas(parse: Callable[..., Any]) -> Callable[..., Any]:
 
     def parse_formula(text: str, **settings: Any) -> Any:
         known = all(map(_KNOWN_NAME.fullmatch, _NAME.findall(text)))
-        if not (known and _FORMULA.fullmatch(text)) or _MEMBER.search(text):
+        if not (known and allowed.fullmatch(text)) or _MEMBER.search(text):
             raise ValueError("no formula")
         return parse(text, **settings)
 
