@@ -91,6 +91,11 @@ def test_a_comparison_ends_though_nobody_waits_for_it() -> None:
         ("Answer:" + " " * 1_000_000 + "B", True),
         ("\\text{" * 200_000 + "B" + "}" * 200_000, False),
         ("answer " * 200_000, False),
+        ("I weigh one after another. " * 200 + "Therefore the answer is B.", True),
+        ("I weigh one after another. " * 200 + "Therefore the answer is A.", False),
+        ("The answer is B. " + "This is why. " * 1_000, True),
+        ("The answer is B. " + "This is why. " * 1_000 + "No, the answer is A.", False),
+        ("x" * 990 + " answer: Benzene" + " more" * 1_000, False),
     ],
 )
 def test_a_choice_is_a_letter_in_any_usual_form_or_its_text(answer: str, right: bool) -> None:

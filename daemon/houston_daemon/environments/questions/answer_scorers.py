@@ -91,10 +91,8 @@ _FIRST_LETTER = re.compile(r"^(?:\(([A-J])\)|\[([A-J])\]|([A-J])(?:[.):]|\s+[-â€
 _FURTHER_LETTER = re.compile(r"\(([A-J])\)(?!-)")
 """`(E)-butene` names no choice."""
 _MARKS = re.compile(r"\\(?:boxed|text\w*|math\w*)\s*\{([^{}]*)\}|\*\*|[$`]")
-
-
-_LONGEST_CHOICE = 2_000
-"""Characters of an answer in which a choice is looked for."""
+_KEPT_CHARACTERS = 1_000
+"""A choice is looked for in so many characters at the beginning and at the end of an answer."""
 
 
 def choice_score(answer: str, gold: Sequence[str]) -> AnswerScore:
@@ -135,7 +133,10 @@ def _without_marks(text: str) -> str:
 
     Spaces are single and a long text is cut, as patterns take quadratic time over both.
     """
-    text = " ".join(text.split())[:_LONGEST_CHOICE]
+    text = " ".join(text.split())
+    if len(text) > 2 * _KEPT_CHARACTERS:  # no word is cut: "answer: Benzene" names no B
+        first, last = text[:_KEPT_CHARACTERS], text[-_KEPT_CHARACTERS:]
+        text = f"{first.rpartition(' ')[0]} â€¦ {last.partition(' ')[2]}"
     while (plain := _MARKS.sub(lambda mark: mark[1] or "", text)) != text:
         text = plain
     return text.strip()
