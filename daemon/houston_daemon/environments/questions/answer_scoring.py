@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 _CJK_PUNCTUATION = "，。、；：？！“”‘’（）《》〈〉「」『』【】〔〕—…～·・"
-_DROPPED = str.maketrans("", "", string.punctuation + _CJK_PUNCTUATION)
+_PUNCTUATION = string.punctuation + _CJK_PUNCTUATION
+_DROPPED = str.maketrans("", "", _PUNCTUATION)
 _NO_DIGITS = string.whitespace + "$£€¥%\"'!?"
 """What may stand around a number."""
+_NUMBER_MARKS = "+-.,/"
+_NO_NUMBER_MARKS = {ord(c): None for c in _PUNCTUATION + _NO_DIGITS if c not in _NUMBER_MARKS + " "}
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _TOKEN = re.compile(
     r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]|"
@@ -33,10 +36,19 @@ def exact_match(answer: str, gold: Sequence[str]) -> float:
 
 
 def _matches(answer: str, gold: str) -> bool:
-    numbers = answer.strip(_NO_DIGITS), gold.strip(_NO_DIGITS)
+    numbers = _bare_number(answer), _bare_number(gold)
     if None in map(number, numbers):
         return normal(answer) == normal(gold)
     return _same(*numbers)
+
+
+def _bare_number(text: str) -> str:
+    """The text without what may stand around a number: `**-$5**;` is -5, not 5."""
+    bare = text.strip(_NO_DIGITS)
+    if number(bare) is None:
+        bare = _ARTICLES.sub(" ", text.lower().translate(_NO_NUMBER_MARKS)).strip()
+        bare = bare.rstrip(_NUMBER_MARKS).lstrip(",/")
+    return bare
 
 
 def token_f1(answer: str, gold: Sequence[str]) -> float:
