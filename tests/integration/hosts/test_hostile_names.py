@@ -100,7 +100,7 @@ def test_a_mapped_file_with_a_broken_name_is_measured_like_others(
     )
     device = tmp_path.stat().st_dev
     with holding(code, tmp_path) as pid:
-        assert resource_usage.proportional_memory([pid], ()) < HELD_BYTES
+        assert resource_usage.exact_memory([pid]) < HELD_BYTES
         assert resource_usage.unlinked_bytes([pid], device) < HELD_BYTES
         os.unlink(os.fsencode(tmp_path) + b"/" + FILE_NAMES[name])
         assert resource_usage.unlinked_bytes([pid], device) >= HELD_BYTES
@@ -144,9 +144,77 @@ def test_memory_of_every_kind_is_counted_once(name: str, tmp_path: Path) -> None
     with holding(MEMORY[name], tmp_path) as pid:
         files = resource_usage.memory_file_sizes([pid])
         (used,) = resource_usage.usage_by_sandbox([pid]).values()
-        exact = resource_usage.proportional_memory([pid], files) + sum(files.values())
+        exact = resource_usage.exact_memory([pid])
     assert used.memory + sum(files.values()) > HELD_BYTES
     assert HELD_BYTES < exact < HELD_BYTES * 1.5
+
+
+TWO_THAT_SHARE = """
+x = mmap.mmap(-1, SIZE); x.write(b'1' * SIZE)
+ready, tell = os.pipe()
+end, kept = os.pipe()
+if not os.fork():
+    os.close(kept); x[::4096]; os.write(tell, b'1'); os.read(end, 1); os._exit(0)
+os.read(ready, 1)
+"""
+
+
+def with_children(pid: int) -> set[int]:
+    return {pid, *(child.pid for child in process_table.children(pid))}
+
+
+@contextlib.contextmanager
+def sharing_and_larger(place: Path, larger: float) -> Iterator[tuple[set[int], set[int]]]:
+    """Two processes that share HELD_BYTES, and one with `larger` times as many of its own."""
+    with (
+        holding(TWO_THAT_SHARE, place) as sharing,
+        holding(f"x = b'1' * int(SIZE * {larger})", place) as other,
+    ):
+        yield with_children(sharing), {other}
+
+
+@pytest.mark.parametrize(("together", "ended"), [(HELD_BYTES * 5, False), (HELD_BYTES * 4, True)])
+def test_memory_that_another_rollout_shares_ends_nobody_who_is_within_the_limit(
+    together: int, ended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They use a bit more than four of them, and five where what two share counts twice."""
+    monkeypatch.setattr(resource_usage, "kill_targets", lambda targets, held: 1)
+    with sharing_and_larger(tmp_path, 3) as rollouts:
+        first, second = (
+            LimitGuard(
+                ControlGroups(tmp_path / f"note{number}", CgroupNote()),
+                ResourceLimits(memory=0, together=together),
+                (tmp_path,), list, lambda members=members: members,
+                resource_usage.SharedMemoryFigures(tmp_path, f"r{number}"),
+            )
+            for number, members in enumerate(rollouts)
+        )  # fmt: skip
+        for guard in (first, second, first, second):
+            guard.check_limits()
+        assert first.take_hits() == []
+        assert [hit.kind for hit in second.take_hits()] == (["memory"] if ended else [])
+
+
+def test_the_session_that_is_ended_is_the_one_that_uses_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the one in which several processes share what they use."""
+    ended: set[int] = set()
+    monkeypatch.setattr(
+        resource_usage, "kill_targets", lambda targets, held: ended.update(targets()) or 1
+    )
+    with sharing_and_larger(tmp_path, 1.5) as (sharing, larger):
+        spaces = dict.fromkeys(sharing, "one") | dict.fromkeys(larger, "other")
+        monkeypatch.setattr(resource_usage, "pid_namespace", lambda pid: spaces.get(pid, "outer"))
+        guard = LimitGuard(
+            ControlGroups(tmp_path / "note", CgroupNote()),
+            ResourceLimits(memory=HELD_BYTES * 2),
+            (tmp_path,), list, lambda: sharing | larger,
+            resource_usage.SharedMemoryFigures(tmp_path, "r1"),
+        )  # fmt: skip
+        guard.check_limits()
+        assert [hit.kind for hit in guard.take_hits()] == ["memory"]
+        assert ended == larger
 
 
 @pytest.mark.parametrize("name", UNNAMED)

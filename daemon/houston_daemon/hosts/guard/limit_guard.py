@@ -18,7 +18,11 @@ from pathlib import Path
 from houston_daemon.hosts import process_table
 from houston_daemon.hosts.guard import resource_usage
 from houston_daemon.hosts.guard.control_groups import CgroupRefusals, ControlGroups
-from houston_daemon.hosts.guard.resource_usage import SandboxUsage, SharedMemoryFigures
+from houston_daemon.hosts.guard.resource_usage import (
+    OtherFigures,
+    SandboxUsage,
+    SharedMemoryFigures,
+)
 from houston_daemon.hosts.resource_limits import (
     LimitHit,
     LimitKind,
@@ -162,7 +166,7 @@ class LimitGuard:
     def _check_memory(self, usage: dict[str, SandboxUsage]) -> bool:
         sentence = self._exceeded_memory(usage)
         if sentence:
-            self._end_most(usage, lambda _, used: used.memory + used.shared, "memory", sentence)
+            self._end_most(usage, lambda _, used: _exact_memory(used), "memory", sentence)
         return bool(sentence)
 
     def _exceeded_memory(self, usage: dict[str, SandboxUsage]) -> str:
@@ -172,25 +176,28 @@ class LimitGuard:
         shares = bool(everybody) and not self.groups.combines_memory
         if not (own or shares):
             return ""
-        everyone = [pid for used in usage.values() for pid in used.pids]
-        files = resource_usage.memory_file_sizes(everyone)
-        shared = sum(used.shared for used in usage.values()) + sum(files.values())
-        used = sum(used.memory for used in usage.values()) + shared
-        if (own and used > most) or (shares and self._exceeds_shared_memory(used)):
-            used = resource_usage.proportional_memory(everyone, files) + shared
+        all_used = SandboxUsage(
+            [pid for used in usage.values() for pid in used.pids],
+            memory=sum(used.memory for used in usage.values()),
+            shared=sum(used.shared for used in usage.values()),
+        )
+        files = resource_usage.memory_file_sizes(all_used.pids)
+        used = all_used.memory + all_used.shared + sum(files.values())
+        others = self._figures.read_others() if shares else OtherFigures(0, 0, exact=False)
+        is_exact = (own and used > most) or (shares and used + others.total > everybody)
+        if is_exact:
+            used = _exact_memory(all_used)
+        if shares:
+            self._figures.publish(used, is_exact)
         if own and used > most:
             return f"More than {format_megabytes(most)} were used"
-        if shares and self._exceeds_shared_memory(used):
+        # A quick figure of another is too high, perhaps; it publishes an exact one within moments.
+        if others.exact and used + others.total > everybody and used >= others.most:
             return (
                 f"All rollouts of this machine used more than {format_megabytes(everybody)}, this"
                 " one most"
             )
         return ""
-
-    def _exceeds_shared_memory(self, used: int) -> bool:
-        """Whether all rollouts use more than they may, and none more than this one."""
-        everybody, another = self._figures.publish(used)
-        return everybody > self._limits.together and used >= another
 
     def _check_disk(self, usage: dict[str, SandboxUsage]) -> None:
         most = self._limits.workspace
@@ -312,6 +319,10 @@ class LimitGuard:
                 return
             self._hits = [hit for hit in self._hits if hit.kind != kind][-_MOST_HITS:]
             self._hits.append(LimitHit(kind, sentence))
+
+
+def _exact_memory(used: SandboxUsage) -> int:
+    return resource_usage.exact_memory(used.pids) + used.shared
 
 
 def _has_ended(pid: int) -> bool:

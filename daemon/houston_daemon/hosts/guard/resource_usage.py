@@ -11,7 +11,7 @@ import os
 import signal
 import stat
 import time
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,12 +96,10 @@ def memory_file_sizes(pids: Iterable[int]) -> dict[int, int]:
     }
 
 
-def proportional_memory(pids: Iterable[int], counted: Container[int]) -> int:
-    """Bytes of memory with pages that several processes share counted once; slow.
-
-    Without files in /dev/shm, and without the memory files whose inodes are in `counted`.
-    """
-    total = 0
+def exact_memory(pids: Collection[int]) -> int:
+    """Bytes of memory without /dev/shm, with what several processes share counted once; slow."""
+    counted = memory_file_sizes(pids)
+    total = sum(counted.values())
     for pid in pids:
         try:
             lines = _read_lines(pid, "smaps_rollup")
@@ -315,6 +313,17 @@ def _read_entries(folder: int) -> _FolderEntries:
 FIGURE_FRESH_SECONDS = 5.0
 """A figure that is older is of a worker that has ended, or hangs: it counts no more."""
 _FIGURE_SUFFIX = ".used"
+_QUICK = " quick"
+
+
+class OtherFigures(NamedTuple):
+    """What the other rollouts of this machine use, bytes."""
+
+    total: int
+    most: int
+    """What one of them uses."""
+    exact: bool
+    """Whether none of the figures is a quick one, which counts what processes share for each."""
 
 
 class SharedMemoryFigures:
@@ -325,19 +334,21 @@ class SharedMemoryFigures:
         self._folder = folder
         self._own = folder / f"{rollout}{_FIGURE_SUFFIX}"
 
-    def publish(self, used: int) -> tuple[int, int]:
-        """Write down what this rollout uses, bytes; what all use, and the most that another does.
-
-        Raises OSError.
-        """
-        self._own.write_text(str(used))
+    def read_others(self) -> OtherFigures:
+        """What the others have published lately. Raises OSError."""
+        self._own.touch()
         oldest = self._own.stat().st_mtime - FIGURE_FRESH_SECONDS
-        other_figures = [
+        figures = [
             figure
             for file in self._folder.glob(f"*{_FIGURE_SUFFIX}")
             if file != self._own and (figure := _read_fresh_figure(file, oldest)) is not None
         ]
-        return used + sum(other_figures), max(other_figures, default=0)
+        used = [figure for figure, _ in figures]
+        return OtherFigures(sum(used), max(used, default=0), all(exact for _, exact in figures))
+
+    def publish(self, used: int, exact: bool) -> None:
+        """Write down what this rollout uses, bytes. Raises OSError."""
+        self._own.write_text(str(used) if exact else f"{used}{_QUICK}")
 
     def withdraw(self) -> None:
         """The rollout uses nothing any more."""
@@ -345,8 +356,10 @@ class SharedMemoryFigures:
             self._own.unlink(missing_ok=True)
 
 
-def _read_fresh_figure(file: Path, oldest: float) -> int | None:
+def _read_fresh_figure(file: Path, oldest: float) -> tuple[int, bool] | None:
     try:
-        return int(file.read_text()) if file.stat().st_mtime >= oldest else None
+        text = file.read_text()
+        used = int(text.removesuffix(_QUICK))
+        return (used, not text.endswith(_QUICK)) if file.stat().st_mtime >= oldest else None
     except (OSError, ValueError):  # it has just been removed, or is just being written
         return None
