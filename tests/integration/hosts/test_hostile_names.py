@@ -263,6 +263,42 @@ def test_a_folder_that_its_owner_may_not_read_is_counted_and_removed(mode: str) 
     assert done.stdout == "True True False\n", done.stdout + done.stderr
 
 
+NESTED = """
+import os, pathlib, resource, sys
+from houston_daemon.hosts.guard import resource_usage
+
+workspace, name, mode = pathlib.Path(sys.argv[1], "workspace"), sys.argv[2], int(sys.argv[3], 8)
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+workspace.mkdir()
+os.chdir(workspace)
+for depth in range(200):  # beside others, some of which wait while it is counted
+    for beside in ("", "x", "y"):
+        os.mkdir(f"{name}{depth}{beside}")
+    os.chdir(f"{name}{depth}")
+pathlib.Path("big").write_bytes(os.urandom(8 << 20))
+for depth in reversed(range(200)):
+    os.chdir(".."); os.chmod(f"{name}{depth}", mode)
+resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))
+counted = resource_usage.count_disk_bytes([workspace])
+os.chdir(workspace)
+kept = os.stat(f"{name}0").st_mode & 0o777
+print(counted > 8 << 20, kept == mode, len(os.listdir("/proc/self/fd")) < 8)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
+@pytest.mark.parametrize(("name", "mode"), [("a", "000"), ("a" * 200, "700"), ("a" * 200, "000")])
+def test_nested_folders_are_counted_with_few_descriptors(name: str, mode: str) -> None:
+    place = tempfile.mkdtemp(prefix="houston-nested-", dir="/tmp")
+    os.chown(place, 65534, 65534)
+    try:
+        words = [sys.executable, "-c", NESTED, place, name, mode]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    finally:
+        untrusted_files.remove_folder(Path(place))
+    assert done.stdout == "True True True\n", done.stdout + done.stderr
+
+
 def test_the_last_gigabyte_is_kept_without_a_limit_of_the_workspace_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ nothing.
 """
 
 import contextlib
+import itertools
 import os
 import signal
 import stat
@@ -215,8 +216,8 @@ MIN_COUNTED_BYTES = 4096
 _SLICE_FILES = 4_000
 _SLICE_PAUSE = 0.01
 _MAX_PATH_CHARACTERS = 2_000
-"""Characters of a path after which a folder is held open and paths begin anew: beyond PATH_MAX
-nothing can be named from the top, and what cannot be named would cost nothing."""
+"""Characters of a path after which paths begin anew: beyond PATH_MAX nothing can be named from the
+top, and what cannot be named would cost nothing."""
 
 
 class DiskSpace(NamedTuple):
@@ -238,75 +239,136 @@ def count_disk_bytes(folders: Iterable[Path]) -> int:
     """Bytes on disk below `folders`; sleeps between slices, so call it in a thread."""
     total = counted = 0
     linked: set[tuple[int, int]] = set()
-    waiting = [(_BaseFolder(), os.fspath(folder)) for folder in folders]
-    while waiting:
-        base, path = waiting.pop()
-        base, path, entries = _list_entries(base, path)
-        for name, entry in entries:
-            counted += 1
-            if counted % _SLICE_FILES == 0:
-                time.sleep(_SLICE_PAUSE)
-            if stat.S_ISDIR(entry.st_mode):
-                waiting.append((base, f"{path}{name}"))
-            elif entry.st_nlink > 1:
-                if (entry.st_dev, entry.st_ino) in linked:
-                    continue
-                linked.add((entry.st_dev, entry.st_ino))
-            total += max(MIN_COUNTED_BYTES, entry.st_blocks * 512)
+    for entry in itertools.chain.from_iterable(_walk_folders(folders)):
+        counted += 1
+        if counted % _SLICE_FILES == 0:
+            time.sleep(_SLICE_PAUSE)
+        if entry.st_nlink > 1 and not stat.S_ISDIR(entry.st_mode):
+            if (entry.st_dev, entry.st_ino) in linked:
+                continue
+            linked.add((entry.st_dev, entry.st_ino))
+        total += max(MIN_COUNTED_BYTES, entry.st_blocks * 512)
     return total
 
 
-class _BaseFolder:
-    """A folder that paths begin at, open as long as one of them is waiting."""
+class _DeepFolder(NamedTuple):
+    """A folder that paths begin at."""
 
-    def __init__(self, fd: int = -1, mode: int | None = None) -> None:
-        """mode: what it gets back in the end, where its owner was given rights to count it."""
-        self.fd, self._mode = fd, mode
-
-    def __del__(self) -> None:
-        if self.fd >= 0:
-            if self._mode is not None:
-                os.fchmod(self.fd, self._mode)
-            os.close(self.fd)
+    base: "_DeepFolder | None"
+    path: str
 
 
-_FolderEntries = list[tuple[str, os.stat_result]]
+class _WaitingFolder(NamedTuple):
+    """A folder that is to be read, or to get its rights back once all below it was read."""
+
+    base: _DeepFolder | None
+    path: str
+    rights: os.stat_result | None = None
+    """As it was before its owner was given rights to count it."""
 
 
-def _list_entries(base: _BaseFolder, path: str) -> tuple[_BaseFolder, str, _FolderEntries]:
-    """What is in a folder, and what the names in it begin with."""
-    above = base.fd if base.fd >= 0 else None
+def _walk_folders(folders: Iterable[Path]) -> Iterator[Iterable[os.stat_result]]:
+    """What is in each folder below `folders`; however they are nested, few descriptors are open."""
+    waiting = [_WaitingFolder(None, os.fspath(folder)) for folder in folders]
+    with _OpenBase() as opened:
+        try:
+            while waiting:
+                base, path, rights = waiting.pop()
+                if rights is not None:
+                    _give_back_rights(opened, base, path, rights)
+                    continue
+                entries, rights = _read_folder(opened, base, path)
+                if rights is not None:
+                    waiting.append(_WaitingFolder(base, path, rights))
+                if len(path) > _MAX_PATH_CHARACTERS:
+                    base, path = _DeepFolder(base, path), "."
+                waiting += [
+                    _WaitingFolder(base, f"{path}/{name}")
+                    for name, entry in entries.items()
+                    if stat.S_ISDIR(entry.st_mode)
+                ]
+                yield entries.values()
+        finally:
+            for base, path, rights in reversed(waiting):
+                if rights is not None:
+                    _give_back_rights(opened, base, path, rights)
+
+
+class _OpenBase:
+    """The one folder that is held open, as the next path mostly begins at the same."""
+
+    def __init__(self) -> None:
+        self._base: _DeepFolder | None = None
+        self._fd: int | None = None
+
+    def __enter__(self) -> "_OpenBase":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+        self._base = self._fd = None
+
+    def at(self, base: _DeepFolder | None) -> int | None:
+        """A descriptor of a base; None where paths begin at the top. Raises OSError."""
+        if base is not self._base:
+            self._close()
+            steps: list[_DeepFolder] = []
+            while base is not None:
+                steps.append(base)
+                base = base.base
+            for step in reversed(steps):
+                inner = os.open(step.path, FOLDER_FLAGS, dir_fd=self._fd)
+                self._close()
+                self._base, self._fd = step, inner
+        return self._fd
+
+
+def _read_folder(
+    opened: _OpenBase, base: _DeepFolder | None, path: str
+) -> tuple[dict[str, os.stat_result], os.stat_result | None]:
+    """What is in a folder by name, and its rights where its owner had to be given others: a folder
+    that its owner may not read costs what it holds all the same."""
+    rights = None
     try:
-        folder = _BaseFolder(os.open(path, FOLDER_FLAGS, dir_fd=above))
-        entries = _read_entries(folder.fd)
-    except PermissionError:
-        return _list_closed_folder(base, path, above)
+        above = opened.at(base)
+        with contextlib.suppress(PermissionError):
+            return _read_entries(os.open(path, FOLDER_FLAGS, dir_fd=above)), None
+        before = os.stat(path, dir_fd=above, follow_symlinks=False)
+        descriptor = untrusted_files.open_owned_folder(path, above)
+        rights = before
+        return _read_entries(descriptor), rights
     except OSError:
-        return base, path, []
-    if len(path) > _MAX_PATH_CHARACTERS:
-        return folder, "", entries
-    return base, f"{path}/", entries
+        return {}, rights
 
 
-def _list_closed_folder(
-    base: _BaseFolder, path: str, above: int | None
-) -> tuple[_BaseFolder, str, _FolderEntries]:
-    """The same of a folder that its owner may not read: it costs what it holds all the same."""
+def _give_back_rights(
+    opened: _OpenBase, base: _DeepFolder | None, path: str, rights: os.stat_result
+) -> None:
+    """Only where the folder is still the same: it may be the agent's link by now."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, FOLDER_FLAGS, dir_fd=opened.at(base))
+        try:
+            if os.path.samestat(os.fstat(descriptor), rights):
+                os.fchmod(descriptor, stat.S_IMODE(rights.st_mode))
+        finally:
+            os.close(descriptor)
+
+
+def _read_entries(folder: int) -> dict[str, os.stat_result]:
+    """What is in an open folder, which is closed. Raises PermissionError where it may not be
+    entered."""
+    found: dict[str, os.stat_result] = {}
     try:
-        mode = stat.S_IMODE(os.stat(path, dir_fd=above, follow_symlinks=False).st_mode)
-        folder = _BaseFolder(untrusted_files.open_owned_folder(path, above), mode)
-        return folder, "", _read_entries(folder.fd)
-    except OSError:
-        return base, path, []
-
-
-def _read_entries(folder: int) -> _FolderEntries:
-    """What is in an open folder. Raises PermissionError where it may not be entered."""
-    found: _FolderEntries = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            with contextlib.suppress(FileNotFoundError):  # removed since it was listed
-                found.append((entry.name, entry.stat(follow_symlinks=False)))
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # removed since it was listed
+                    found[entry.name] = entry.stat(follow_symlinks=False)
+    finally:
+        os.close(folder)
     return found
 
 
