@@ -50,6 +50,8 @@ from houston_shared.wire import EngineReplica, ReplicaUse
 
 ENGINE_PATIENCE_SECONDS = 30.0
 """How long an engine may be down before its rollouts are paused."""
+PROXY_CHECK_SECONDS = 30.0
+"""How often an engine behind a proxy is asked, which takes a whole request."""
 REPLICA_SECONDS = 5.0
 """How long one of several servers may take to say that it is there, and what it has loaded."""
 ENGINE_DROP_SECONDS = 20.0
@@ -423,6 +425,7 @@ class RemoteEngine:
         parse_address(url)
         self._address = url
         self._why = ""
+        self._next_ask = 0.0
 
     def bring_up(self) -> None:
         """Raise HoustonError while nobody answers there."""
@@ -430,8 +433,14 @@ class RemoteEngine:
             raise HoustonError(self._why)
 
     def alive(self) -> bool:
-        """Whether a connection is accepted."""
+        """Whether a connection is accepted; through a proxy, whether one was lately."""
+        from houston_daemon.engines.engine_http import has_proxy  # see `engine_process.is_healthy`
+
+        if time.monotonic() < self._next_ask:
+            return True
         self._why = connection_problem(self._address)
+        if not self._why and has_proxy(self._address):
+            self._next_ask = time.monotonic() + PROXY_CHECK_SECONDS
         return not self._why
 
     def healthy(self) -> bool:

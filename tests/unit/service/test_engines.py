@@ -20,7 +20,7 @@ import pytest
 
 from houston_daemon.engines.engine_process import process_start_time
 from houston_daemon.review.judge.judge_engine import JudgeEnginePlace
-from houston_daemon.service import engine_endpoints
+from houston_daemon.service import engine_endpoints, engine_supervisor
 from houston_daemon.service.daemon_log import read_log_tail
 from houston_daemon.service.engine_child import end_former_replicas, end_orphaned_engines
 from houston_daemon.service.engine_supervisor import (
@@ -40,7 +40,7 @@ from houston_shared.config import Configuration, DaemonSettings, LoadedConfigura
 from houston_shared.config_sections import EngineSettings
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
-from tests.support.web import web
+from tests.support.web import Handler, web
 
 
 class Pauses:
@@ -157,6 +157,32 @@ def test_an_engine_behind_a_proxy_is_watched_and_asked_through_it(
             with pytest.raises(HoustonError, match="502"):
                 watched.bring_up()
             assert not watched.alive()
+
+
+def test_an_engine_behind_a_proxy_is_asked_now_and_then_and_its_answer_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each time is a whole request, and a list of models may be long."""
+
+    def begin_long_list(handler: Handler) -> None:
+        handler.begin({"Transfer-Encoding": "chunked"})
+        handler.wfile.write(b"no chunk")
+
+    for name in ("no_proxy", "NO_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with web() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url())
+        proxy.pages["http://engine.invalid:8000/v1/models"] = begin_long_list
+        watched = RemoteEngine("http://engine.invalid:8000/v1")
+        watched.bring_up()
+        assert all(watched.alive() for _ in range(5))
+        assert len(proxy.asked) == 1
+        monkeypatch.setattr(engine_supervisor, "PROXY_CHECK_SECONDS", 0.0)
+        watched = RemoteEngine("http://engine.invalid:8000/v1")
+        assert watched.alive()
+        proxy.pages.clear()
+        proxy.pages["http://engine.invalid:8000/v1/models"] = (502, {}, b"nobody is there")
+        assert not watched.alive() and not watched.alive()
 
 
 def test_rollouts_wait_for_an_engine_that_is_down_for_long(tmp_path: Path) -> None:
