@@ -186,7 +186,8 @@ class HostSettings(Settings, frozen=True):
     gpus: Annotated[int, msgspec.Meta(ge=0, le=64)] = 0
     """GPUs that rollouts, engines and trainers may lease there."""
     memory_mb: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Most memory of all rollouts there together, in MB; 0 is nine tenths of that machine's."""
+    """Most memory of all rollouts there together, in MB; 0 is nine tenths of that machine's. A
+    lower one holds only once no rollout runs there."""
 
 
 class HostsSettings(Settings, frozen=True):
@@ -198,7 +199,8 @@ class HostsSettings(Settings, frozen=True):
     """GPUs of this machine that rollouts, engines and trainers may lease."""
     memory_mb: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Most memory of all rollouts on this machine together, in MB of 1,048,576 bytes; 0 is nine
-    tenths of the machine's. Each rollout also has its own limit (`[sandbox] memory_mb`)."""
+    tenths of the machine's. A lower one holds only once no rollout runs. Each rollout also has
+    its own limit (`[sandbox] memory_mb`)."""
     named: dict[HostName, HostSettings] = {}
     """The other machines, each written as a table `[hosts.NAME]`."""
 
