@@ -53,11 +53,14 @@ def take_folder(folder: Path, patience: float = PATIENCE_SECONDS) -> int:
         time.sleep(0.05)
 
 
-def require_no_trainer(folder: Path) -> None:
-    """Raise HoustonError where a trainer is at work in the folder, or nobody can tell."""
+def require_no_trainer(folder: Path, patience: float = 0.0) -> None:
+    """Raise HoustonError where a trainer is at work in the folder, or nobody can tell.
+
+    patience: seconds in which one that was killed may be gone.
+    """
     try:
         if (folder / LOCK_NAME).exists():
-            os.close(take_folder(folder, 0.0))
+            os.close(take_folder(folder, patience))
     except OSError as problem:  # of another user, or on a disk that went away
         raise HoustonError(
             f"Whether a trainer is at work in {folder} cannot be told: {problem}.",

@@ -190,7 +190,7 @@ def request_resume(
             f"{run} has finished: {folder.output}.", next=f"houston train show {run}"
         )
     check_not_daemon_run(loaded, run)
-    run_folder.require_no_trainer(folder.path)
+    run_folder.require_no_trainer(folder.path, run_folder.PATIENCE_SECONDS)
     spec = rename_policy(loaded, spec, name) if name else spec
     if spec.base_hash:
         _check_registrable(loaded, spec.name, spec.recipe.base, spec.base_hash, spec.parent)
