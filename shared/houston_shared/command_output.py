@@ -118,11 +118,22 @@ def print_question(text: str) -> None:
     sys.stderr.flush()
 
 
+_ERROR_PREFIX = "houston: "
+
+
 def print_error(problem: HoustonError) -> None:
     """An error as cause, effect and next command on stderr."""
-    text = f"houston: {problem.cause}"
-    if problem.effect:
-        text += f" {problem.effect}"
-    if problem.next:
-        text += f"\n  next: {problem.next}"
-    print_note(text)
+    print_note(_ERROR_PREFIX + error_text(problem))
+
+
+def error_text(problem: HoustonError) -> str:
+    """Cause and effect on one line, the next command on a second."""
+    text = " ".join(filter(None, (problem.cause, problem.effect)))
+    return text + (f"\n  next: {problem.next}" if problem.next else "")
+
+
+def read_error(stderr: str) -> str:
+    """Cause and effect that a command printed as its error, before which notes may stand; empty
+    where it printed none."""
+    errors = [line for line in stderr.splitlines() if line.startswith(_ERROR_PREFIX)]
+    return errors[-1].removeprefix(_ERROR_PREFIX) if errors else ""

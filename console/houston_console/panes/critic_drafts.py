@@ -18,6 +18,7 @@ from houston_console.widgets.styled_text import (
     span,
     text_block,
 )
+from houston_shared import command_output
 from houston_shared.home import Home
 from houston_shared.store import rollout_queries
 from houston_shared.store.draft_queries import CriticDraft
@@ -31,7 +32,6 @@ ASKING_TEXT = "The critic reads what was done so far …"
 DRAFTED_TEXT = "The critic has drafted something: = says it."
 AUTOPILOT_TEXT = " autopilot: a critic speaks by itself "
 NOTHING_TO_CHANGE = "The critic would change nothing."
-_SAID_BY_COMMAND = "houston: "
 
 
 async def ask_critic(home: Home, rollout: str, configuration: str) -> str:
@@ -60,17 +60,12 @@ async def ask_critic(home: Home, rollout: str, configuration: str) -> str:
     try:
         critiques = msgspec.json.decode(out)["critiques"]
     except msgspec.DecodeError:
-        return _first_sentence(error.decode(errors="replace"))
+        said = command_output.read_error(error.decode(errors="replace"))
+        return said or "The critic ended without a word."
     if any(critique["text"] for critique in critiques):
         return ""
     problems = [critique["problem"] for critique in critiques if critique["problem"]]
     return f"The critic gave no draft: {problems[0]}." if problems else NOTHING_TO_CHANGE
-
-
-def _first_sentence(text: str) -> str:
-    """What a command said of its failure; its notes stand before."""
-    told = [each for each in text.splitlines() if each.startswith(_SAID_BY_COMMAND)]
-    return told[-1].removeprefix(_SAID_BY_COMMAND) if told else "The critic ended without a word."
 
 
 def is_on_autopilot(rollout: str) -> ReadPlan[bool]:

@@ -251,7 +251,7 @@ def kill_by_environment(marks: Iterable[bytes], seconds: float) -> None:
 
 
 def is_healthy(url: str, seconds: float = 5.0) -> bool:
-    """Whether a server at `url` answers /health."""
+    """Whether a server of this machine at `url` answers /health, without TLS."""
     import httpx  # 70 ms that no start of the daemon pays which has no engine to ask
 
     address = url.rstrip("/").removesuffix("/v1") + "/health"

@@ -6,7 +6,7 @@ in place of what is gone and zeros for token ids. Writes nothing.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -110,7 +110,17 @@ def _has_same_identity(kind: str, data: bytes, after: Record) -> bool:
 
 def has_text(data: bytes, text: str) -> bool:
     """Whether a body holds a text, in any of its spellings."""
-    return any(spelling.encode() in data for spelling in list_spellings(text))
+    return has_any(data, encoded_spellings(text))
+
+
+def has_any(data: bytes, needles: Sequence[bytes]) -> bool:
+    """Whether one of them is in it; for a text that is looked for in many bodies."""
+    return any(needle in data for needle in needles)
+
+
+def encoded_spellings(text: str) -> list[bytes]:
+    """Those of `list_spellings`, as bodies and files hold them."""
+    return [spelling.encode() for spelling in list_spellings(text)]
 
 
 def list_spellings(text: str) -> tuple[str, ...]:

@@ -125,11 +125,12 @@ def select_events_with_text(home: Home, text: str, rollout: str = "") -> list[Er
 
     rollout: only look there; empty for everywhere.
     """
+    needles = erased_body.encoded_spellings(text)
     seqs_of: dict[str, list[int]] = defaultdict(list)
     for seq, owner, kind, data in _iterate_bodies(home, rollout):
         if kind in VOUCHING_KINDS:
             continue
-        if erased_body.has_text(data, text) or (kind == "sample" and owner in seqs_of):
+        if erased_body.has_any(data, needles) or (kind == "sample" and owner in seqs_of):
             seqs_of[owner].append(seq)
     return [ErasureBatch(owner, seqs) for owner, seqs in seqs_of.items()]
 
@@ -248,7 +249,7 @@ def _erase_in_transaction(store: Store, message: EraseBodies) -> None:
 
 def find_files_with_text(home: Home, text: str) -> list[Path]:
     """Files of the database and its index that hold a text all the same."""
-    needles = [spelling.encode() for spelling in erased_body.list_spellings(text)]
+    needles = erased_body.encoded_spellings(text)
     files = []
     for base in (home.database, home.search_database):
         for end in ("", "-wal"):
@@ -263,7 +264,7 @@ def _has_bytes(path: Path, needles: Sequence[bytes]) -> bool:
     with path.open("rb") as file:
         tail = b""
         while chunk := file.read(_CHUNK_BYTES):
-            if any(needle in tail + chunk for needle in needles):
+            if erased_body.has_any(tail + chunk, needles):
                 return True
             tail = chunk[-longest:]
     return False

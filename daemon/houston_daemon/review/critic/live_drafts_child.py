@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from houston_daemon.service.parent_death import end_with_parent
 from houston_daemon.service.watched_child import report_failures
+from houston_shared.command_output import read_error
 from houston_shared.config import LoadedConfiguration, load_configuration
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
@@ -136,9 +137,10 @@ class DraftFollower:
 
 def _reason(stderr: str) -> str:
     """Why a command failed: its error, before which notes may stand; else its last words."""
+    if error := read_error(stderr):
+        return error
     lines = [line for line in stderr.splitlines() if line and not line[0].isspace()]
-    errors = (line.removeprefix("houston: ") for line in lines if line.startswith("houston: "))
-    return next(errors, lines[-1] if lines else "it ended without a word")
+    return lines[-1] if lines else "it ended without a word"
 
 
 def main() -> None:

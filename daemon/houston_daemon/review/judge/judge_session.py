@@ -38,6 +38,7 @@ from houston_daemon.review.verdict_updates import (
     record_review_cost,
     store_judge_verdicts,
 )
+from houston_shared.command_output import error_text
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import JudgeSettings
 from houston_shared.control_messages import StoreReviewCost
@@ -173,7 +174,7 @@ class JudgeSession:
                     self.note(rule_failed_sentence(rollout, problem))
                 except RolloutBusy as problem:
                     self.busy.append(rollout)
-                    self.note(f"{problem.cause} {problem.effect}\n  next: {problem.next}")
+                    self.note(error_text(problem))
                 else:
                     self.report(outcome)
 

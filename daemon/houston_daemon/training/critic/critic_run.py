@@ -122,8 +122,9 @@ def reference_logprobs(net: Any, rows: Sequence[CriticRow], pad: int) -> list[Pa
         said = [(rows[place].prompt, rows[place].answer) for place in part]
         rejected = [(rows[place].prompt, rows[place].rejected) for place in part]
         both = (answer_logprobs(net, each, pad).tolist() for each in (said, rejected))
-        for place, *pair in zip(part, *both, strict=True):
-            found[place] = (pair[0], pair[1])
+        found_pairs = zip(*both, strict=True)
+        for place, pair in zip(part, found_pairs, strict=True):
+            found[place] = pair
     net.train(training)
     return found
 

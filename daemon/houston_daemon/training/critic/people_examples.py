@@ -158,10 +158,9 @@ def _pairs(
 def _said_rather(heard: Sequence[Guidance], draft: CriticDraft, next_draft_at: str | None) -> str:
     """The first of a person's own words that may answer a draft; empty where there are none."""
     for message in heard:
-        answers = message.queued_at > draft.at and not message.critic
-        if next_draft_at is not None and message.queued_at > next_draft_at:
-            continue
-        if answers and message.step is not None and message.step <= draft.step + ANSWER_STEPS:
+        is_between = draft.at < message.queued_at <= (next_draft_at or message.queued_at)
+        is_soon = message.step is not None and message.step <= draft.step + ANSWER_STEPS
+        if is_between and is_soon and not message.critic:
             return message.text
     return ""
 
