@@ -111,7 +111,8 @@ layers: $(BIN)/.dev
 # fails something else is wrong, and the run ends instead of waiting for every time limit. One server
 # that does not start fails some twenty tests, which is no reason to end.
 PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --maxfail 60
-FAST   := tests/unit tests/console
+# The console first: its files are the long ones.
+FAST   := tests/console tests/unit
 
 # Tests beside each other get in each other's way: what fails then must pass alone, also what a part
 # of one file would leave out.

@@ -15,6 +15,7 @@ import msgspec
 
 METRICS_NAME = "metrics.jsonl"
 UPDATES_NAME = "updates.jsonl"
+HELD_OUT_BEFORE_NAME = "held_out_before.json"
 VALIDATION_CURVE = "solved, validation"
 
 
@@ -28,6 +29,13 @@ class StepMetrics(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     grad_norm: float | None = None
     tokens: int = 0
     """Computed in the whole run so far."""
+
+
+class HeldOutBefore(msgspec.Struct, frozen=True, kw_only=True):
+    """`held_out_before.json`: the loss on held-out rows before the first step."""
+
+    loss: float
+    rows: int
 
 
 CurvePoint = tuple[float, float]
@@ -180,15 +188,10 @@ class _Result(msgspec.Struct, frozen=True):
     validation: _Validation | None = None
 
 
-class _HeldOutBefore(msgspec.Struct, frozen=True):
-    loss: float
-    rows: int
-
-
 T = TypeVar("T")
 
 
-_READ_FILES = (METRICS_NAME, UPDATES_NAME, "result.json", "held_out_before.json",
+_READ_FILES = (METRICS_NAME, UPDATES_NAME, "result.json", HELD_OUT_BEFORE_NAME,
                "manifest.json", "data/manifest.json")  # fmt: skip
 
 
@@ -241,7 +244,7 @@ def figures_of_metrics(metrics: dict[str, Any]) -> RunFigures:
 def _read_held_out(folder: Path, result: _Result | None) -> HeldOutLoss | None:
     if measured := _result_held_out(result):
         return measured
-    before = _read_json(folder / "held_out_before.json", _HeldOutBefore)
+    before = _read_json(folder / HELD_OUT_BEFORE_NAME, HeldOutBefore)
     return HeldOutLoss(before.loss, None, before.rows) if before else None
 
 

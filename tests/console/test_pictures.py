@@ -7,7 +7,8 @@ before it is kept. Colours are not compared; every state is also a glyph.
 import difflib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,11 +68,11 @@ def shown(app: HoustonConsole) -> str:
     return "".join(f"{strip.text.rstrip()}\n" for strip in strips)
 
 
-async def drawn(app: HoustonConsole, pilot: Pilot[None], wanted: str) -> str:
-    """The screen once it is as wanted, or does not change any more."""
+async def drawn(pilot: Pilot[None], look: Callable[[], str], wanted: Container[str] = ()) -> str:
+    """What is looked at, once it is one of those wanted, or does not change any more."""
     before, same, end = "", 0, time.monotonic() + SECONDS
     # A screen that is about to be drawn is empty; it is no picture.
-    while ((now := shown(app)) != wanted or not now) and same < SAME and time.monotonic() < end:
+    while ((now := look()) not in wanted or not now) and same < SAME and time.monotonic() < end:
         same = same + 1 if now == before else 0
         before = now
         await pilot.pause(0.1)
@@ -86,12 +87,13 @@ async def test_a_screen_looks_as_it_did(name: str, tmp_path: Path, still: None) 
     with home as builder:
         loaded = LoadedConfiguration(Configuration(), builder.home, "defaults")
         app = HoustonConsole(loaded, "" if shot.many else "r-7f3a", tmp_path / "state")
+        look_at_screen = partial(shown, app)
         async with app.run_test(size=shot.size) as pilot:
             await app.refresh_from_store()
-            await drawn(app, pilot, "")
+            await drawn(pilot, look_at_screen)
             for key in shot.keys.split():
                 await pilot.press(key)
-            picture = await drawn(app, pilot, wanted)
+            picture = await drawn(pilot, look_at_screen, [wanted])
     if UPDATE:
         KEPT.mkdir(exist_ok=True)
         file.write_text(picture)

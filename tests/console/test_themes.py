@@ -9,8 +9,14 @@ from houston_shared.config import Configuration, LoadedConfiguration, ThemeName,
 from tests.console.conftest import WIDE
 from tests.console.homes import HomeBuilder
 
+IN_EVERY_TIER = {"houston-light", "houston-colour-blind", "gruvbox"}
+THEMES = [
+    pytest.param(theme, marks=[] if theme in IN_EVERY_TIER else pytest.mark.slow)
+    for theme in get_args(ThemeName)
+]
 
-@pytest.mark.parametrize("theme", get_args(ThemeName))
+
+@pytest.mark.parametrize("theme", THEMES)
 async def test_a_theme_that_is_allowed_is_the_one_that_is_on(
     theme: ThemeName, builder: HomeBuilder
 ) -> None:

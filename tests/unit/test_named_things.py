@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import gc
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -50,7 +51,11 @@ def docstrings(tree: ast.Module) -> list[str]:
 
 
 def test_what_a_docstring_names_exists() -> None:
-    trees = {file: ast.parse(file.read_text()) for file in MODULES}
+    gc.disable()  # which would look through all trees again and again, and find nothing
+    try:
+        trees = {file: ast.parse(file.read_text()) for file in MODULES}
+    finally:
+        gc.enable()
     by_stem: defaultdict[str, set[str]] = defaultdict(set)
     for file, tree in trees.items():
         by_stem[file.stem] |= words_of(tree)

@@ -7,7 +7,11 @@ import sys
 import pytest
 
 from houston_daemon.environments.questions import answer_scorers, math_child
-from houston_daemon.environments.questions.answer_scorers import choice_score, math_score
+from houston_daemon.environments.questions.answer_scorers import (
+    choice_score,
+    math_score,
+    same_answer,
+)
 from houston_daemon.environments.questions.hidden_tests import program_of, same_output, same_result
 
 
@@ -31,7 +35,12 @@ from houston_daemon.environments.questions.hidden_tests import program_of, same_
     ],
 )
 def test_mathematics_is_compared_by_what_it_means(answer: str, gold: str, same: bool) -> None:
-    assert math_score(answer, [gold]).exact == float(same)
+    assert (same_answer(answer, [gold]) or math_child.same_value(answer, gold)) == same
+
+
+@pytest.mark.parametrize(("gold", "score"), [("-1", 0.0), ("1/2", 1.0)])
+def test_mathematics_is_compared_in_a_process_of_its_own(gold: str, score: float) -> None:
+    assert math_score(r"\frac{2}{4}", ["7", gold]).exact == score
 
 
 def test_a_comparison_that_does_not_end_counts_as_wrong(

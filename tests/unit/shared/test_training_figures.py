@@ -18,10 +18,10 @@ from houston_daemon.training.rl.update_figures import (
     ValidationFigures,
 )
 from houston_daemon.training.runs.run_progress import ProgressWriter
-from houston_daemon.training.sft.sft_callbacks import HeldOutBefore
 from houston_shared.training_figures import (
     METRICS_NAME,
     Curve,
+    HeldOutBefore,
     HeldOutLoss,
     RunFigures,
     StepMetrics,

@@ -26,6 +26,7 @@ from houston_daemon.training.sft.sft_recipe import lower_rate_settings
 from houston_daemon.training.sft.sft_run_folder import RunFolder
 from houston_daemon.training.sft.sft_trainer import WeightedTrainer
 from houston_shared import atomic_file
+from houston_shared.training_figures import HELD_OUT_BEFORE_NAME, HeldOutBefore
 
 _CONTINUE, _SAVE_NOW, _STOP_NOW = 0, 1, 2
 
@@ -124,13 +125,6 @@ MAX_HELD_OUT_ROWS = 100
 _SHARDED_TYPES = (DistributedType.FSDP, DistributedType.DEEPSPEED)
 
 
-class HeldOutBefore(msgspec.Struct, frozen=True, kw_only=True):
-    """`held_out_before.json`: a run that goes on need not compute it again."""
-
-    loss: float
-    rows: int
-
-
 def spread_rows(rows: int) -> list[int]:
     """At most `MAX_HELD_OUT_ROWS` of so many rows, by number, evenly over all of them."""
     count = min(rows, MAX_HELD_OUT_ROWS)
@@ -145,7 +139,7 @@ class HeldOutLoss:
         folder = watch.folder
         self._trainer = trainer
         self._watch = watch
-        self._file = folder.path / "held_out_before.json"
+        self._file = folder.path / HELD_OUT_BEFORE_NAME
         self.rows = 0
         """How many rows it is taken on; 0 where none are held out."""
         if not folder.held_out.is_file():
@@ -186,7 +180,7 @@ class HeldOutLoss:
         return self._take_loss("after training") if self.rows else None
 
     def _earlier(self) -> float | None:
-        """What was taken earlier, on as many rows."""
+        """What was taken before this run went on, on as many rows."""
         try:
             earlier = msgspec.json.decode(self._file.read_bytes(), type=HeldOutBefore)
         except (OSError, msgspec.DecodeError):
