@@ -17,7 +17,6 @@ import contextlib
 import json
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -111,21 +110,34 @@ def trained(
     command: tuple[str, ...] = ("dapo", "--recipe", "small"),
     settings: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Train one policy; what the command told, and its seconds. What was trained before is read."""
+    """Train one policy; what the command told, and the seconds of its updates. What was trained
+    before is read, and what was broken off goes on."""
     family = f"{arm.replace(' ', '-').replace(',', '')}-{seed}"
     kept = home.folder / f"{family}.json"
     if not kept.is_file():
         settings = (f"seed={seed}", f"updates={asked.updates}", *settings, *asked.set)
         words = [word for setting in settings for word in ("--set", setting)]
-        began = time.monotonic()
-        told = home.run(
-            *("train", *command, "--suite", asked.suite, "--engine", ENGINE),
-            *("--name", family, "--json", *words),
-            seconds=PATIENCE,
-        )
+        words += ["--suite", asked.suite, "--engine", ENGINE, "--name", family]
+        if run := cut_short(home, family):
+            command, words = command[:1], ["--resume", run]
+        told = home.run("train", *command, "--json", *words, seconds=PATIENCE)
         run = json.loads(told.splitlines()[-1])
-        kept.write_text(json.dumps({**run, "seconds": round(time.monotonic() - began, 1)}))
+        spent = sum(seconds for each in run["updates"] for seconds in each["seconds"].values())
+        kept.write_text(json.dumps({**run, "seconds": round(spent, 1)}))
     return dict(json.loads(kept.read_text()))
+
+
+def cut_short(home: ExperimentHome, family: str) -> str:
+    """The run of this family that was broken off; empty where there is none. The daemon may have
+    taken it up again: it is ended, so that it can be followed from its last checkpoint on."""
+    for line in home.run("train", "list", "--json").splitlines():
+        run = json.loads(line)
+        recipe = json.loads((home.home.path / "training" / run["run"] / "recipe.json").read_text())
+        if recipe["name"] == family and run["state"] != "finished":
+            if run["state"] in ("queued", "running"):
+                home.run("train", "cancel", run["run"])
+            return str(run["run"])
+    return ""
 
 
 def curve(run: Mapping[str, Any]) -> dict[str, Any]:
