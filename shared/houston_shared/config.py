@@ -46,7 +46,7 @@ class DaemonSettings(Settings, frozen=True):
     """The service."""
 
     max_rollouts: Annotated[int, msgspec.Meta(ge=1)] = 64
-    """Rollouts with a worker at the same time; more wait in `queued`."""
+    """Rollouts with a worker at the same time, paused ones too; more wait in `queued`."""
     rollouts_per_worker: Annotated[int, msgspec.Meta(ge=1)] = 16
     """Rollouts that one worker runs at the same time, where their environment needs no host; every
     other rollout has a worker of its own. With 1, all have."""

@@ -1,9 +1,9 @@
 """How a rollout is described in one line: state, reason, scores, durations, and the table of
 them.
 
-Adds to the rows what only the home's other files say: a full disk, a wait for a GPU. The table
-fits its terminal by leaving out columns in a fixed order. Used by the commands and by the
-console's screens; it reads no events.
+Adds to the rows what only the home's other files say: a full disk, a wait for a GPU or a worker.
+The table fits its terminal by leaving out columns in a fixed order. Used by the commands and by
+the console's screens; it reads no events.
 """
 
 import shutil
@@ -15,7 +15,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from houston_console.commands.output_page import COLUMN_GAP, OutputPage, OutputSpan, span
-from houston_shared import gpu_leases, home_lock, node_places
+from houston_shared import gpu_leases, home_lock, node_places, worker_waits
 from houston_shared.home import Home
 from houston_shared.records import ELSEWHERE, ENDED_STATES, LOW_DISK_BYTES, Guidance
 from houston_shared.safe_text import safe_line
@@ -121,14 +121,20 @@ def apply_full_disk(rollouts: list[RolloutRow], home: Home) -> list[RolloutRow]:
 
 
 def apply_resource_waits(rollouts: list[RolloutRow], home: Home) -> list[RolloutRow]:
-    """Rollouts with what they wait for, where that is a GPU, or a node of a cluster: a queued one
-    has it as its reason."""
+    """Rollouts with what they wait for, where that is a GPU, a node of a cluster, or a worker that
+    a paused one holds: a queued one has it as its reason."""
     if not any(map(_is_unpaused, rollouts)):
         return rollouts
     gpus = gpu_leases.read_gpu_ledger(home).waiting
     nodes = node_places.read_node_places(home).waiting
+    worker = worker_waits.read_worker_wait(home)
     return [
-        _with_wait(rollout, gpus.get(f"rollout:{rollout.id}") or nodes.get(rollout.id, ""))
+        _with_wait(
+            rollout,
+            gpus.get(f"rollout:{rollout.id}")
+            or nodes.get(rollout.id)
+            or worker * (rollout.state == "queued"),
+        )
         for rollout in rollouts
     ]
 
@@ -148,7 +154,7 @@ def _with_wait(rollout: RolloutRow, reason: str) -> RolloutRow:
 def apply_current_conditions(
     overviews: Sequence[RolloutOverview], home: Home
 ) -> list[RolloutOverview]:
-    """With what waits for a GPU, for a node, or for room on the disk."""
+    """With what waits for a GPU, a node or a worker, or for room on the disk."""
     rows = [overview.rollout for overview in overviews]
     now = apply_resource_waits(apply_full_disk(rows, home), home)
     return [overview._replace(rollout=row) for overview, row in zip(overviews, now, strict=True)]

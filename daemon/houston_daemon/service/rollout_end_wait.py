@@ -14,6 +14,8 @@ from houston_shared.records import ENDED_STATES
 from houston_shared.store import outcome_queries, rollout_queries
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.store.store_reader import Reader
+from houston_shared.times_and_counts import pluralize
+from houston_shared.worker_waits import read_worker_wait
 
 _LOOK_SECONDS = 0.2
 Rows = Mapping[str, RolloutRow]
@@ -56,3 +58,17 @@ def waiting_for_a_person(rows: Iterable[RolloutRow]) -> list[RolloutRow]:
         for row in rows
         if rollout_queries.is_at_rest(row) and row.paused_by not in SELF_ENDING_PAUSES
     ]
+
+
+def waiting_sentence(home: Home, rows: Iterable[RolloutRow]) -> str:
+    """What keeps rollouts from ending, with one of the paused ones; empty while nothing does."""
+    left = unfinished(rows)
+    paused = [row for row in left if row.state == "paused"]
+    queued = sum(row.state == "queued" for row in left)
+    parts = []
+    if paused:
+        count, first = pluralize(len(paused), "rollout"), paused[0]
+        parts.append(f"{count} paused, {first.id} by {first.paused_by}: {first.reason}")
+    if queued and (reason := read_worker_wait(home)):
+        parts.append(f"{pluralize(queued, 'rollout')} queued: {reason}")
+    return "; ".join(parts)

@@ -44,6 +44,7 @@ from houston_daemon.service.supervisor_queries import (
     KeptReader,
     ResumableRollout,
     find_failing_engines,
+    read_paused_rollouts,
     read_resumable_rollouts,
 )
 from houston_daemon.service.systemd_service import (
@@ -62,6 +63,7 @@ from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.faults import point
 from houston_shared.records import RolloutSpec
 from houston_shared.wire import EngineReplica
+from houston_shared.worker_waits import write_worker_wait
 
 EXIT_RECORDER_FAILED = 70
 DRAIN_PART = 0.6
@@ -146,6 +148,8 @@ class Supervisor:
         """When to look at all that there is, monotonic; before, only at workers."""
         self._unlooked = False
         """Whether anything has happened since the last look at all."""
+        self._worker_wait: str | None = None
+        """Why rollouts wait for a worker, as it was written down; None before the first look."""
         self._specs: dict[str, RolloutSpec] = {}
         """What rollouts were started with that wait for a node of a cluster, or run on one."""
         self._replicas: dict[str, tuple[ReplicaStatus, ...]] = {}
@@ -199,6 +203,7 @@ class Supervisor:
         self._engines.pause_and_resume(now)
         self._free_ended()
         self._start_workers()
+        self._note_worker_wait()
         self._look_at_replicas(now)
         self._update_training(now)
         self._spawner.check_alive(now)
@@ -210,6 +215,19 @@ class Supervisor:
         self._workers.end_silent(self._recorder.silences(), now)
         self._logs.rotate_long_logs(now, self._pids)
         self._recorder.report(self._report(now))
+
+    def _note_worker_wait(self) -> None:
+        """Write down for listings why rollouts wait for a worker, where paused ones hold some."""
+        reason = ""
+        try:
+            if self._workers.is_full:
+                with self._reader.reading() as reader:
+                    reason = self._workers.wait_reason(read_paused_rollouts(reader))
+            if reason != self._worker_wait:
+                write_worker_wait(self._loaded.home, reason)
+                self._worker_wait = reason
+        except (OSError, sqlite3.OperationalError) as problem:  # a full disk: tried again
+            LOGGER.warning("why rollouts wait could not be written: %s", problem)
 
     def _look_at_replicas(self, now: float) -> None:
         """Which servers rollouts keep to, of engines that have several; let those go that were
@@ -274,6 +292,7 @@ class Supervisor:
         """What the status says of the processes here; systemd shows the shortest form."""
         troubles = {
             **self._workers.troubles(now, self._resumable),
+            **({"queue": self._worker_wait} if self._worker_wait else {}),
             **self._spawner.troubles(now),
             **self._engines.troubles(now),
             **self._backup.troubles(now),

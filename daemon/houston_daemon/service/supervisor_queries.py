@@ -86,6 +86,12 @@ def _resumable_rollout(
     return ResumableRollout(engines, steps, bool(waits), why, engine_waited_for(activity, engine))
 
 
+def read_paused_rollouts(reader: sqlite3.Connection) -> set[str]:
+    """Rollouts that are paused, by whomever."""
+    rows = reader.execute("SELECT id FROM rollouts WHERE state = 'paused'").fetchall()
+    return {row[0] for row in rows}
+
+
 def read_living_rollouts(database: Path) -> set[str]:
     """Rollouts that have not ended."""
     with closing(open_read_only(database)) as reader:

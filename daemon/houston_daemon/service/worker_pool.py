@@ -11,7 +11,7 @@ pays for what it does. How a process is started is `worker_spawner`.
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -101,6 +101,8 @@ class WorkerPool:
         self._log_of = log_of
         self.limit = limit
         """How many run at the same time, at most."""
+        self.is_full = False
+        """Whether rollouts wait because so many run, as last looked at."""
         self._running: dict[str, _RunningWorker] = {}
         self._histories: dict[str, _DeathHistory] = {}
         self.restarts = 0
@@ -155,6 +157,15 @@ class WorkerPool:
             if worker.silent:
                 troubles[f"worker of {rollout}"] = self._quiet(worker)
         return troubles
+
+    def wait_reason(self, paused: Collection[str]) -> str:
+        """Why rollouts wait for a worker while paused ones hold some; empty where none does.
+
+        paused: all rollouts that are.
+        """
+        held = len(self._running.keys() & set(paused)) if self.is_full else 0
+        holding = f"paused rollouts hold {held} of {self.limit} (`max_rollouts`)"
+        return f"waits for a worker: {holding}" if held else ""
 
     def _quiet(self, worker: _RunningWorker) -> str:
         limit = f"ended after {self._silences.limit:g} s"
@@ -215,15 +226,19 @@ class WorkerPool:
         gone_rollouts = self._histories.keys() - set(runnable) - self._running.keys()
         for rollout in gone_rollouts:
             del self._histories[rollout]
+        self.is_full = False
         for rollout in runnable:
-            if len(self._running) >= self.limit or self._unborn >= STARTING_WORKERS_LIMIT:
-                return
             standing = resumable.get(rollout)
             if standing is None or rollout in self._running or self._due(rollout) > now:
                 continue
             found = ((name, reachable(name)) for name in standing.engines)
             urls = {name: url for name, url in found if url is not None}
-            if len(urls) == len(standing.engines) and equipped(rollout):
+            if len(urls) < len(standing.engines):
+                continue
+            self.is_full = len(self._running) >= self.limit
+            if self.is_full or self._unborn >= STARTING_WORKERS_LIMIT:
+                return
+            if equipped(rollout):
                 self._start(rollout, urls, now)
 
     @property

@@ -97,6 +97,30 @@ def test_more_rollouts_than_workers_wait_in_queued(station: Station) -> None:
     assert [over(station, r) for r in ids] == ["finished"] * 4
 
 
+def test_who_waits_for_a_worker_that_a_paused_rollout_holds_is_told_so(station: Station) -> None:
+    station.home.mkdir()
+    (station.home / "houston.toml").write_text("[daemon]\nmax_rollouts = 1\n")
+    station.start()
+    (first,) = station.rollout(task(station), station.script(thinking(3, delay=1.0)))
+    station.until(lambda: station.closed(first), why="a step of the first")
+    (second,) = station.rollout(task(station), station.script(thinking(1), "short"))
+
+    def reason() -> str:
+        (row,) = (row for row in station.json("rollout", "list") if row["rollout"] == second)
+        return str(row["reason"])
+
+    assert reason() == "", "a queue that moves is no reason"
+    station.run("rollout", "pause", first)
+    why = "waits for a worker: paused rollouts hold 1 of 1 (`max_rollouts`)"
+    station.until(lambda: reason() == why, why="the reason is listed")
+    station.until(lambda: why in station.run("daemon", "status").stdout, why="and in the status")
+    station.run("rollout", "cancel", first)
+    assert over(station, second) == "finished"
+    station.until(lambda: why not in station.run("daemon", "status").stdout, why="it is over")
+    (third,) = station.rollout(task(station), station.script(thinking(1), "third"))
+    assert over(station, third) == "finished"
+
+
 def test_a_killed_worker_is_started_again_and_goes_on(station: Station) -> None:
     station.start()
     (rollout,) = station.rollout(task(station), station.script(thinking(12, 0.2)))

@@ -7,9 +7,13 @@ import pytest
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.service import rollout_end_wait
 from houston_shared.errors import HoustonError
+from houston_shared.home_lock import HomeLock, HomeOwner
 from houston_shared.records import RolloutState
+from houston_shared.store import outcome_queries
 from houston_shared.store.event_bodies import StoredState
 from houston_shared.store.rollout_queries import AT_REST_ACTIVITY
+from houston_shared.store.store_reader import Reader
+from houston_shared.worker_waits import write_worker_wait
 from tests.support.written_home import WrittenHome
 
 
@@ -75,3 +79,37 @@ def test_who_waits_for_a_person(home: WrittenHome, by: str, activity: str, waits
 
     rollout_end_wait.wait_until_ended(home.home, ["one", "two"], look)
     assert found == (["one"] if waits else [])
+
+
+WORKER_WAIT = "waits for a worker: paused rollouts hold 3 of 3 (`max_rollouts`)"
+WAITING: dict[str, tuple[dict[str, RolloutState], str, str]] = {
+    "nothing does": ({"one": "running", "two": "finished"}, WORKER_WAIT, ""),
+    "a pause": ({"one": "running", "two": "paused"}, "", "1 rollout paused, two by engine: why"),
+    "a queue that moves": ({"one": "queued"}, "", ""),
+    "workers that paused ones hold": (
+        {"one": "queued"},
+        WORKER_WAIT,
+        f"1 rollout queued: {WORKER_WAIT}",
+    ),
+    "both": (
+        {"one": "paused", "two": "queued"},
+        WORKER_WAIT,
+        f"1 rollout paused, one by engine: why; 1 rollout queued: {WORKER_WAIT}",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WAITING)
+def test_what_keeps_rollouts_from_ending_is_said(home: WrittenHome, case: str) -> None:
+    states, worker_wait, sentence = WAITING[case]
+    for name, state in states.items():
+        move(home, name, state, "engine")
+    write_worker_wait(home.home, worker_wait)
+    lock = HomeLock(home.home)
+    assert lock.take(HomeOwner(pid=0, since="")) is None
+    with Reader(home.home) as reader:
+        rows = reader.run(outcome_queries.find_rollouts(["one", "two"])).values()
+    assert rollout_end_wait.waiting_sentence(home.home, rows) == sentence
+    lock.release()
+    without = rollout_end_wait.waiting_sentence(home.home, rows)
+    assert WORKER_WAIT not in without, "no daemon, nobody to wait for"

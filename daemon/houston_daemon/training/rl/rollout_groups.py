@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from houston_daemon.review.critic.refinements import Critiqued, refinement_specs
-from houston_daemon.service.rollout_end_wait import Rows, wait_until_ended
+from houston_daemon.service.rollout_end_wait import Rows, wait_until_ended, waiting_sentence
 from houston_daemon.service.rollout_start_checks import build_rollout_specs
 from houston_daemon.suites.suite_catalog import write_suite_task
 from houston_daemon.training.credit.group_advantages import ScoredRollout
@@ -196,7 +196,7 @@ class GroupCoordinator:
     def _look(self, rows: Rows) -> None:
         if self._stop():
             raise StopRequested
-        self._tell(_waiting_sentence(rows.values()))
+        self._tell(waiting_sentence(self._loaded.home, rows.values()))
 
     def _begin(
         self, update: int, batch: int, split: str, index: int, policy: str, size: int
@@ -254,15 +254,6 @@ def read_outcomes(
     tokens = reader.run(outcome_queries.longest_contexts(wanted))
     counts = reader.run(purification_queries.count_purification(wanted))
     return [_outcome(group, rows, cut, tokens, counts) for group in groups]
-
-
-def _waiting_sentence(rows: Iterable[RolloutRow]) -> str:
-    """What keeps rollouts from ending, with one of them; empty while nothing does."""
-    paused = [row for row in rows if row.state == "paused"]
-    if not paused:
-        return ""
-    count = pluralize(len(paused), "rollout")
-    return f"{count} paused, {paused[0].id} by {paused[0].paused_by}: {paused[0].reason}"
 
 
 def _rollout_seed(seed: int, update: int, batch: int, index: int) -> int:
