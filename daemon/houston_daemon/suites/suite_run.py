@@ -175,7 +175,9 @@ def _wait(
             )
         if time.monotonic() - told > _TELL_SECONDS:
             left = len(rollout_end_wait.unfinished(rows.values()))
-            tell(f"{len(rollouts) - left} of {len(rollouts)} ended")
+            counted = f"{len(rollouts) - left} of {len(rollouts)} ended"
+            waiting = rollout_end_wait.waiting_sentence(home, rows.values())
+            tell("; ".join(filter(None, (counted, waiting))))
             told = time.monotonic()
 
     rollout_end_wait.wait_until_ended(home, rollouts, look)

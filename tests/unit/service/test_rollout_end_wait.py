@@ -6,6 +6,7 @@ import pytest
 
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.service import rollout_end_wait
+from houston_daemon.suites import suite_run
 from houston_shared.errors import HoustonError
 from houston_shared.home_lock import HomeLock, HomeOwner
 from houston_shared.records import RolloutState
@@ -113,3 +114,16 @@ def test_what_keeps_rollouts_from_ending_is_said(home: WrittenHome, case: str) -
     lock.release()
     without = rollout_end_wait.waiting_sentence(home.home, rows)
     assert WORKER_WAIT not in without, "no daemon, nobody to wait for"
+
+
+def test_a_suite_that_waits_says_for_what_beside_its_count(home: WrittenHome) -> None:
+    move(home, "one", "paused", "engine")
+    told: list[str] = []
+
+    def tell(line: str) -> None:
+        told.append(line)
+        for name in ("one", "two"):
+            move(home, name, "cancelled")
+
+    suite_run._wait(home.home, ["one", "two"], tell)
+    assert told == ["0 of 2 ended; 1 rollout paused, one by engine: why"]
