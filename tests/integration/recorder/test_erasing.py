@@ -396,6 +396,35 @@ def test_a_rollout_that_goes_on_is_never_erased(station: Station) -> None:
     assert "has not ended" in reply.cause
 
 
+GONE: dict[str, tuple[tuple[str, ...], str]] = {
+    "archived": (("archive",), " was archived: its texts are in "),
+    "a step": (("erase", "--at", "2"), "Step 2 of rollout "),
+    "a text": (("erase", "--text", SECRET), "Step 2 of rollout "),
+}
+
+
+@pytest.mark.parametrize("case", GONE)
+def test_a_failed_rollout_that_was_erased_is_refused_as_that_and_is_no_damage(
+    tmp_path: Path, case: str
+) -> None:
+    (verb, *options), why = GONE[case]
+    station = Station(tmp_path / "home").start()
+    worker = station.working()
+    worker.step(1)
+    worker.sample(2, thought=f"The key is {SECRET}")
+    worker.observation(2)
+    assert isinstance(worker.say(wire.StoreState, state="failed"), wire.Ack)
+    station.stop()
+    houston(station.home, "rollout", verb, worker.rollout, *options, "--yes")
+    station.restart()
+    refused = station.person().ask(wire.Steer(rollout=worker.rollout, action="resume"))
+    assert isinstance(refused, wire.Denied)
+    assert why in refused.cause and "CORRUPT" not in refused.cause
+    assert "anew" in refused.next and "verify" not in refused.next
+    assert refused.effect == f"{worker.rollout} stays failed."
+    station.stop()
+
+
 def test_ids_are_replaced_by_zeros_so_that_counts_stay() -> None:
     one = StoredSample(**msgspec.structs.asdict(sample(1)))
     data = wire.encode_message(one)

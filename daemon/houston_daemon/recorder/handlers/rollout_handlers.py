@@ -259,6 +259,7 @@ def _requeue_failed_rollout(store: Store, row: RolloutRow, author: Author, reaso
     """Queue a failed rollout again. Raises HoustonError where it has nothing to go on from."""
     refuse_sampled_elsewhere(_read_spec(store, row), f"{row.id} stays failed.")
     if damage := rollout_assignment.find_resume_obstacle(store, row):
+        _refuse_erased(store, row)
         raise denial(damage, "houston verify", f"{row.id} stays failed.")
     if (freed := store.read(removed_data_queries.find_last_cleaning(row.id))) is not None:
         raise denial(
@@ -267,6 +268,18 @@ def _requeue_failed_rollout(store: Store, row: RolloutRow, author: Author, reaso
             f"{row.id} stays failed.",
         )
     return change_state(store, row, "queued", author.person_label, reason, author=author)
+
+
+def _refuse_erased(store: Store, row: RolloutRow) -> None:
+    """Raise HoustonError where what a rollout would go on from was archived or erased."""
+    first = rollout_assignment.find_first_damaged_event(store, row)
+    erased = store.connection.execute("SELECT erased FROM events WHERE seq = ?", (first,))
+    if (erased.fetchone() or (0,))[0]:
+        lost = store.read(removed_data_queries.find_missing_data(row.id))
+        cause = lost.cause if lost else f"Texts of {row.id} were erased from the journal."
+        start = f"houston rollout branch {row.id} --at STEP, before that; or start it anew"
+        archived = f"start it anew; what it did: {lost.command}" if lost and lost.command else ""
+        raise denial(cause, archived or start, f"{row.id} stays failed.")
 
 
 def _cancel_rollout(store: Store, row: RolloutRow, author: Author, reason: str) -> int:
