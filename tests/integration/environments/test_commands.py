@@ -1,6 +1,7 @@
 """The twelve command actions on real terminals: what works, and what says why it did not."""
 
 import asyncio
+import os
 import time
 
 import pytest
@@ -82,6 +83,18 @@ async def test_input_answers_a_prompt(station: Station) -> None:
     assert answered.success
     assert "hello Ada Lovelace" in answered.text
     assert answered.fields["exit_code"] == 0
+
+
+async def test_a_clock_that_was_set_back_keeps_no_prompt_from_its_answer(station: Station) -> None:
+    ask = "read -p 'name? ' name; read -p 'age? ' age; echo $name $age"
+    await station("run_command", command=ask, wait_for_completion=False)
+    assert "age? " in (await station("input_in_session", input_text="Ada")).text
+    (log,) = station.folder.glob("root/rollouts/*/terminals/main/log.*")
+    ahead = time.time() + 3_600
+    os.utime(log, (ahead, ahead))
+    answered = await station("input_in_session", input_text="36")
+    assert answered.success, answered.text
+    assert "Ada 36" in answered.text
 
 
 async def test_input_is_refused_where_nothing_asks(station: Station) -> None:

@@ -29,8 +29,11 @@ class Desk:
         self.home = WrittenHome(folder)
         self.server = NtfyServer()
         self.seconds = 0.0
+        self.clock_ahead = 0.0
         monkeypatch.setattr(
-            notifier_child, "now_us", lambda: int((BEGIN + self.seconds) * 1_000_000)
+            notifier_child,
+            "now_us",
+            lambda: int((BEGIN + self.seconds + self.clock_ahead) * 1_000_000),
         )
         monkeypatch.setattr(notifier_child.time, "monotonic", lambda: 1_000 + self.seconds)
 
@@ -76,6 +79,18 @@ def test_one_message_for_each_reason_and_rollout(desk: Desk) -> None:
         desk.later(notifier, 20)
     assert sorted(desk.titles[1:]) == ["a: score fell", "b: error streak"]
     assert desk.server.arrived[0]["message"].endswith("houston console a@1")
+
+
+@pytest.mark.parametrize("digest_minutes", [0, 5])
+def test_a_clock_that_is_set_back_silences_nobody(desk: Desk, digest_minutes: float) -> None:
+    notifier = desk.notifier(digest_minutes=digest_minutes)
+    desk.clock_ahead = 3 * 3_600
+    desk.drift("a")
+    desk.later(notifier, 20)
+    desk.clock_ahead = 0
+    desk.drift("b")
+    desk.later(notifier, 20)
+    assert desk.titles == ["a: error streak", "b: error streak"]
 
 
 def test_many_at_once_are_one_message(desk: Desk) -> None:

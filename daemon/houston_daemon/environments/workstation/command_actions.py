@@ -337,7 +337,7 @@ class CommandActions:
         """Whether the command has been silent long enough; gives it one such while to be so."""
         for attempt in range(2):
             status = await terminal.status()
-            missing = self._limits.silence_seconds - (time.time() - status.last_output)
+            missing = self._limits.silence_seconds - _age(status.last_output)
             if missing <= 0:
                 return True
             if attempt == 0:
@@ -349,10 +349,16 @@ class CommandActions:
         deadline = time.monotonic() + min(_ANSWER_SECONDS, self._limits.command_seconds)
         while True:
             status = await terminal.wait(0.1, stop.event)
-            quiet = time.time() - status.last_output > _QUIET_SECONDS
+            quiet = _age(status.last_output) > _QUIET_SECONDS
             answered = status.log_bytes > start and quiet
             if not status.busy or answered or stop.event.is_set() or time.monotonic() > deadline:
                 return status
+
+
+def _age(at: float) -> float:
+    """Seconds since a time; where the clock was set back since, how far it is ahead: what has
+    printed meanwhile has a newer time."""
+    return abs(time.time() - at)
 
 
 def _busy(session_id: str, command: str) -> Failed:

@@ -169,7 +169,8 @@ class Notifier:
         pause = self._settings.digest_minutes * 60e6
         if delivery.sent_count > SINGLE_NOTIFICATIONS:
             pause = max(pause, FLOOD_PAUSE_SECONDS * 1e6)
-        if not delivery.waiting or now_us() < delivery.sent_at + pause:
+        rests = delivery.sent_at <= now_us() < delivery.sent_at + pause  # not: a clock set back
+        if not delivery.waiting or rests:
             return
         alone = not self._settings.digest_minutes and service.key not in self._digests
         notifications = self._sent.begin(service.key, take_notifications(delivery.waiting, alone))
