@@ -205,6 +205,27 @@ async def test_a_branch_is_told_what_its_servers_do_not_know(world: World, addre
     assert not (await two.close_step(7)).notes
 
 
+async def test_a_branch_is_told_of_tools_that_changed_since_its_parent_began(
+    world: World, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("houston_daemon.environments.mcp.mcp_connection._FRESH_SECONDS", 0.0)
+    with reached("grown") as grown:
+        servers = {"near": McpServerSettings(url=address), "far": McpServerSettings(url=grown)}
+        one = await world.open(**servers)
+        closed = await one.close_step(5)
+        assert "The tool far_total is gone." in (await act(one, "far_grow")).text
+        origin = BranchPoint(seq=9, head_seq=1, snapshot=closed.snapshot)
+        branch = {"rollout": "r2", "parent": "r1", "parent_step": 5, "origin": origin}
+        two = await world.open(branch=branch, **servers)
+        told = await act(two, "near_total")
+        assert told.success, "its names are those of its head"
+        assert "The tool far_total is gone." in told.text and '"name": "later"' in told.text
+        assert not (await act(two, "near_total")).fields["tools_changed"], "told once"
+        await two.close(ended=False)
+        again = await world.open(begun=True, branch=branch, **servers)
+        assert not (await act(again, "near_total")).fields["tools_changed"], "after a restart, too"
+
+
 async def test_an_answer_over_http_has_a_size(world: World, address: str) -> None:
     """Whether it comes as an event or as a body; the server goes on."""
     with reached("plain") as plain:

@@ -17,6 +17,7 @@ from houston_daemon.environments.environment_protocol import Closing, Standing, 
 from houston_daemon.environments.mcp.mcp_connection import ServerFailed
 from houston_daemon.environments.mcp.mcp_servers import Servers, tool_result_text
 from houston_daemon.environments.mcp.mcp_step_changes import StepChanges
+from houston_daemon.environments.rollout_state import state_file
 from houston_daemon.environments.typed_observation import Interrupted, Observation, Text, render
 from houston_daemon.hosts.local_host import LocalHost
 from houston_shared.errors import HoustonError
@@ -37,7 +38,6 @@ from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.records import RolloutSpec
 from houston_shared.secret_redaction import restore_secrets
 from houston_shared.task_tables import McpServerSettings
-from houston_shared.terminal_log_files import rollout_folder
 
 
 class ToolCalled(Observation, frozen=True, kw_only=True):
@@ -190,14 +190,20 @@ def build_environment(setup: EnvironmentSetup) -> McpEnvironment:
         Connection(name, server, partial(_start, host, server), _restored(server.headers))
         for name, server in task.mcp.servers.items()
     ]
-    folder = rollout_folder(Path(spec.host_root), spec.rollout)
-    steps = StepChanges(host, folder / "mcp-steps.json", partial(mcp_arrival, spec, task, host))
+    arrival = partial(mcp_arrival, spec, task, host)
+    steps = StepChanges(host, state_file(spec, "mcp-steps.json"), arrival)
     source = task.workspace.source
     return McpEnvironment(
         task,
         spec.rollout,
         host,
-        Servers(connections, own_actions(task), task.tools, folder / "mcp.json"),
+        Servers(
+            connections,
+            own_actions(task),
+            task.tools,
+            state_file(spec, "mcp.json"),
+            state_file(spec, "mcp.json", spec.parent) if spec.origin else None,
+        ),
         steps,
         source=Path(spec.task.folder) / source if source else None,
         evaluation=_evaluation(setup, host, steps),

@@ -34,19 +34,27 @@ class KnownTools(msgspec.Struct, frozen=True):
     """Name → server, and its name there."""
     tools: dict[str, dict[str, Any]]
     """Name → the tool in OpenAI's form."""
+    first: dict[str, dict[str, Any]] = {}
+    """Those that the rollout began with, which stand in its head and in that of its branches."""
 
 
 class Servers:
     """The tools of one rollout, of servers and our own."""
 
     def __init__(
-        self, connections: Sequence[Connection], own: Catalog, allowed: Sequence[str], file: Path
+        self,
+        connections: Sequence[Connection],
+        own: Catalog,
+        allowed: Sequence[str],
+        file: Path,
+        parent_file: Path | None = None,
     ) -> None:
-        """file: where what the agent knows is kept."""
+        """file: where what the agent knows is kept; parent_file: that of a branch's parent."""
         self._connections = {connection.name: connection for connection in connections}
         self._own = own
         self._allowed = allowed
         self._file = file
+        self._parent_file = parent_file
         self._lists: dict[str, list[OfferedTool]] = {}
         self._known: KnownTools | None = None
         self.offered = ForeignTools(own, (), allowed)
@@ -66,7 +74,7 @@ class Servers:
 
     async def open(self, rollout: str) -> None:
         """Start or reach all of them. Raises NeedsPerson where one cannot be."""
-        self._known = await asyncio.to_thread(load_state, self._file, KnownTools)
+        self._known = await asyncio.to_thread(self._load_known)
         lists = await asyncio.gather(
             *(connection.tools() for connection in self._connections.values()),
             return_exceptions=True,
@@ -85,6 +93,20 @@ class Servers:
         self._name()
         if self._known is None:
             self.news()
+
+    def _load_known(self) -> KnownTools | None:
+        """What the agent knows; of a branch that begins, what its head says, under its parent's
+        names. None for who knows nothing yet."""
+        known = load_state(self._file, KnownTools)
+        if known is not None or self._parent_file is None:
+            return known
+        parent = load_state(self._parent_file, KnownTools)
+        if parent is None:  # freed, or on another machine
+            return None
+        first = parent.first or parent.tools
+        known = KnownTools(parent.names, first, first)
+        save_state(self._file, known)
+        return known
 
     def check(self, call: ToolCall) -> ToolCall:
         """The call, or with `error` saying what is wrong with it."""
@@ -115,7 +137,8 @@ class Servers:
                 verb = "changed" if name in before else "is new"
                 lines.append(f"The tool {name} {verb}: {json.dumps(tool, ensure_ascii=False)}")
         if lines or self._known is None:
-            self._known = KnownTools({**self._names, **self.offered.names}, tools)
+            first = self._known.first if self._known else tools
+            self._known = KnownTools({**self._names, **self.offered.names}, tools, first)
             save_state(self._file, self._known)
         return "\n".join(lines)
 
