@@ -159,13 +159,13 @@ class WorkerPool:
         return troubles
 
     def wait_reason(self, paused: Collection[str]) -> str:
-        """Why rollouts wait for a worker while paused ones hold some; empty where none does.
+        """Why rollouts wait for a worker where paused ones hold half of them or more; else empty.
 
         paused: all rollouts that are.
         """
         held = len(self._running.keys() & set(paused)) if self.is_full else 0
         holding = f"paused rollouts hold {held} of {self.limit} (`max_rollouts`)"
-        return f"waits for a worker: {holding}" if held else ""
+        return f"waits for a worker: {holding}" if 2 * held >= self.limit else ""
 
     def _quiet(self, worker: _RunningWorker) -> str:
         limit = f"ended after {self._silences.limit:g} s"
