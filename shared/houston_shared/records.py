@@ -38,7 +38,7 @@ EVALUATION_CALL = "eval"
 """Name of the call that a submission is, and kind of its result."""
 PURIFICATION_KEY = "purification"
 """Parameter of a sample that was put together of a failed answer and its correction: a table with
-`mode`, `similarity`, `attempts` and `from_attempt` (docs/purification.md)."""
+`mode`, `similarity`, `attempts`, `from_attempt` and `corrected_tokens` (docs/purification.md)."""
 LOOKAHEAD_KEY = "lookahead"
 """Parameter of a correction that was sampled ahead: its `number`, and the `tail` of the observation
 that it answers, which no event has."""

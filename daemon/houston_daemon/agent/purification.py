@@ -293,9 +293,6 @@ class StepPurifier:
         sample = build_purified_sample(
             opened.sample, candidate.sample, replacement, provenance, self.renderer, tools
         )
-        if sample is None:
-            opened.not_purified = "the corrected call cannot be written after the first thought"
-            return None
         attempt = candidate.attempt + 1
         point("worker.purified.before")
         try:

@@ -7,14 +7,17 @@ samples, runs and stores nothing.
 """
 
 import difflib
+import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, product, takewhile
 from typing import Literal
 
 from msgspec.structs import replace
 
 from houston_daemon.environments.environment_protocol import ToolSpec
-from houston_daemon.prompts.dialect_protocol import Dialect, PromptPiece, compact_json
+from houston_daemon.prompts.dialect_protocol import Dialect, compact_json
 from houston_daemon.prompts.prompt_renderer import PromptRenderer
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
 from houston_shared.records import (
@@ -27,6 +30,10 @@ from houston_shared.records import (
 )
 
 ReplacementMode = Literal["shallow", "deep"]
+_MOST_BEGINNINGS = 16
+"""Places of one answer at which a call is looked for: more are tried for no answer."""
+_ANY_NAME = "\ue000"
+"""Stands for the name of a tool, where how a call is written is asked: no markup holds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,7 @@ def choose_replacement(
     """
     first, second = _compared_texts(failed, results, corrected)
     ratio = round(difflib.SequenceMatcher(None, first, second).ratio(), 4)
-    shallow = ratio >= threshold and not failed.malformed
+    shallow = ratio >= threshold and bool(failed.calls) and not failed.malformed
     return Replacement("shallow" if shallow else "deep", ratio)
 
 
@@ -83,22 +90,23 @@ def build_purified_sample(
     provenance: Mapping[str, int],
     renderer: PromptRenderer,
     tools: Mapping[str, ToolSpec],
-) -> SampleBody | None:
-    """The sample of the purified step; None where its ids would not be read back as what they say.
+) -> SampleBody:
+    """The sample of the purified step; replaced deep where its ids cannot be put together.
 
     provenance: `attempts` and `from_attempt`. The prompt is that of the first
     attempt. It has no log-probabilities: nobody sampled it there, and who trains it recomputes them
     in the purified context (CLEANER §4.3).
     """
-    shallow = replacement.mode == "shallow"
-    thought = failed.thought if shallow else corrected.thought
-    ids = corrected.token_ids
+    shallow, ids = replacement.mode == "shallow", corrected.token_ids
+    count = len(ids or ())
     if shallow and renderer.tokens is not None:
-        ids = graft_calls(failed, corrected.calls, renderer, renderer.tokens, tools)
-        if ids is None:
-            return None
+        grafted = graft_calls(failed, corrected, renderer, renderer.tokens, tools)
+        shallow = grafted is not None
+        ids, count = grafted or (ids, count)
+    told = {"corrected_tokens": count} if count else {}
     drawn = {key: value for key, value in corrected.parameters.items() if key != LOOKAHEAD_KEY}
-    story = {"mode": replacement.mode, "similarity": replacement.similarity, **provenance}
+    mode = "shallow" if shallow else "deep"
+    story = {"mode": mode, "similarity": replacement.similarity, **provenance, **told}
     return replace(
         failed,
         token_ids=ids,
@@ -107,7 +115,7 @@ def build_purified_sample(
         finish_reason=corrected.finish_reason,
         engine=PURIFIED_ENGINE,
         parameters={**drawn, PURIFICATION_KEY: story},
-        thought=thought,
+        thought=failed.thought if shallow else corrected.thought,
         calls=corrected.calls,
         malformed="",
         prompt_tokens=None,
@@ -121,63 +129,77 @@ def build_purified_sample(
 
 def graft_calls(
     failed: SampleBody,
-    calls: Sequence[ToolCall],
+    corrected: SampleBody,
     renderer: PromptRenderer,
     tokens: PromptTokenizer,
     tools: Mapping[str, ToolSpec],
-) -> tuple[int, ...] | None:
-    """Ids of the failed answer's thought as they were sampled, then `calls` as the dialect writes
-    them; None where the dialect does not read thought and calls back from them."""
-    dialect = renderer.dialect
-    pieces = dialect.assistant(failed.thought, calls)
-    text = "".join(piece.text for piece in pieces)
-    until = _length_before_calls(dialect, failed.thought)
-    kept, written = _longest_prefix(failed.token_ids or (), text[:until], tokens)
-    ids = (*kept, *tokens.encode(_pieces_after(pieces, written)))
-    ended = bool(ids) and ids[-1] in renderer.stops
-    read = dialect.parse(tokens.decode(ids[: len(ids) - ended]), 0, tools)
-    same = read.thought == failed.thought and not read.malformed
-    return ids if same and list(map(_said, read.calls)) == list(map(_said, calls)) else None
+) -> tuple[tuple[int, ...], int] | None:
+    """What was sampled of the failed answer before its calls, then what was sampled of the
+    correction from its calls on; with how many ids those are.
+
+    None where either cannot be cut there between two tokens, and where the dialect does not read
+    the first thought and the corrected calls back.
+    """
+    said = (failed.thought, *map(_said, corrected.calls))
+    first, second = failed.token_ids or (), corrected.token_ids or ()
+    places = (_call_beginnings(one, renderer.dialect, tokens) for one in (failed, corrected))
+    for signs in product(*places):
+        cuts = (
+            (_count_ids_up_to(before, first, tokens), _count_ids_up_to(after, second, tokens))
+            for before, after in zip(*signs, strict=False)
+        )
+        kept, left_out = next((cut for cut in cuts if None not in cut), (None, None))
+        if kept is None:
+            continue
+        ids = (*first[:kept], *second[left_out:])
+        ended = bool(ids) and ids[-1] in renderer.stops
+        read = renderer.dialect.parse(tokens.decode(ids[: len(ids) - ended]), 0, tools)
+        if not read.malformed and (read.thought, *map(_said, read.calls)) == said:
+            return ids, len(ids) - kept
+    return None
 
 
 def _said(call: ToolCall) -> tuple[str, str]:
     return call.name, compact_json(call.arguments)
 
 
-def _length_before_calls(dialect: Dialect, thought: str) -> int:
-    """Characters of an answer up to the name of its first call: where two answers with the same
-    thought may begin to differ."""
-    first, second = (
-        "".join(piece.text for piece in dialect.assistant(thought, [_empty_call(name)]))
-        for name in ("a", "b")
+def _call_beginnings(
+    sample: SampleBody, dialect: Dialect, tokens: PromptTokenizer
+) -> list[list[str]]:
+    """Where the first call of an answer may begin: for each such place, the text before each sign
+    of what begins a call."""
+    text = tokens.decode(sample.token_ids or ())
+    found = _call_pattern(dialect, sample.calls[0]).finditer(text)
+    return [
+        [text[: place.start(sign)] for sign in range(1, len(place.groups()) + 1)]
+        for place in islice(found, _MOST_BEGINNINGS)
+    ]
+
+
+def _call_pattern(dialect: Dialect, call: ToolCall) -> re.Pattern[str]:
+    """What begins a call, whatever the thought before it: the dialect's markup up to the name, with
+    any white space between its signs; without markup, its first word or signs, or its name."""
+    ending = _written_after_thoughts(dialect, replace(call, name=_ANY_NAME))
+    signs = "".join(ending.partition(_ANY_NAME)[0].split())
+    if not signs:
+        leads = re.findall(r"\w+|[^\w\s]+", _written_after_thoughts(dialect, call))[:1]
+        return re.compile(f"({'|'.join(map(re.escape, (*leads, call.name)))})")
+    return re.compile(r"\s*".join(f"({re.escape(sign)})" for sign in signs))
+
+
+def _written_after_thoughts(dialect: Dialect, call: ToolCall) -> str:
+    """How the dialect ends an answer with this call alike after every thought."""
+    one, other = (
+        "".join(piece.text for piece in dialect.assistant(thought, [call])) for thought in ("", "x")
     )
-    pairs = enumerate(zip(first, second, strict=False))
-    return next((at for at, (one, other) in pairs if one != other), len(first))
+    pairs = zip(reversed(one), reversed(other), strict=False)
+    length = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return one[len(one) - length :]
 
 
-def _empty_call(name: str) -> ToolCall:
-    return ToolCall(id="", name=name, arguments={})
-
-
-def _longest_prefix(
-    ids: Sequence[int], text: str, tokens: PromptTokenizer
-) -> tuple[Sequence[int], int]:
-    """The most of `ids` that spells a beginning of `text`, and its length in characters."""
-    count = length = 0
-    for end in range(1, len(ids) + 1):
-        spelled = tokens.decode(ids[:end])
-        if len(spelled) > len(text):
-            break
-        if text.startswith(spelled):  # an id may end within a letter, which the next one completes
-            count, length = end, len(spelled)
-    return ids[:count], length
-
-
-def _pieces_after(pieces: Sequence[PromptPiece], start: int) -> list[PromptPiece]:
-    """`pieces` without their first `start` characters."""
-    rest = []
-    for piece in pieces:
-        if len(piece.text) > start:
-            rest.append(PromptPiece(piece.text[start:], piece.template))
-        start = max(0, start - len(piece.text))
-    return rest
+def _count_ids_up_to(text: str, ids: Sequence[int], tokens: PromptTokenizer) -> int | None:
+    """How many of `ids` spell this beginning of their text; None where it ends within one."""
+    count = bisect_left(
+        range(len(ids)), len(text), key=lambda length: len(tokens.decode(ids[:length]))
+    )
+    return count if tokens.decode(ids[:count]) == text else None

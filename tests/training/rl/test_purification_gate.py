@@ -3,6 +3,7 @@
 import math
 from array import array
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -108,6 +109,17 @@ def test_a_deep_step_is_judged_by_thought_and_calls() -> None:
     decider, _ = gate(0.5, (0.01, 1.0, 1.0, 1.0, 1.0))
     decider.decide([purified], [shallow((math.log(0.32), 0.0, 0.0, 0.0, 0.0))[1]])
     assert decider.figures.ratio == pytest.approx(0.5, rel=1e-6)  # (0.01 / 0.32) ** (1/5)
+
+
+def test_the_ledger_says_how_many_tokens_are_the_corrections() -> None:
+    """Its thought ends as the first one did, which was said in this context."""
+    first = replace(span(3, 9, 3, "none"), corrected=len(CALL))
+    purified = row("r/0.0", HEAD + THOUGHT + CALL, first)
+    ids = HEAD + THOUGHT + FAILED + NOTE + [*THOUGHT, *CALL]
+    raw = row("r/raw.1", ids, span(3, 7, 1), span(8, 14, 2), said=(-0.1, -0.1, *SAID))
+    decider, _ = gate(0.4, (1e-6, 1e-6, 0.5, 0.8, 0.5, 0.8))
+    assert decider.decide([purified], [raw]) == [purified]
+    assert decider.figures.ratio == pytest.approx(1.0, rel=1e-6)
 
 
 def test_a_step_of_which_the_engine_said_nothing_is_kept_raw() -> None:

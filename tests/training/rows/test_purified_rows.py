@@ -135,6 +135,10 @@ def test_purified_rows_hold_no_failed_call_and_no_traceback(
         assert (span.attempt > 1) == purified(step)
         if purified(step):
             assert step[-1].text in answer
+            ids, said = row.token_ids[span.start : span.end].tolist(), played.engine.by_attempt  # type: ignore[attr-defined]
+            kept = len(ids) - span.corrected
+            first, corrected = (said[number, at].ids for at in (1, len(step)))
+            assert ids == [*first[:kept], *corrected[len(corrected) - span.corrected :]]
             assert (step[0].thought in answer) or (step[-1].thought in answer)
             assert span.logprob_kind == "none", "nobody sampled it in this context"
             assert answer.endswith(written(family, name).stop)

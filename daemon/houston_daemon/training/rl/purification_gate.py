@@ -28,8 +28,8 @@ RowLogprobs = Callable[[Sequence[PolicyGradientRow]], Sequence[Sequence[float]]]
 
 
 def common_ending(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many ids two answers end with alike: of a shallow replacement the calls, of a deep one
-    all of them."""
+    """How many ids two answers end with alike: about those of the correction, where a ledger of
+    earlier days does not say how many they are."""
     pairs = zip(reversed(first), reversed(second), strict=False)
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
@@ -98,7 +98,7 @@ class PurificationGate:
         ratios = {}
         for index, (other, at) in found.items():
             span, source = row.spans[index], other.spans[at]
-            length = common_ending(
+            length = span.corrected or common_ending(
                 row.token_ids[span.start : span.end], other.token_ids[source.start : source.end]
             )
             said = other.logprobs.get(at, ())

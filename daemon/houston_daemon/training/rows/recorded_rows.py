@@ -69,6 +69,7 @@ class SampledAnswer:
     sampling: Mapping[str, Any]
     guided: bool
     engine: str
+    corrected: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +206,7 @@ class TokenSequence:
             guided=answer.guided,
             by=weight.source,
             engine=answer.engine,
+            corrected=answer.corrected,
         )
 
     def _cut(self, prefix: int) -> None:
@@ -292,7 +294,12 @@ class SampleFacts(msgspec.Struct, frozen=True):
             sampling=sampling,
             guided="grammar" in self.parameters,
             engine=self.engine,
+            corrected=self._corrected(),
         )
+
+    def _corrected(self) -> int:
+        story = msgspec.msgpack.decode(self.parameters.get(PURIFICATION_KEY, b"\x80"))
+        return int(story.get("corrected_tokens", 0))
 
 
 def make_recorded_rows(

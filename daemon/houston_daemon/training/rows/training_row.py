@@ -107,6 +107,9 @@ class SampledSpan:
     nobody judged it; empty where no verdict counts (a summary, an interruption, a copy)."""
     engine: str = ""
     """What sampled it, as the ledger names it."""
+    corrected: int = 0
+    """How many of its last tokens a correction sampled, where purification put it together; 0 for
+    any other, and where the ledger does not say."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.start < self.end:
