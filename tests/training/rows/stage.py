@@ -106,7 +106,8 @@ class SampledText:
 
 
 class Marked(NullEnvironment):
-    """What comes back from a call is another text than what was sent."""
+    """What comes back from a call is another text than what was sent; a text that begins with
+    `fails` is an error."""
 
     dying: frozenset[int] = frozenset()
     """Steps whose first call the worker does not survive."""
@@ -115,6 +116,8 @@ class Marked(NullEnvironment):
         if standing.step in self.dying:
             raise Died
         result = await super().act(call, standing, stop)
+        if str(call.arguments.get("text", "")).startswith("fails"):
+            result = replace(result, kind="error", success=False)
         return replace(result, text=f"O{call.id}o {result.kind} gave this back")
 
 

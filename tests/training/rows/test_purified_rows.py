@@ -206,3 +206,37 @@ def test_raw_attempts_are_never_rendered(stage: Stage, family: dict[str, Family]
     played = play(stage, written(family, "hermes"), [[Try("nop", "F", "a"), Try("noop", "C", "b")]])
     with pytest.raises(ConfigurationError, match="was purified"):
         stage.rows(played, RowOptions(attempts="raw", dialect="glm45"))
+
+
+UNREPAIRED = [Try("noop", f"fails {at}", f"T{at}t") for at in range(1, RETRIES + 2)]
+REPAIRED = [*UNREPAIRED[:2], Try("noop", "comes right", "T3t")]
+JUDGED_RAW = {
+    "nobody judged it": (REPAIRED, None, RowOptions(), [3]),
+    "a person masks it": (REPAIRED, ("human", "mask"), RowOptions(), []),
+    "a judge masks it": (REPAIRED, ("judge", "mask"), RowOptions(), []),
+    "a rule masks it": (REPAIRED, ("rule", "mask"), RowOptions(), []),
+    "a person keeps it, and the unjudged are masked": (
+        REPAIRED, ("human", "keep"), RowOptions(unjudged="mask"), [3],
+    ),
+    "nobody judged it, and the unjudged are masked": (
+        REPAIRED, None, RowOptions(unjudged="mask"), [],
+    ),
+    "masked, without masking": (REPAIRED, ("human", "mask"), RowOptions(masking=False), [1, 2, 3]),
+    "never repaired": (UNREPAIRED, None, RowOptions(), [1]),
+    "never repaired, and a rule masks it": (UNREPAIRED, ("rule", "mask"), RowOptions(), []),
+    "never repaired, and a person keeps it": (UNREPAIRED, ("human", "keep"), RowOptions(), [1]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JUDGED_RAW)
+def test_a_verdict_on_a_step_holds_for_what_was_sampled_there(
+    stage: Stage, family: dict[str, Family], name: str
+) -> None:
+    """Where it was never repaired the first attempt counts, whatever rules say of its error."""
+    tries, verdict, options, trained = JUDGED_RAW[name]
+    played = play(stage, written(family, "hermes"), [tries])
+    if verdict:
+        stage.judge(played.id, 1, verdict[1], verdict[0])
+    rows = stage.rows(played, replace(options, attempts="raw"))
+    spans = [span for row in rows for span in row.spans if span.step == 1]
+    assert sorted(span.attempt for span in spans if span.weight) == trained

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+import msgspec
 import pytest
 
 from houston_daemon.training.rows.row_weights import (
@@ -29,6 +30,12 @@ def step(source: str = "", verdict: str = "keep", elsewhere: str = "") -> Planne
         return PlannedStep(ROW, None, elsewhere)
     counted = SourceVerdict(3, 1, source, verdict, "ada", "it failed", 0, 8)  # type: ignore[arg-type]
     return PlannedStep(ROW, counted, elsewhere)
+
+
+def other(source: str = "", errors: int = 0) -> PlannedStep:
+    """An attempt that does not count."""
+    planned = step(source, "mask")
+    return replace(planned, row=msgspec.structs.replace(ROW, current=0, errors=errors))
 
 
 DEFAULT = RowOptions()
@@ -79,6 +86,10 @@ CASES = [
     Case("cut, without masking", step(), CUT, 1, options=PAPER),
     Case("of a parent", step("human", elsewhere="p"), GOOD, 0, "trained with rollout p"),
     Case("of a parent, without masking", step(elsewhere="p"), GOOD, 0, "trained with", PAPER),
+    Case("another attempt, failed", other(errors=1), GOOD, 0, "failed: another attempt counts"),
+    Case("another attempt, failed and masked", other("human", 1), GOOD, 0, "mask: human"),
+    Case("another attempt, failed, without masking", other(errors=1), GOOD, 1, options=PAPER),
+    Case("another attempt that came right", other(), GOOD, 1),
     Case("nothing was said", step("human"), EMPTY, 0, "the answer is empty"),
 ]
 

@@ -56,20 +56,19 @@ def query_rollout_plan(
     verdict_of = yield from _verdict_lookup(record.id, rules)
     forks = yield from rollout_queries.list_forks(record.id)
     role = parse_task_record(spec.task).step_role
-    others: dict[int, list[PlannedStep]] = {}
+    others: dict[int, list[StepRow]] = {}
     for row in rows:
         if not row.current:
-            others.setdefault(row.step, []).append(PlannedStep(row, None, "", role=role))
-    steps = [
-        PlannedStep(
-            row,
-            verdict_of(row),
-            elsewhere(AnswerKey(role, row.step)),
-            tuple(others.get(row.step, ())),
-            role,
+            others.setdefault(row.step, []).append(row)
+    steps = []
+    for row in closed:
+        verdict = verdict_of(row)
+        attempts_at_it = tuple(
+            PlannedStep(other, _verdict_on_other(verdict, row, other), "", role=role)
+            for other in others.get(row.step, ())
         )
-        for row in closed
-    ]
+        trained_in = elsewhere(AnswerKey(role, row.step))
+        steps.append(PlannedStep(row, verdict, trained_in, attempts_at_it, role))
     head = yield from rollout_queries.read_rollout_head(record)
     return _make_plan(record, spec, head, tuple(_planned_contexts(forks, steps, elsewhere)))
 
@@ -134,6 +133,16 @@ def _verdict_lookup(
         return next((verdict for verdict in stored if verdict.attempt == row.attempt), None)
 
     return verdict_of
+
+
+def _verdict_on_other(
+    verdict: SourceVerdict | None, counting: StepRow, other: StepRow
+) -> SourceVerdict | None:
+    """What the verdict on a step says of an attempt that does not count: all of it of the
+    correction that was taken over, and a mask by a person or a judge of every attempt."""
+    if verdict is None or other.attempt == counting.attempt - 1:
+        return verdict
+    return verdict if verdict.verdict == "mask" and verdict.source != "rule" else None
 
 
 def _refuse_gaps(rollout: str, steps: Sequence[StepRow]) -> None:

@@ -22,6 +22,7 @@ INTERRUPTED = "interrupted"
 UNJUDGED = "not judged"
 """Stands for the source of a verdict where there is none."""
 _INTERRUPTED_REASON = "interrupted by a person: what was sampled is no action"
+_FAILED_REASON = "failed: another attempt counts"
 _CUT_REASON = "cut at its limit of tokens: it has no stop token"
 _UNSTOPPED_REASON = "ended without a stop token of its dialect"
 
@@ -167,7 +168,8 @@ def weigh_answer(step: PlannedStep, answer: AnswerFacts, options: RowOptions) ->
 
     In order: a role that is not trained; a step of another rollout's rows; what a person
     interrupted, what is empty, forged or not read back as it was said (never trained); without
-    masking everything else; a verdict to mask; an answer without a stop token, which only a
+    masking everything else; a verdict to mask; an attempt that failed and does not count; an answer
+    without a stop token, which only a
     person's `keep` brings back; a verdict to keep; an answer that is no action; and last what
     nobody judged.
     """
@@ -194,6 +196,8 @@ def _weigh_own(step: PlannedStep, answer: AnswerFacts, options: RowOptions) -> A
         return AnswerWeight(1.0, "", "")
     if verdict and verdict.verdict == "mask":
         return AnswerWeight(0.0, f"mask: {verdict.source} {verdict.reason}".rstrip(), by)
+    if step.row.errors and not step.row.current:
+        return AnswerWeight(0.0, _FAILED_REASON, "")
     if answer.missing_stop_reason and options.cut == "mask" and by != "human":
         return AnswerWeight(0.0, answer.missing_stop_reason, "")
     if verdict:
