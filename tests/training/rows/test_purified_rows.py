@@ -222,6 +222,13 @@ JUDGED_RAW = {
         REPAIRED, None, RowOptions(unjudged="mask"), [],
     ),
     "masked, without masking": (REPAIRED, ("human", "mask"), RowOptions(masking=False), [1, 2, 3]),
+    "a person masks it, in reinforcement learning": (REPAIRED, ("human", "mask"), RAW_OPTIONS, []),
+    "a judge masks it, in reinforcement learning": (
+        REPAIRED,
+        ("judge", "mask"),
+        RAW_OPTIONS,
+        [1, 2, 3],
+    ),
     "never repaired": (UNREPAIRED, None, RowOptions(), [1]),
     "never repaired, and a rule masks it": (UNREPAIRED, ("rule", "mask"), RowOptions(), []),
     "never repaired, and a person keeps it": (UNREPAIRED, ("human", "keep"), RowOptions(), [1]),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import msgspec
 import pytest
 
+from houston_daemon.training.rl.group_credit import ROW_OPTIONS
 from houston_daemon.training.rows.row_weights import (
     AnswerFacts,
     PlannedStep,
@@ -90,6 +91,12 @@ CASES = [
     Case("another attempt, failed and masked", other("human", 1), GOOD, 0, "mask: human"),
     Case("another attempt, failed, without masking", other(errors=1), GOOD, 1, options=PAPER),
     Case("another attempt that came right", other(), GOOD, 1),
+    Case("masked by a person, in RL", step("human", "mask"), GOOD, 0, "mask: human", ROW_OPTIONS),
+    Case("masked by a judge, in RL", step("judge", "mask"), GOOD, 1, options=ROW_OPTIONS),
+    Case("masked by a rule, in RL", step("rule", "mask"), GOOD, 1, options=ROW_OPTIONS),
+    Case("kept by a person, and cut, in RL", step("human"), CUT, 1, options=ROW_OPTIONS),
+    Case("no action, in RL", step(), NO_CALL, 1, options=ROW_OPTIONS),
+    Case("another attempt, failed, in RL", other(errors=1), GOOD, 1, options=ROW_OPTIONS),
     Case("nothing was said", step("human"), EMPTY, 0, "the answer is empty"),
 ]
 

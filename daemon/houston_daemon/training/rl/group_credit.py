@@ -29,8 +29,9 @@ from houston_daemon.training.rows.training_row import RowOptions, TokenRow
 from houston_shared.errors import HoustonError
 from houston_shared.sample_roles import parse_row_roles
 
-ROW_OPTIONS = RowOptions(masking=False)
-"""What was sampled is trained, good or bad: its advantage says which."""
+ROW_OPTIONS = RowOptions(masking=False, people_mask=True)
+"""What was sampled is trained, good or bad: its advantage says which. A step that a person masked
+is not: what earned the reward there may be no more than a gap of the task."""
 RAW_OPTIONS = replace(ROW_OPTIONS, attempts="raw")
 """The same with what purification replaced."""
 

@@ -168,10 +168,9 @@ def weigh_answer(step: PlannedStep, answer: AnswerFacts, options: RowOptions) ->
 
     In order: a role that is not trained; a step of another rollout's rows; what a person
     interrupted, what is empty, forged or not read back as it was said (never trained); without
-    masking everything else; a verdict to mask; an attempt that failed and does not count; an answer
-    without a stop token, which only a
-    person's `keep` brings back; a verdict to keep; an answer that is no action; and last what
-    nobody judged.
+    masking everything else, but with `people_mask` what a person masked; a verdict to mask; an
+    attempt that failed and does not count; an answer without a stop token, which only a person's
+    `keep` brings back; a verdict to keep; an answer that is no action; and last what nobody judged.
     """
     if step.role not in options.roles:
         return AnswerWeight(0.0, f"role {step.role}: it is not trained", "", everywhere=True)
@@ -192,10 +191,11 @@ def _weigh_own(step: PlannedStep, answer: AnswerFacts, options: RowOptions) -> A
         return AnswerWeight(0.0, "the answer is empty", "")
     if answer.unfit:
         return AnswerWeight(0.0, answer.unfit, "")
+    masks = options.masking or (options.people_mask and by == "human")
+    if masks and verdict and verdict.verdict == "mask":
+        return AnswerWeight(0.0, f"mask: {verdict.source} {verdict.reason}".rstrip(), by)
     if not options.masking:
         return AnswerWeight(1.0, "", "")
-    if verdict and verdict.verdict == "mask":
-        return AnswerWeight(0.0, f"mask: {verdict.source} {verdict.reason}".rstrip(), by)
     if step.row.errors and not step.row.current:
         return AnswerWeight(0.0, _FAILED_REASON, "")
     if answer.missing_stop_reason and options.cut == "mask" and by != "human":

@@ -258,6 +258,8 @@ class RowOptions:
     masking: bool = True
     """False: every answer is trained but interrupted ones, whatever was said of it (APOLLO's
     ablation without masking)."""
+    people_mask: bool = False
+    """Whether a person's mask holds without `masking`, too (reinforcement learning)."""
     roles: tuple[SampleRole, ...] = ROW_ROLES
     """Roles whose answers are trained (`parse_row_roles`): without `policy` (of a flow, `planner`)
     contexts make no rows, without `summary` summaries make none."""
