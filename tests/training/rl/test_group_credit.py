@@ -1,5 +1,6 @@
 """What a group's rollouts and their decisions are given, and which groups teach something."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,12 +11,16 @@ from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.rollout_groups import GroupOutcome, RolloutGroup
 
 
-def outcome(finals: list[float], *steps: dict[int, float]) -> GroupOutcome:
-    """finals: scores of rollouts. steps: for each the process rewards of its steps."""
+def outcome(
+    finals: list[float], *steps: dict[int, float], tokens: Sequence[int] = ()
+) -> GroupOutcome:
+    """finals: scores of rollouts. steps: for each the process rewards of its steps. tokens: for
+    each how many it has."""
     names = tuple(f"r{number}" for number in range(len(finals)))
     group = RolloutGroup(update=0, batch=0, split="train", index=0, policy="base", rollouts=names)
     members = tuple(
-        ScoredRollout(name, final, 10) for name, final in zip(names, finals, strict=True)
+        ScoredRollout(name, final, length)
+        for name, final, length in zip(names, finals, tokens or (10,) * len(names), strict=True)
     )
     return GroupOutcome(group, members, (), 0, steps)
 
@@ -75,3 +80,40 @@ def test_decisions_are_held_against_all_decisions_of_the_group() -> None:
 def test_what_weighs_nothing_leaves_the_outcome_alone(weight: float | None) -> None:
     first, _ = group_credits(outcome(UNLIKE, *SPREAD), recipe(weight))
     assert first.process.weight == 0.0
+
+
+NOISE = ({1: 0.50, 2: 0.52}, {1: 0.51, 2: 0.49})
+
+
+@pytest.mark.parametrize(
+    ("finals", "steps", "outcomes", "decisions"),
+    [
+        (UNLIKE, SPREAD, True, True),
+        (UNLIKE, NOISE, True, False),
+        (ALIKE, SPREAD, False, True),
+    ],
+)
+def test_the_side_that_differs_by_noise_gives_no_advantage(
+    finals: list[float], steps: tuple[dict[int, float], ...], outcomes: bool, decisions: bool
+) -> None:
+    group, mixed = outcome(finals, *steps), recipe(0.5, least_spread=0.1)
+    assert teaches(group, mixed)
+    for given in group_credits(group, mixed):
+        assert (given.advantage != 0) is outcomes
+        assert any(given.process.advantages.values()) is decisions
+
+
+LONGER = (60, 95)
+"""The second is within the margin of the penalty for length."""
+
+
+@pytest.mark.parametrize("reward", ["binary", "score"])
+def test_a_group_that_differs_by_length_alone_is_dropped(reward: str) -> None:
+    shaped = recipe(overlong_limit=100, overlong_margin=40, reward=reward)
+    assert not teaches(outcome(ALIKE, tokens=LONGER), shaped)
+    assert not teaches(outcome([100.0, 100.0], tokens=LONGER), shaped)
+    unlike = outcome(UNLIKE, tokens=LONGER)
+    assert teaches(unlike, shaped)
+    first, second = group_credits(unlike, shaped)
+    assert second.reward == pytest.approx((-1 if reward == "binary" else 0) - 35 / 40), "shaped"
+    assert first.advantage == pytest.approx(-second.advantage)

@@ -4,7 +4,7 @@ The trainer and the export of a run ask here, so that what is exported is what i
 no torch.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from houston_daemon.engines.logprob_kind import NEUTRAL_SAMPLING
@@ -58,15 +58,29 @@ def teaches(outcome: GroupOutcome, recipe: RlRecipe) -> bool:
     """Whether a group is kept: its rollouts, or with process rewards its decisions, were rewarded
     unlike each other. What weighs nothing does not count."""
     weight = process_weight(recipe)
-    decisions = [score for steps in outcome.scores for score in steps.values()]
-    return (weight > 0 and has_reward_spread(decisions, recipe.least_spread)) or (
-        weight < 1 and has_reward_spread(group_rewards(outcome, recipe), recipe.least_spread)
+    return (weight > 0 and _decisions_differ(outcome, recipe)) or (
+        weight < 1 and _outcomes_differ(outcome, recipe)
     )
 
 
+def _decisions_differ(outcome: GroupOutcome, recipe: RlRecipe) -> bool:
+    decisions = [score for steps in outcome.scores for score in steps.values()]
+    return has_reward_spread(decisions, recipe.least_spread)
+
+
+def _outcomes_differ(outcome: GroupOutcome, recipe: RlRecipe) -> bool:
+    """Whether rollouts did unlike each other, their length aside: DAPO's eq. 11 counts those that
+    are right, and a group of which all failed teaches nothing but to be short."""
+    rewards = [rollout_reward(each, recipe.reward, recipe.solved) for each in outcome.members]
+    return has_reward_spread(rewards, recipe.least_spread)
+
+
 def group_credits(outcome: GroupOutcome, recipe: RlRecipe) -> list[RolloutCredit]:
-    """What each member is given."""
+    """What each member is given; no advantage by outcomes, or by decisions, that hardly differ."""
     rewards = group_rewards(outcome, recipe)
+    advantages = [0.0] * len(rewards)
+    if _outcomes_differ(outcome, recipe):
+        advantages = group_advantages(rewards, recipe.scale)
     return [
         RolloutCredit(
             rollout=member.rollout,
@@ -81,7 +95,7 @@ def group_credits(outcome: GroupOutcome, recipe: RlRecipe) -> list[RolloutCredit
         for member, reward, advantage, process in zip(
             outcome.members,
             rewards,
-            group_advantages(rewards, recipe.scale),
+            advantages,
             _process_credits(outcome, recipe),
             strict=True,
         )
@@ -92,7 +106,9 @@ def _process_credits(outcome: GroupOutcome, recipe: RlRecipe) -> list[ProcessCre
     weight = process_weight(recipe)
     if not weight:
         return [OUTCOME_ONLY] * len(outcome.members)
-    advantages = step_advantages(outcome.scores, recipe.scale)
+    advantages: Sequence[Mapping[int, float]] = [{}] * len(outcome.members)
+    if _decisions_differ(outcome, recipe):
+        advantages = step_advantages(outcome.scores, recipe.scale)
     return [ProcessCredit(weight, *given) for given in zip(outcome.scores, advantages, strict=True)]
 
 

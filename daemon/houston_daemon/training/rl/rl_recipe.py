@@ -87,9 +87,10 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     rollouts: `group_size` decisions are sampled at each of `groups` steps an update and rewarded by
     `process_reward` alone; nothing is done in an environment (AgentFlow-Pro). Empty: rollouts."""
     least_spread: NonNegativeFloat = MIN_REWARD_STD
-    """A group whose rewards have a smaller standard deviation is dropped. A process reward differs
-    by its model's noise where nothing else does, and advantages divided by that noise teach it: set
-    this above it."""
+    """A group whose rewards, the penalty for length aside, have a smaller standard deviation is
+    dropped; of outcomes and process rewards, whichever differ less give no advantage. A process
+    reward differs by its model's noise where nothing else does, and advantages divided by that
+    noise teach it: set this above it."""
     critic: Literal["none", "trained", "frozen"] = "none"
     """ECHO: each task is attempted once, a critic says `group_size` times what was wrong, and as
     many refinements that are told it are what the policy is trained on. `trained`: the critic is,
