@@ -1,14 +1,21 @@
 """What a group's rollouts and their decisions are given, and which groups teach something."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from houston_daemon.training.credit.group_advantages import MIN_REWARD_STD, ScoredRollout
-from houston_daemon.training.rl.group_credit import group_credits, teaches
+from houston_daemon.training.rl.group_credit import (
+    group_credits,
+    require_plain_sampling,
+    teaches,
+)
 from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.rollout_groups import GroupOutcome, RolloutGroup
+from houston_shared.errors import HoustonError
+from tests.support.rows import KEPT, MASKED, made
 
 
 def outcome(
@@ -80,6 +87,17 @@ def test_decisions_are_held_against_all_decisions_of_the_group() -> None:
 def test_what_weighs_nothing_leaves_the_outcome_alone(weight: float | None) -> None:
     first, _ = group_credits(outcome(UNLIKE, *SPREAD), recipe(weight))
     assert first.process.weight == 0.0
+
+
+@pytest.mark.parametrize(("weight", "refused"), [(KEPT, True), (MASKED, False)])
+def test_rendered_rows_are_not_trained(weight: float, refused: bool) -> None:
+    """Of a rollout that ran without its thoughts."""
+    row = dataclasses.replace(made(((5, weight),)), source="rendered", logprobs={})
+    if not refused:
+        return require_plain_sampling([row])
+    with pytest.raises(HoustonError, match="are rendered") as refusal:
+        require_plain_sampling([row])
+    assert 'thoughts = "strip"' in refusal.value.next
 
 
 NOISE = ({1: 0.50, 2: 0.52}, {1: 0.51, 2: 0.49})

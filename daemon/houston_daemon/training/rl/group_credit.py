@@ -120,8 +120,16 @@ def credit_rows(rows: Sequence[TokenRow], credit: RolloutCredit) -> Iterator[Cre
 
 
 def require_plain_sampling(rows: Sequence[TokenRow]) -> None:
-    """Raise HoustonError for rollouts whose answers were drawn otherwise than the policy says."""
+    """Raise HoustonError for rollouts whose answers were drawn otherwise than the policy says, or
+    stand otherwise than they were drawn."""
     for row in rows:
+        if row.source == "rendered" and row.trained:
+            raise HoustonError(
+                f"Rows of rollout {row.rollout} are rendered: the policy would be trained on what"
+                " it did not say, or not in that context.",
+                "Nothing was trained further.",
+                'Leave thoughts = "strip" out of [sampling] of the task',
+            )
         for span in row.spans:
             bent = {
                 name: value
