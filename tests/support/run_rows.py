@@ -5,13 +5,11 @@ from houston_daemon.training.export.export_format import RunRow
 from houston_daemon.training.rows.training_row import TokenRow
 
 
-def credit(rollout: str = "r-1", *, advantage: float = 0.75, truncated: bool = False,
-           update: int = 2) -> RolloutCredit:  # fmt: skip
+def credit(rollout: str = "r-1", *, advantage: float = 0.75, update: int = 2) -> RolloutCredit:
     return RolloutCredit(
         rollout=rollout,
         reward=1.0,
         advantage=advantage,
-        truncated=truncated,
         masked="",
         update=update,
         group=f"{update}.0-train-7",

@@ -59,7 +59,7 @@ def credited(
     masked: str = "",
     process: ProcessCredit = OUTCOME_ONLY,
 ) -> list[CreditedRow]:
-    credit = RolloutCredit("r", reward, advantage, bool(masked), masked, 0, "0.0-train-1", process)
+    credit = RolloutCredit("r", reward, advantage, masked, 0, "0.0-train-1", process)
     return list(credit_rollout(rows, credit))
 
 

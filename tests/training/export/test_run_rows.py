@@ -55,11 +55,11 @@ def test_a_verl_line_begins_and_ends_with_what_is_trained() -> None:
 
 
 def test_a_slime_line_is_one_of_its_samples() -> None:
-    (line,) = FORMATS["slime-rl"].lines(run_row(made(), credit(truncated=True)))
+    (line,) = FORMATS["slime-rl"].lines(run_row(made(), credit()))
     assert line["tokens"] == list(range(100, 128))
     assert line["response_length"] == len(line["loss_mask"]) == len(line["rollout_log_probs"]) == 21
     assert line["loss_mask"] == [1] * 5 + [0] * 10 + [1] * 6
-    assert (line["reward"], line["status"]) == (1.0, "truncated")
+    assert (line["reward"], line["status"]) == (1.0, "completed")
     assert (line["group_index"], line["rollout_id"]) == (1, 3)
     assert line["metadata"]["advantages"] == [0.75]
 

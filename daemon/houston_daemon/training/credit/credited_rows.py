@@ -51,8 +51,6 @@ class RolloutCredit:
     """What it earned, with its penalty for length."""
     advantage: float
     """How much better than its group it did."""
-    truncated: bool
-    """Whether a limit broke something of it off."""
     masked: str
     """Why none of it is trained although its group counts it; empty where it is."""
     update: int

@@ -40,7 +40,7 @@ def slime_rl_lines(row: RunRow) -> list[ExportLine]:
             "loss_mask": cut.mask,
             "rollout_log_probs": export_format.logprobs_of_trained(cut),
             "reward": row.credit.reward,
-            "status": "truncated" if row.credit.truncated else "completed",
+            "status": "completed",
             "weight_versions": export_format.trained_policies(row.credited.row),
             "metadata": {
                 **row_provenance(row.credited.row),

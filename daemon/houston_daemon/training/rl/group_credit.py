@@ -86,7 +86,6 @@ def group_credits(outcome: GroupOutcome, recipe: RlRecipe) -> list[RolloutCredit
             rollout=member.rollout,
             reward=reward,
             advantage=advantage,
-            truncated=member.overlong is not None,
             masked=OVERLONG_REASONS[member.overlong] if member.overlong else "",
             update=outcome.group.update,
             group=outcome.group.name,
