@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.css.model import RuleSet
+from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
 
 from houston_console.app.console_app import HoustonConsole
@@ -30,6 +32,25 @@ from tests.support.recorder_client import Station
 SECONDS = 60.0
 _NO_CURSOR = re.compile(f"[{CURSOR_GLYPH}{UNFOCUSED_CURSOR_GLYPH}]")
 WIDE, SMALL = (160, 50), (80, 24)
+
+
+_parsed: dict[Any, list[RuleSet]] = {}
+_parse_rules = Stylesheet._parse_rules
+
+
+def _parse_rules_once(sheet: Stylesheet, css: str, *origin: Any, **named: Any) -> list[RuleSet]:
+    """Rules of one text with the same variables: what Textual keeps for one app, kept for all."""
+    key = (frozenset(sheet._variables.items()), css, origin, frozenset(named.items()))
+    if key not in _parsed:
+        _parsed[key] = _parse_rules(sheet, css, *origin, **named)
+    return _parsed[key]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _css_is_parsed_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stylesheet, "_parse_rules", _parse_rules_once)
+        yield
 
 
 @pytest.fixture
