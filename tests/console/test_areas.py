@@ -162,29 +162,27 @@ async def test_help_lists_every_key_of_the_table(builder: HomeBuilder, sit: Sit)
         assert not isinstance(seat.app.screen, HelpDialog)
 
 
-@pytest.mark.parametrize(
-    ("typed", "found", "not_found"),
-    [
-        pytest.param("bookmark", "list bookmarks and notes", "pause this rollout", id="a word"),
-        pytest.param("next error", "e           next error", "next hit", id="two words"),
-        pytest.param("K", "keep this step", "next error", id="a key"),
-        pytest.param("terminals", "attach to the tmux session", "next error", id="an area"),
-        pytest.param("zzz", "no key does that: zzz", "next error", id="nothing"),
-    ],
-)
-async def test_help_is_filtered_by_what_is_typed(
-    builder: HomeBuilder, sit: Sit, typed: str, found: str, not_found: str
-) -> None:
+TYPED = {
+    "a word": ("bookmark", "list bookmarks and notes", "pause this rollout"),
+    "two words": ("next error", "e           next error", "next hit"),
+    "a key": ("K", "keep this step", "next error"),
+    "an area": ("terminals", "attach to the tmux session", "next error"),
+    "nothing": ("zzz", "no key does that: zzz", "next error"),
+}
+
+
+async def test_help_is_filtered_by_what_is_typed(builder: HomeBuilder, sit: Sit) -> None:
     builder.start("r")
     async with sit(builder.home) as seat:
-        await seat.press("question_mark")
-        await seat.write(typed)
-        text = "\n".join(map(line_text, seat.app.screen.query_one(FixedLines).lines))
-        assert found in text and not_found not in text
-        await seat.press("escape")
-        assert isinstance(seat.app.screen, HelpDialog), "the filter goes first"
-        await seat.press("escape")
-        assert not isinstance(seat.app.screen, HelpDialog)
+        for what, (typed, found, not_found) in TYPED.items():
+            await seat.press("question_mark")
+            await seat.write(typed)
+            text = "\n".join(map(line_text, seat.app.screen.query_one(FixedLines).lines))
+            assert found in text and not_found not in text, what
+            await seat.press("escape")
+            assert isinstance(seat.app.screen, HelpDialog), f"the filter goes first: {what}"
+            await seat.press("escape")
+            assert not isinstance(seat.app.screen, HelpDialog), what
 
 
 async def test_space_shows_what_keys_do_here_and_the_next_key_does_it(

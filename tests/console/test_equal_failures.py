@@ -227,8 +227,10 @@ async def test_jumps_land_on_the_step_or_on_the_line_of_its_equals(
     _stuck(builder)
     builder.marked("r", 40, "ada")
     builder.judged("r", 30, 31, "mask")
-    for what, (keys, step, unfolds) in JUMPS.items():
-        async with sit(builder.home) as seat:
+    async with sit(builder.home) as seat:
+        for what, (keys, step, unfolds) in JUMPS.items():
+            await seat.press("z", "z", "f")  # all are folded, and it follows
+            assert seat.transcript.cursor == 120 and seat.transcript.folds.run_at(50), what
             await seat.press(*keys)
             await seat.until(lambda: seat.transcript.cursor == step, what)  # noqa: B023
             await seat.transcript.settle()

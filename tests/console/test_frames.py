@@ -95,11 +95,13 @@ async def test_the_edge_says_following_exactly_while_the_view_follows(
         builder.start("r")
         for number in range(1, 61):
             builder.whole("r", number, f"thought {number}")
-    for what, (keys, follows) in FOLLOWING.items():
-        async with sit(builder.home) as seat:
+    async with sit(builder.home) as seat:
+        for what, (keys, follows) in FOLLOWING.items():
+            await seat.press("z", "z", "f")  # all are folded, and it follows again
+            assert seat.transcript.following and seat.transcript.line_count() == 61, what
             await seat.press(*keys)
             if what == "a search":  # has a thread of its own
-                await seat.until(lambda seat=seat: len(seat.transcript.hits) == 60)
+                await seat.until(lambda: len(seat.transcript.hits) == 60)
                 await seat.press()
             assert ("following" in seat.frame("#trajectory")) == follows, what
             assert seat.transcript.following == follows, what

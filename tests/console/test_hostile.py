@@ -169,17 +169,19 @@ PIECES = (
     "[b", "@", "(", ")", "\n", "\t", "\x1b[31m", "\x9b", "\u202e", "\x00", "text", "中", " ",
     "👩‍🔬", "e\u0301", "%s", "$HOME", "[[", "]]", "[/x]", "auto", "[on", ";", "}", "<real_user>",
 )  # fmt: skip
-FUZZ = 10_000
 
 
-async def test_no_markup_is_read_and_nothing_falls_over(builder: HomeBuilder, sit: Sit) -> None:
-    """10,000 strings through every way by which text of others reaches a widget."""
+@pytest.mark.parametrize("count", [2_500, pytest.param(10_000, marks=pytest.mark.slow)])
+async def test_no_markup_is_read_and_nothing_falls_over(
+    builder: HomeBuilder, sit: Sit, count: int
+) -> None:
+    """Thousands of strings through every way by which text of others reaches a widget."""
     luck = random.Random(8)
     builder.start("r")
     async with sit(builder.home, "r", SMALL) as seat:
         area, hints = seat.app.watch_screen.trajectory, seat.app.watch_screen.hints
         composer, prompt = seat.app.query_one(Composer), area.prompt
-        for number in range(FUZZ):
+        for number in range(count):
             text = "".join(luck.choices(PIECES, k=luck.randrange(1, 12)))
             line_view.set_frame_title(area, text)
             line_view.set_frame_subtitle(area, line(span(text)))

@@ -16,9 +16,8 @@ import pytest
 from textual.pilot import Pilot
 
 from houston_console.app.console_app import HoustonConsole
-from houston_shared.config import Configuration, LoadedConfiguration
 from tests.console import crowd, look
-from tests.console.conftest import SECONDS, SMALL, WIDE
+from tests.console.conftest import SECONDS, SMALL, WIDE, sit_down
 
 KEPT = Path(__file__).parent / "pictures"
 UPDATE = bool(os.environ.get("UPDATE_PICTURES"))
@@ -84,16 +83,13 @@ async def test_a_screen_looks_as_it_did(name: str, tmp_path: Path, still: None) 
     shot, file = SHOTS[name], KEPT / f"{name}.txt"
     home = crowd.build(tmp_path) if shot.many else look.build(tmp_path)
     wanted = file.read_text() if file.exists() and not UPDATE else ""
+    rollout = "" if shot.many else "r-7f3a"
+    sit = partial(sit_down, size=shot.size, at_home=shot.many, folder=tmp_path / "state")
     with home as builder:
-        loaded = LoadedConfiguration(Configuration(), builder.home, "defaults")
-        app = HoustonConsole(loaded, "" if shot.many else "r-7f3a", tmp_path / "state")
-        look_at_screen = partial(shown, app)
-        async with app.run_test(size=shot.size) as pilot:
-            await app.refresh_from_store()
-            await drawn(pilot, look_at_screen)
+        async with sit(builder.home, rollout) as seat:
             for key in shot.keys.split():
-                await pilot.press(key)
-            picture = await drawn(pilot, look_at_screen, [wanted])
+                await seat.press(key)
+            picture = await drawn(seat.pilot, partial(shown, seat.app), [wanted])
     if UPDATE:
         KEPT.mkdir(exist_ok=True)
         file.write_text(picture)
