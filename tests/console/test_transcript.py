@@ -54,24 +54,26 @@ STANDINGS = {
 async def test_why_nothing_goes_on_is_readable_in_full_at_the_end(
     builder: HomeBuilder, sit: Sit
 ) -> None:
-    for what, (state, words) in STANDINGS.items():
-        name = f"r-{what}"
-        with builder.bulk():
-            builder.start(name, what)
-            _steps(builder, name, 1, 60)
-            builder.state(name, *state)
-        for size in (WIDE, SMALL):
-            async with sit(builder.home, name, size) as seat:
+    with builder.bulk():
+        for what, (state, _) in STANDINGS.items():
+            builder.start(f"r-{what}", what)
+            _steps(builder, f"r-{what}", 1, 60)
+            builder.state(f"r-{what}", *state)
+    for size in (WIDE, SMALL):
+        async with sit(builder.home, "r-failed", size) as seat:
+            for what, (state, words) in STANDINGS.items():
+                await seat.app.watch_screen.open_rollout(f"r-{what}")
+                await seat.press("2")
                 text = " ".join(seat.text().split())
                 assert words in text, what
                 assert " ".join(state[2].split()) in text, what
-                assert seat.transcript.following
+                assert seat.transcript.following, what
                 await seat.press("pageup", "pagedown", "j", "j")
                 assert state[2].split()[-1] in seat.lines()[-1], what
                 await seat.press("1")
                 card = seat.text("#facts")
-                assert words[:20] in " ".join(card.split())
-                assert name in card
+                assert words[:20] in " ".join(card.split()), what
+                assert f"r-{what}" in card, what
 
 
 async def test_a_selector_row_is_what_tells_it_from_the_others_of_its_task(
