@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from houston_daemon.recorder import guidance_delivery
+from houston_daemon.recorder.home_places import with_places_of_today
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
 from houston_daemon.recorder.request_checks import Refusal
 from houston_shared.records import (
@@ -143,7 +144,7 @@ def build_welcome(store: Store, row: RolloutRow) -> Welcome:
         store.read(rollout_queries.score_history([row.id], SCORES_LIMIT))[row.id], row
     )
     return Welcome(
-        spec=spec,
+        spec=with_places_of_today(store, spec),
         head=store.read_record(row.head_seq, ContextHead),
         fork=fork,
         fork_guidance=guidance_delivery.read_guidance_by_ids(store, row.id, fork.guidance)

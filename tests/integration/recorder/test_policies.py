@@ -13,7 +13,7 @@ from houston_daemon.service.engine_supervisor import resolve_engine
 from houston_shared import wire
 from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.errors import ConfigurationError
-from houston_shared.records import RoleEngine, RolloutSpec
+from houston_shared.records import RoleEngine, RolloutSpec, spec_of_role
 from houston_shared.store import policy_queries, rollout_queries
 from houston_shared.store.store_reader import Reader
 from houston_shared.store.training_event_bodies import PolicyRegistered
@@ -179,6 +179,31 @@ def test_a_role_samples_with_what_is_active_on_its_own_engine(
     assert station.query("SELECT state, paused_by FROM rollouts") == [("paused", "engine")]
     station.recorder.pause_for_engine("e", False)
     assert station.query("SELECT state FROM rollouts") == [("queued",)]
+
+
+@pytest.mark.parametrize("kind", ["lora", "full"])
+@pytest.mark.parametrize("role", ["", "summary"], ids=["steps", "summary"])
+def test_a_moved_home_samples_with_the_policy_that_lies_in_it(
+    station: Station, person: Person, tmp_path: Path, kind: str, role: str
+) -> None:
+    register(station, person, "policy@2", kind=kind)
+    activate(station, person, "policy@2")
+    settings = {"kind": "vllm", "port": 8000, "command": ["vllm", "serve", "/models/base"]}
+    roles = {role: RoleEngine(engine="e", engine_settings=settings)} if role else {}
+    own = {"engine": "other"} if role else {"engine_settings": settings}
+    before = queued(station, person, role_engines=roles, **own)
+    station.stop()
+    moved = Station(station.home.path.rename(tmp_path / "elsewhere")).start()
+    try:
+        ((rollout,),) = moved.query("SELECT id FROM rollouts")
+        told = moved.worker(rollout).welcome.spec  # type: ignore[attr-defined]
+    finally:
+        moved.stop()
+    was, now = (spec_of_role(spec, role) for spec in (before, told))
+    places = [str(home / "policies" / "policy@2") for home in (station.home.path, moved.home.path)]
+    stored = msgspec.json.encode(was.engine_settings).decode()
+    assert places[0] in stored
+    assert msgspec.json.decode(stored.replace(*places)) == msgspec.to_builtins(now.engine_settings)
 
 
 def test_no_request_makes_more_policies_live_than_the_engine_holds(
