@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.environments.openenv.served_episode import Episodes
+from houston_daemon.hosts.sandbox.sandbox_profile import hidden_paths
 from houston_daemon.service import rollout_start_checks
 from houston_daemon.suites.suite_catalog import SPLITS, find_suite, is_suite, write_suite_task
 from houston_daemon.suites.suite_run import suites_folder
@@ -72,7 +73,7 @@ def run_env_serve(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
             seed=seed,
             host_root=str(loaded.host_root),
             host_memory_mb=loaded.config.hosts.memory_mb,
-            hidden=rollout_start_checks.hidden_paths(loaded),
+            hidden=hidden_paths(loaded.home),
             tool_settings=msgspec.to_builtins(loaded.tools),
         )
 

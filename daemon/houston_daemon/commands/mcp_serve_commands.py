@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from houston_daemon.service.rollout_start_checks import hidden_paths
+from houston_daemon.hosts.sandbox.sandbox_profile import hidden_paths
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.records import RolloutSpec, TaskRecord
@@ -111,7 +111,7 @@ def _stand_in_rollout(
         engine="",
         engine_settings={},
         host_root=str(loaded.host_root),
-        hidden=hidden_paths(loaded),
+        hidden=hidden_paths(loaded.home),
         tool_settings=msgspec.to_builtins(loaded.tools),
     )
     search = TaskSearchSettings(corpus=corpus.name if corpus else "")

@@ -33,7 +33,6 @@ from houston_daemon.importers import harbor_importer, imported_task, innovatorbe
 from houston_daemon.service.rollout_start_checks import (
     check_engine_file,
     check_task_names,
-    hidden_paths,
     task_gpus,
     task_host_settings,
 )
@@ -311,7 +310,7 @@ def _try_evaluation(
     workspace = Path(folder) if folder else task.folder / source if source else None
     if workspace is not None and not workspace.is_dir():
         raise ConfigurationError(f"--run: {workspace} is no folder.")
-    observation = _evaluate_folder(task, workspace, hidden_paths(loaded))
+    observation = _evaluate_folder(task, workspace, sandbox_profile.hidden_paths(loaded.home))
     text, detail = render(observation), str(observation.fields().get("detail", ""))
     facts["evaluation"] = "\n".join(part for part in (text.head, text.body) if part)
     if detail and not observation.success:

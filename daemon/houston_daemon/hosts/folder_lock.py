@@ -33,25 +33,28 @@ class RolloutFolderLock:
         """Whether the folder may be another's: nothing in it may be ended or removed."""
         return bool(self._home) and self._fd < 0
 
-    def acquire(self, named: bool = True) -> None:
-        """Hold the folder, which exists; raises RolloutHeldElsewhere while another home has it.
+    def acquire(self) -> str:
+        """Hold the folder, which exists; the home whose it was, where that was another.
 
-        named: also note whose it is, for when the process ends. Without, a full disk is no matter.
+        Needs no room on a disk. Raises RolloutHeldElsewhere while another home has it.
         """
         if not self._home or self._fd >= 0:
-            return
+            return ""
         fd = os.open(self._note, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            self._check(
-                os.pread(fd, 4096, 0).decode(errors="replace"), free=try_lock(fd, _LOCK_SECONDS)
-            )
-            if named:
-                os.ftruncate(fd, 0)
-                os.pwrite(fd, self._home.encode(), 0)
+            noted_home = os.pread(fd, 4096, 0).decode(errors="replace")
+            self._check(noted_home, free=try_lock(fd, _LOCK_SECONDS))
         except BaseException:
             os.close(fd)
             raise
         self._fd = fd
+        return "" if noted_home == self._home else noted_home
+
+    def note_home(self) -> None:
+        """Note whose the held folder is, for when the process ends. Raises OSError."""
+        if self._fd >= 0:
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, self._home.encode(), 0)
 
     def _check(self, noted_home: str, free: bool) -> None:
         """Refuse a folder that another home works in, or still claims.

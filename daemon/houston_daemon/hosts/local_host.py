@@ -89,7 +89,7 @@ class LocalHost:
         self._branch = past
         self.name = "local"
         self.folder = rollout_folder(root.absolute(), rollout)
-        self._folder_lock = RolloutFolderLock(self.folder, owner)
+        self._owner, self._folder_lock = owner, RolloutFolderLock(self.folder, owner)
         self.workspace = self.folder / "workspace"
         self.sandbox = SandboxProfile(
             kind=sandbox,
@@ -142,7 +142,7 @@ class LocalHost:
             self.folder.chmod(0o700)
         except OSError as problem:
             raise HostRootMissing(self.folder, problem) from problem
-        await asyncio.to_thread(self._folder_lock.acquire)
+        await self._take_folder()
         fill = None if self._branch is None else self._fill_from_branch
         await asyncio.to_thread(
             rollout_workspace.make_workspace, source, self.workspace, self._note, begun, fill
@@ -154,6 +154,13 @@ class LocalHost:
         trouble = await probe_sandbox(self.sandbox, await self._open_enclosure())
         if trouble is not None:
             raise trouble
+
+    async def _take_folder(self) -> None:
+        """Hold the rollout's folder. Raises RolloutHeldElsewhere."""
+        before = await asyncio.to_thread(self._folder_lock.acquire)
+        if before and self.sandbox.would_show(Path(self._owner)):
+            await self._end_processes()  # that home was hidden from them, and not this one
+        await asyncio.to_thread(self._folder_lock.note_home)
 
     async def present(self) -> bool:
         """Whether the workspace is there: somebody outside may have removed it."""
@@ -298,12 +305,11 @@ class LocalHost:
         """
         if self._folder_lock.is_held_elsewhere:
             return
-        folder = self._terminals_folder
         await self._stop_guard()
         groups = control_groups.find_groups(self._groups_note)
         if groups is not None and groups.tasks() > _MAX_TASKS_BY_TERMINAL:
             await asyncio.to_thread(groups.end_processes)
-        for path in folder.glob("*/state.json"):
+        for path in self._terminals_folder.glob("*/state.json"):
             try:
                 terminal = await self._find_terminal(path.parent.name)
                 if terminal is not None:
@@ -311,6 +317,13 @@ class LocalHost:
             except OSError as problem:  # such as a full disk: it ends all the same, with the server
                 log.warning("the end of terminal %s is not noted: %s", path.parent.name, problem)
         self._terminals.clear()
+        await self._end_processes()
+        await asyncio.to_thread(folder_lock.clear_holder, self.folder)
+
+    async def _end_processes(self) -> None:
+        """End all that runs of the rollout; its terminals stay noted, without a shell."""
+        folder = self._terminals_folder
+        groups = control_groups.find_groups(self._groups_note)
         if socket_note(folder).exists():
             await TmuxServer(find_tmux_socket(folder)).call("kill-server")
         # Also where the opening was cut off, or somebody has removed the rollout's folder.
@@ -319,7 +332,6 @@ class LocalHost:
         if groups is not None:
             await asyncio.to_thread(groups.end)
         self._groups_note.with_suffix(".network").unlink(missing_ok=True)
-        await asyncio.to_thread(folder_lock.clear_holder, self.folder)
 
     async def _open_enclosure(self) -> Enclosure:
         """Have the limits at work; what every process is started through."""

@@ -37,7 +37,7 @@ async def clean_rollout(root: Path, rollout: str, owner: str, extent: CleanupExt
         return FreedSpace(0)
     tenancy = RolloutFolderLock(folder, owner)
     try:  # no name is noted: a full disk, which is why people do this, has no room for one
-        await asyncio.to_thread(tenancy.acquire, named=False)
+        await asyncio.to_thread(tenancy.acquire)
         return await _free_folder(root, rollout, folder, extent == "snapshots")
     except RolloutHeldElsewhere as held:
         return FreedSpace(0, held.cause)

@@ -8,6 +8,7 @@ import os
 
 import msgspec
 
+from houston_daemon.hosts.sandbox.sandbox_profile import hidden_paths
 from houston_daemon.recorder.handlers.training_handlers import build_own_engine_settings
 from houston_daemon.recorder.recorder_store import Store
 from houston_shared.policy_and_run_files import policies_folder
@@ -16,14 +17,17 @@ from houston_shared.store import policy_queries
 
 
 def with_places_of_today(store: Store, spec: RolloutSpec) -> RolloutSpec:
-    """The spec with the policies of its engines where this home has them."""
+    """The spec with the policies of its engines where this home has them; what was hidden from its
+    sandbox stays so, beside the places of this home."""
     roles = {
         role: msgspec.convert(
             _with_policy_here(store, spec_of_role(spec, role)), RoleEngine, from_attributes=True
         )
         for role in spec.role_engines
     }
-    return msgspec.structs.replace(_with_policy_here(store, spec), role_engines=roles)
+    hidden = tuple(dict.fromkeys((*hidden_paths(store.home), *spec.hidden)))
+    here = _with_policy_here(store, spec)
+    return msgspec.structs.replace(here, role_engines=roles, hidden=hidden)
 
 
 def _with_policy_here(store: Store, spec: RolloutSpec) -> RolloutSpec:

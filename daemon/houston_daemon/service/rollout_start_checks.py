@@ -33,7 +33,7 @@ from houston_daemon.engines.script_engine import read_script
 from houston_daemon.engines.vllm_install import check_vllm_args, vllm_path
 from houston_daemon.environments.environment_registry import kind
 from houston_daemon.hosts.sandbox import sandbox_profile
-from houston_daemon.hosts.sandbox.sandbox_profile import SandboxProfile, secret_paths
+from houston_daemon.hosts.sandbox.sandbox_profile import SandboxProfile, hidden_paths
 from houston_daemon.hosts.sandbox.sandboxed_process import probe_sandbox
 from houston_daemon.importers.imported_task import PLACEHOLDER_FILE, find_placeholder
 from houston_daemon.prompts.model_dialects import choose_dialect
@@ -213,9 +213,9 @@ def build_rollout_specs(
         engine_name, engine = planner, loaded.engine(planner)
     group = f"g-{secrets.token_hex(4)}"
     first = secrets.randbelow(2**31) if seed is None else seed
-    record, settings, places = task.record(hints), msgspec.to_builtins(engine), hidden_paths(loaded)
+    record, settings = task.record(hints), msgspec.to_builtins(engine)
     tools = msgspec.to_builtins(loaded.tools)
-    machines = task_host_settings(loaded, task)
+    machines, places = task_host_settings(loaded, task), hidden_paths(loaded.home)
     return tuple(
         RolloutSpec(
             rollout="",
@@ -342,12 +342,6 @@ def _node_key(loaded: LoadedConfiguration) -> str:
     except OSError:
         node = socket.gethostname()
     return hashlib.sha256(os.fsencode(f"{node}:{loaded.home.path}")).hexdigest()[:12]
-
-
-def hidden_paths(loaded: LoadedConfiguration) -> tuple[str, ...]:
-    """Places that no sandbox may map: the home, its sockets, keys, the user's configuration."""
-    places = [loaded.home.path, loaded.home.run, loaded.home.logs, *secret_paths()]
-    return tuple(dict.fromkeys(str(place) for place in places))
 
 
 def check_policy(loaded: LoadedConfiguration, engine: str, policy: str) -> None:

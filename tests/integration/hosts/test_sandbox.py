@@ -226,6 +226,28 @@ async def test_named_folders_are_readable_but_a_home_in_them_is_not(
         await inside.prepare(None)
 
 
+@pytest.mark.parametrize("shown", [True, False], ids=["in what is mapped", "elsewhere"])
+async def test_a_terminal_never_shows_the_home_that_its_rollout_moved_to(
+    make_host: MakeHost, tmp_path: Path, shown: bool
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    first, home = tmp_path / "first", (data if shown else tmp_path) / "home"
+    before = make_host(read=(data,), hidden=(first,), owner=str(first))
+    await before.prepare(None)
+    opened = await before.terminal("main", create=True)
+    await finish(opened, "cd /tmp")
+    await before.close()
+    home.mkdir()
+    (home / "houston.db").write_text("secret")
+    after = make_host(read=(data,), hidden=(first, home), owner=str(home))
+    await after.prepare(None, begun=True)
+    assert (await (await after.terminal("main")).status()).alive is not shown
+    terminal = await after.terminal("main", create=True)
+    _, lines = await finish(terminal, f"pwd; ls -R {data}")
+    assert lines[0] == ("/workspace" if shown else "/tmp") and "houston.db" not in str(lines)
+
+
 async def test_the_workspace_home_and_tmp_are_one_for_all_its_processes(host: LocalHost) -> None:
     terminal = await host.terminal("main", create=True)
     own = f"houston-own-{os.getpid()}"

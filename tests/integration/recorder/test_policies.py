@@ -199,6 +199,7 @@ def test_a_moved_home_samples_with_the_policy_that_lies_in_it(
         told = moved.worker(rollout).welcome.spec  # type: ignore[attr-defined]
     finally:
         moved.stop()
+    assert str(moved.home.path) in told.hidden, "no sandbox shows where the home lies now"
     was, now = (spec_of_role(spec, role) for spec in (before, told))
     places = [str(home / "policies" / "policy@2") for home in (station.home.path, moved.home.path)]
     stored = msgspec.json.encode(was.engine_settings).decode()

@@ -8,7 +8,7 @@ import pytest
 
 from houston_daemon.recorder.handlers.rollout_handlers import redact_spec
 from houston_daemon.service import daemon_control, home_setup
-from houston_daemon.service.rollout_start_checks import build_rollout_specs, hidden_paths
+from houston_daemon.service.rollout_start_checks import build_rollout_specs
 from houston_daemon.service.systemd_service import notify_systemd
 from houston_shared.config import (
     Configuration,
@@ -132,7 +132,7 @@ def test_what_a_rollout_is_started_with(tmp_path: Path, monkeypatch: pytest.Monk
     assert first.group == second.group != ""
     assert first.engine_settings["api_key_env"] == "FAR_KEY"
     assert "sk-very-secret" not in repr(first), "the key itself is never stored"
-    places = hidden_paths(loaded)
+    places = first.hidden
     assert {str(tmp_path / "home"), str(loaded.home.run), str(Path.home() / ".ssh")} <= set(places)
     assert (
         build_rollout_specs(loaded, task, "far", 1, None)[0].seed

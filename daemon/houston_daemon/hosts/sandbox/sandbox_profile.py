@@ -29,6 +29,7 @@ from houston_daemon.hosts.sandbox.process_enclosure import (
     Enclosure,
 )
 from houston_shared.errors import HoustonError
+from houston_shared.home import Home
 from houston_shared.task_tables import DATA_FOLDER
 
 SECRET_NAMES = (".ssh", ".gnupg", ".aws", ".netrc", ".config/gcloud", ".kube", ".docker")
@@ -39,6 +40,12 @@ def secret_paths() -> tuple[Path, ...]:
     """Keys, and the user's configuration of Houston."""
     user = Path.home()
     return (user_config_path("houston"), *(user / key for key in SECRET_NAMES))
+
+
+def hidden_paths(home: Home) -> tuple[str, ...]:
+    """Places that no sandbox may map: the home, its sockets, keys, the user's configuration."""
+    places = (home.path, home.run, home.logs, *secret_paths())
+    return tuple(dict.fromkeys(map(str, places)))
 
 
 _VENV_SETTINGS = "pyvenv.cfg"
@@ -356,6 +363,10 @@ class SandboxProfile:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write("".join(f"{word}\0" for word in words))
         return Path(name)
+
+    def would_show(self, path: Path) -> bool:
+        """Whether processes would see `path` if it were not hidden."""
+        return self.kind != "none" and bool(replace(self, hidden=(path,), apart=())._covers(()))
 
     def _covers(self, extra_read: Sequence[Path]) -> dict[Path, bool]:
         """Where something hidden would show below what is mapped, and whether it is a folder.
