@@ -22,6 +22,7 @@ from houston_daemon.agent.worker_control import INTERRUPTED_NOTE
 from houston_daemon.engines.engine_protocol import ContextOverflow, EngineSample, SampleRequest
 from houston_daemon.environments.environment_protocol import Closing, Environment, ToolSpec
 from houston_daemon.environments.workstation_actions import SCORE_PRESERVING_ACTIONS
+from houston_daemon.hosts.host_protocol import NeedsPerson
 from houston_daemon.prompts.context_ledger import Context, link_prompt
 from houston_daemon.prompts.dialect_protocol import AgentAction
 from houston_daemon.prompts.prompt_renderer import PromptRenderer
@@ -340,11 +341,13 @@ class AgentLoop:
 
     async def _close_environment(self, step: int) -> tuple[Closing, str]:
         """What the step did to the world, and why there is no snapshot of it; empty where there
-        is one."""
+        is one. Raises NeedsPerson: then the step is closed when the rollout goes on."""
         closing, unsnapped = Closing(), ""
         try:
             point("worker.snapshot.before")
             closing = await self.environment.close_step(step)
+        except NeedsPerson:
+            raise
         except Exception as problem:  # the step stands without its snapshot
             log.exception("closing step %s", step)
             why = problem.cause if isinstance(problem, HoustonError) else type(problem).__name__

@@ -41,6 +41,7 @@ from houston_daemon.agent.worker_control import ControlState, WorkerExit
 from houston_daemon.engines.engine_protocol import Engine
 from houston_daemon.engines.replicated_engine import ReplicatedEngine, take_replicas
 from houston_daemon.environments.environment_protocol import Environment, Gpus
+from houston_daemon.hosts.host_protocol import NeedsPerson
 from houston_shared import wire
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
@@ -269,6 +270,11 @@ class WorkerRun:
             raise
         except LineRefused:  # nothing can be said any more; the rollout is another worker's
             raise
+        except NeedsPerson as problem:  # it goes on with another worker
+            log.error("the rollout waits: %s", problem)
+            with contextlib.suppress(WorkerExit):
+                paused = {"state": "paused", "by": "host", "reason": str(problem)}
+                await self._line.store(wire.StoreState, **paused)
         except HoustonError as problem:
             log.error("the rollout fails: %s", problem)
             over = True

@@ -146,7 +146,10 @@ class Environment(Protocol):
         ...
 
     async def close_step(self, step: int) -> Closing:
-        """Take the step's snapshot and the terminals' spans."""
+        """Take the step's snapshot and the terminals' spans.
+
+        Raises `host_protocol.NeedsPerson`: the step is closed again when a person has helped.
+        """
         ...
 
     async def close(self, ended: bool) -> None:

@@ -119,11 +119,14 @@ class HostAway(HoustonError):
         reason: str,
         back: Callable[[], Coroutine[Any, Any, None]],
         cut: bool = False,
+        needed: NeedsPerson | None = None,
     ) -> None:
-        """reason: in words; back: returns when the host can be reached.
-        cut: something was under way there, and what came of it is not known.
+        """reason: in words; back: returns when the host can be reached, or is worth another try.
+        cut: something was under way there, and what came of it is not known. needed: what a person
+        has to see to first; then it is not tried again by itself.
         """
         self.host, self.why, self.back, self.cut = host, reason, back, cut
+        self.needed = needed
         event_text = "went away while this ran there" if cut else "cannot be reached"
         super().__init__(
             f"The host {host} {event_text}: {reason}.",

@@ -243,6 +243,35 @@ def _runs(words: str) -> bool:
 
 
 @pytest.mark.slow
+def test_a_workspace_that_is_taken_away_there_pauses_its_rollout_until_it_is_back(
+    station: Station, sshd: Sshd
+) -> None:
+    sshd.start()
+    script = [
+        {"calls": [_call("run_command", command=f"echo {n} >> lines.txt")], "delay": 0.5}
+        for n in range(1, 41)
+    ]
+    task = _task(station, ["gpu2"])
+    task.write_text(task.read_text().replace('sandbox = "bubblewrap"', 'sandbox = "none"'))
+    station.start()
+    (rollout,) = station.rollout(task, station.script(script))
+    station.until(lambda: station.closed(rollout) >= 2, 60, "it works there")
+    workspace = Path(sshd.host.host_root) / "rollouts" / rollout / "workspace"
+    away = workspace.rename(workspace.with_name("away"))
+    sshd.cut()
+    station.until(lambda: station.state(rollout) == "paused", 60, "it waits for a person")
+    shown = station.show(rollout)
+    assert shown["paused_by"] == "host"
+    assert f"{workspace} is gone" in shown["reason"]
+    away.rename(workspace)
+    station.run("rollout", "resume", rollout)
+    assert station.ended(rollout)["state"] == "finished"
+    said = [step["observation"] for step in station.steps(rollout)]
+    assert not any(str(workspace) in text for text in said), "nor is the agent told where it lies"
+    assert (workspace / "lines.txt").read_text().split()[-1] == "40"
+
+
+@pytest.mark.slow
 def test_a_task_that_names_an_unknown_host_is_not_started(station: Station) -> None:
     task = _task(station, ["local", "mars"])
     engine = station.script([{"calls": []}])

@@ -24,6 +24,7 @@ async def close_step(places: WorkstationHosts, state: WorkstationState, step: in
     """Take the step's snapshots and spans, and keep them in `state` (the caller saves it).
 
     state: of the first host. A host that is away keeps what it has to tell for a later step.
+    Raises NeedsPerson.
     """
     if state.closing is not None and state.closing.step == step:
         return state.closing.closing()
@@ -61,12 +62,15 @@ class _HostChanges(NamedTuple):
 
 
 async def _host_changes(place: WorkstationHost, step: int) -> _HostChanges | None:
-    """What a host has to tell now; None while it is away."""
+    """What a host has to tell now; None while it is away. Raises NeedsPerson where it will be that
+    until a person has seen to it."""
     state, touched = place.state(), place.files.take_touched()
     try:
         spans, ends = await place.sessions.spans()
         snapshot = await place.host.snapshots.take(f"step {step}", hints=touched, since=state.told)
-    except HostAway:
+    except HostAway as away:
+        if away.needed is not None:
+            raise away.needed from away
         return None
     files = merge_changes(state.pending, tuple(map(recorded_change, snapshot.files)))
     return _HostChanges(snapshot.commit, files, snapshot.more + state.more_pending, spans, ends)

@@ -187,6 +187,10 @@ async def host_away_observation(
 ) -> Observation:
     """The honest result; where the host is back by now, with what it shows."""
     reason = hide_places(away.why, place.host)
+    if away.needed is not None:
+        return Failed(
+            error=f"The host {away.host} cannot be used now: {reason}. {call.name} was not done."
+        )
     if not away.cut:
         return Failed(
             error=f"The host {away.host} cannot be reached now: {reason}. {call.name} was not "

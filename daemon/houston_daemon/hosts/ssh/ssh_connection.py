@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from houston_daemon.hosts import process_table
-from houston_daemon.hosts.host_protocol import HostAway
+from houston_daemon.hosts.host_protocol import HostAway, NeedsPerson
 from houston_daemon.hosts.ssh import ssh_protocol
 from houston_daemon.hosts.ssh import ssh_protocol as m
 from houston_daemon.hosts.ssh.ssh_command import connection_turn
@@ -203,6 +203,7 @@ PATIENCE_SECONDS = 5.0
 """How long after a host went away calls wait for it; later ones fail at once while it is away."""
 ANSWER_SECONDS = 120.0
 """How long an answer is waited for that takes no time by its nature."""
+NEEDS_PERSON = "a person has to see to it first"
 _FIRST_TRIES = 3
 """Tries of a beginning: a machine that is there may refuse one where many knock together."""
 _RETRY = RetryPolicy(first_wait=0.3, max_wait=30.0, jitter=(0.7, 1.3))
@@ -227,6 +228,8 @@ class HostLink:
         self._begin = begin
         self._session: SshSession | None = None
         self._why = "it was not tried yet"
+        self._needed: NeedsPerson | None = None
+        """What a person has to see to before it is tried again."""
         self._away_since = time.monotonic()
         self._tried = asyncio.Condition()
         self._tries = 0
@@ -238,17 +241,25 @@ class HostLink:
         return self._session is not None and not self._session.ended.is_set()
 
     async def start(self) -> str:
-        """Begin to connect, and wait for the first tries; why there is no session, or nothing."""
-        if self._keeping is None:
+        """Begin to connect, and wait for the first tries; why there is no session, or nothing.
+
+        Raises NeedsPerson where the far end says that only a person can help; the next call tries
+        again.
+        """
+        if self._keeping is None or self._keeping.done():
+            self._needed, self._tries = None, 0
             self._keeping = asyncio.create_task(self._keep(), name=f"host {self.name}")
         async with self._tried:
-            await self._tried.wait_for(lambda: self.up or self._tries >= _FIRST_TRIES)
+            await self._tried.wait_for(lambda: self._is_known or self._tries >= _FIRST_TRIES)
+        if self._needed is not None:
+            raise self._needed
         return "" if self.up else self._why
 
     async def back(self) -> None:
-        """Return when there is a session; after `start`, however long that takes."""
+        """Return when there is a session, or `start` would say what a person has to do; after
+        `start`, however long that takes."""
         async with self._tried:
-            await self._tried.wait_for(lambda: self.up)
+            await self._tried.wait_for(lambda: self._is_known)
 
     async def ask(
         self,
@@ -329,16 +340,26 @@ class HostLink:
         if self._keeping is not None and patience > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience), self._tried:
-                    await self._tried.wait_for(lambda: self.up)
+                    await self._tried.wait_for(lambda: self._is_known)
         if (session := self._session) is None or session.ended.is_set():
-            raise HostAway(self.name, self._why, self.back)
+            raise HostAway(self.name, self._why, self.back, needed=self._needed)
         return session
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether there is a session, or will be none."""
+        return self.up or self._needed is not None
 
     async def _keep(self) -> None:
         failed = 0
         while True:
             try:
                 session = await self._connected()
+            except NeedsPerson as problem:
+                self._needed, self._why = problem, NEEDS_PERSON
+                await self._tell(None)
+                log.warning("host %s: %s", self.name, problem)
+                return
             except (ConnectionCut, HoustonError, OSError) as problem:
                 self._why = _session_failure(problem)
                 await self._tell(None)

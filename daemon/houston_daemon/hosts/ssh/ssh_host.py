@@ -65,7 +65,8 @@ class SshHost:
         """Connect, and have the rollout's folders made there.
 
         begun: the rollout has steps; where the host is away it may come back later.
-        Raises HostAway when a rollout that has not begun cannot reach the machine.
+        Raises HostAway when a rollout that has not begun cannot reach the machine, and NeedsPerson
+        where only a person can help there.
         """
         reason = await self.link.start()
         if reason and not begun:
@@ -174,7 +175,7 @@ class SshHost:
             self._note.unlink(missing_ok=True)
 
     async def look(self) -> m.HostWelcome:
-        """Connect, and return what the machine says of itself. Raises HostAway."""
+        """Connect, and return what the machine says of itself. Raises HostAway, NeedsPerson."""
         if reason := await self.link.start():
             raise HostAway(self.name, reason, self.link.back)
         return self._welcome
