@@ -428,7 +428,7 @@ class RolloutSpec(Record, frozen=True):
     """`[hosts.NAME]` of the configuration for each host of the task but `local`, as it was when the
     rollout started."""
     host_key: str = ""
-    """What tells this home from others on those hosts."""
+    """Of the home that it began in: names the folder that the rollout has on those hosts."""
     gpus: dict[str, int] = {}
     """Host → how many of its GPUs the rollout leases."""
     gpus_shared: bool = False

@@ -274,6 +274,8 @@ class Welcome(WireMessage, frozen=True, kw_only=True):
     control: WorkerControl
     home: str = ""
     """The daemon's home: no other may drive the rollout's folder on a host."""
+    home_elsewhere: str = ""
+    """The same as other machines know it."""
 
 
 class Steps(WireMessage, frozen=True, kw_only=True):

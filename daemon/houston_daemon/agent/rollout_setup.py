@@ -265,6 +265,7 @@ def make_rollout_environment(
         waiting_for_slot=line.clock.exclude,
         observation_characters=tokens * CHARACTERS_PER_TOKEN,
         owner=welcome.home,
+        owner_elsewhere=welcome.home_elsewhere,
         gpus=gpus,
         lease=line.lease,
         report_job=job_reporter(line),

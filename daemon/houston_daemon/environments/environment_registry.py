@@ -38,6 +38,8 @@ class EnvironmentSetup:
     """Of the worker that makes it: other machines refuse an older one."""
     report_job: ReportJob = report_to_nobody
     """Told of commands that outlive the call which started them."""
+    owner_elsewhere: str = ""
+    """The home as other machines know it."""
 
 
 def _sound(task: LoadedTask) -> None:
@@ -99,18 +101,28 @@ def make_environment(
     gpus: Gpus | None = None,
     lease: int = 0,
     report_job: ReportJob = report_to_nobody,
+    owner_elsewhere: str = "",
 ) -> Environment:
     """The environment of one rollout; nothing is touched before its `open`.
 
     observation_characters: most characters of one result; by default three for each token of the
     task's `observation_tokens` (30,000). A loop whose model has a small window gives fewer.
-    owner: the home whose rollout it is. gpus: what it has leased. lease: the worker's. report_job:
-    told of commands that outlive the call which started them.
+    owner: the home whose rollout it is; owner_elsewhere: as other machines know it. gpus: what it
+    has leased. lease: the worker's. report_job: told of commands that outlive the call which
+    started them.
     Raises ConfigurationError when there is no such environment (any more), or when the task names
     tools that it does not have.
     """
     characters = observation_characters or task.budget.observation_tokens * CHARACTERS_PER_TOKEN
     setup = EnvironmentSetup(
-        spec, task, max(600, characters), waiting_for_slot, owner, gpus or {}, lease, report_job
+        spec,
+        task,
+        max(600, characters),
+        waiting_for_slot,
+        owner,
+        gpus or {},
+        lease,
+        report_job,
+        owner_elsewhere,
     )
     return kind(task.environment).make(setup)

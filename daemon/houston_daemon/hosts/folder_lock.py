@@ -64,7 +64,7 @@ class RolloutFolderLock:
         """
         if noted_home == self._home:
             return
-        if not free or (noted_home and Path(noted_home, HOME_DATABASE).exists()):
+        if not free or _is_there(noted_home):
             raise RolloutHeldElsewhere(self._note, noted_home, running=not free)
 
     def release(self, ended: bool = False) -> None:
@@ -87,6 +87,16 @@ def read_holder(folder: Path) -> str:
         return holder_note(folder).read_text(errors="replace")
     except OSError:
         return ""
+
+
+def is_claimed_elsewhere(folder: Path, home: str) -> bool:
+    """Whether a rollout's folder names another home than `home`, which is there."""
+    holder = read_holder(folder)
+    return holder != home and _is_there(holder)
+
+
+def _is_there(home: str) -> bool:
+    return bool(home) and Path(home, HOME_DATABASE).exists()
 
 
 def clear_holder(folder: Path) -> None:

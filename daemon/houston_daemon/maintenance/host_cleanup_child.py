@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from houston_daemon.hosts.folder_lock import is_claimed_elsewhere
 from houston_daemon.hosts.host_protocol import FreedSpace
 from houston_daemon.hosts.rollout_cleanup import clean_rollout
 from houston_daemon.hosts.ssh import remote_part
@@ -20,6 +21,7 @@ from houston_daemon.hosts.ssh.remote_access import RemoteCleaner
 from houston_daemon.hosts.ssh.remote_part import RemotePart
 from houston_daemon.maintenance.host_cleanup import CleanupOrder, CleanupReport, has_leftovers
 from houston_daemon.service.parent_death import end_with_parent
+from houston_shared.terminal_log_files import rollout_folder
 
 NICENESS = 15
 
@@ -28,7 +30,7 @@ class HostCleaner:
     """Carries out orders of one home."""
 
     def __init__(self, home: str) -> None:
-        self._home = home
+        self._home = home and str(Path(home).resolve())
         self._machines = RemoteCleaner()
         self._turns: defaultdict[RemotePart | None, asyncio.Lock] = defaultdict(asyncio.Lock)
         """By machine, None for this one."""
@@ -36,7 +38,10 @@ class HostCleaner:
     async def carry_out(self, order: CleanupOrder) -> CleanupReport:
         """Clean up one rollout's part of its hosts."""
         reports = [await self._clean_here(order)]
-        for part in order.elsewhere:
+        folder = rollout_folder(Path(order.root), order.rollout)
+        is_copy = order.extent != "processes" and is_claimed_elsewhere(folder, self._home)
+        # A home beside this one may be at rest: other machines would not know that it is there.
+        for part in () if is_copy else order.elsewhere:
             reports.append(await self._clean_there(order, part))
         reason = "; ".join(report.left for report in reports if report.left)
         return CleanupReport(order.rollout, sum(report.bytes for report in reports), reason)

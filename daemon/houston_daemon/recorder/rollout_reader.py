@@ -8,6 +8,7 @@ worker and `houston context` read the same bytes. Changes nothing.
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+from houston_daemon.hosts.ssh.remote_part import name_home
 from houston_daemon.recorder import guidance_delivery
 from houston_daemon.recorder.home_places import with_places_of_today
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
@@ -170,6 +171,7 @@ def build_welcome(store: Store, row: RolloutRow) -> Welcome:
         epoch=int(epoch[0]),
         control=control,
         home=str(store.home.path.resolve()),
+        home_elsewhere=name_home(store.home.path.resolve()),
     )
 
 

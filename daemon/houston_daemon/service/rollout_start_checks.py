@@ -8,11 +8,8 @@ for edited tasks, by the running daemon, which imports it late: it loads environ
 """
 
 import asyncio
-import hashlib
 import importlib.util
-import os
 import secrets
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -35,6 +32,7 @@ from houston_daemon.environments.environment_registry import kind
 from houston_daemon.hosts.sandbox import sandbox_profile
 from houston_daemon.hosts.sandbox.sandbox_profile import SandboxProfile, hidden_paths
 from houston_daemon.hosts.sandbox.sandboxed_process import probe_sandbox
+from houston_daemon.hosts.ssh.remote_part import home_key
 from houston_daemon.importers.imported_task import PLACEHOLDER_FILE, find_placeholder
 from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_daemon.review.attention_catalog import load_signals
@@ -226,7 +224,7 @@ def build_rollout_specs(
             seed=first + index,
             host_root=str(loaded.host_root),
             hosts=machines,
-            host_key=_node_key(loaded),
+            host_key=home_key(loaded.home.path),
             host_memory_mb=loaded.config.hosts.memory_mb,
             gpus=task_gpus(loaded, task),
             gpus_shared=task.task.gpus_shared or share_gpus,
@@ -333,15 +331,6 @@ def task_gpus(loaded: LoadedConfiguration, task: LoadedTask) -> dict[str, int]:
                 + (f" or [hosts.{name}]." if name != LOCAL_HOST else "."),
             )
     return {name: count for name, count in gpus_by_host.items() if count}
-
-
-def _node_key(loaded: LoadedConfiguration) -> str:
-    """What tells this home from those of other machines."""
-    try:
-        node = Path("/etc/machine-id").read_text().strip()
-    except OSError:
-        node = socket.gethostname()
-    return hashlib.sha256(os.fsencode(f"{node}:{loaded.home.path}")).hexdigest()[:12]
 
 
 def check_policy(loaded: LoadedConfiguration, engine: str, policy: str) -> None:

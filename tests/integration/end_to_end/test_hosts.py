@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from houston_daemon.hosts.ssh.remote_part import name_home
 from tests.support.sshd import Sshd
 from tests.support.station import Station, command_line
 from tests.support.terminals import end_terminals
@@ -257,6 +258,7 @@ def test_a_workspace_that_is_taken_away_there_pauses_its_rollout_until_it_is_bac
     (rollout,) = station.rollout(task, station.script(script))
     station.until(lambda: station.closed(rollout) >= 2, 60, "it works there")
     workspace = Path(sshd.host.host_root) / "rollouts" / rollout / "workspace"
+    assert workspace.with_name("holder").read_text() == name_home(station.home.resolve())
     away = workspace.rename(workspace.with_name("away"))
     sshd.cut()
     station.until(lambda: station.state(rollout) == "paused", 60, "it waits for a person")

@@ -26,7 +26,8 @@ from tests.support.station import command_line
 
 from .conftest import MakeHost, finish, until
 
-HOME, KEY = "/home/a", "key"
+HOME = "/home/a"
+KEY = remote_part.home_key(Path(HOME))
 NAP = f"61.{os.getpid()}"
 
 
@@ -169,8 +170,11 @@ async def test_nothing_goes_of_what_another_home_holds(
     (other / "houston.db").touch()
     left = await _leave(make_host(sandbox="none", network=True, owner=str(other)))
     root = left.host.folder.parents[1]
-    report = await HostCleaner(HOME).carry_out(CleanupOrder(str(root), "r1", extent))
+    there = RemotePart(host="gpu3", settings=HostSettings(ssh="nowhere.invalid"), key=KEY)
+    elsewhere = () if extent == "processes" else (there,)
+    report = await HostCleaner(HOME).carry_out(CleanupOrder(str(root), "r1", extent, elsewhere))
     assert ("is another's" in report.left) == (extent != "processes")
+    assert "gpu3" not in report.left, "no machine is asked that might not know whose it is"
     assert [what for what in GONE["snapshots"] if not left(what)] == []
     await HostCleaner(str(other)).carry_out(CleanupOrder(str(root), "r1", "processes"))
 

@@ -13,9 +13,17 @@ from houston_daemon.environments import workstation_actions
 from houston_daemon.environments.environment_protocol import Stop
 from houston_daemon.environments.workstation.confined_paths import PathRefused
 from houston_daemon.environments.workstation.remote_file_actions import FilesThere
-from houston_daemon.hosts.host_protocol import HostAway, TerminalBusy, TerminalMissing
-from houston_daemon.hosts.ssh import ssh_connection
+from houston_daemon.hosts.host_protocol import (
+    CleanupExtent,
+    HostAway,
+    NeedsPerson,
+    TerminalBusy,
+    TerminalMissing,
+)
+from houston_daemon.hosts.ssh import remote_part, ssh_connection
 from houston_daemon.hosts.ssh import ssh_host as far_host
+from houston_daemon.hosts.ssh.remote_access import RemoteCleaner
+from houston_daemon.hosts.ssh.remote_part import RemotePart
 from houston_daemon.hosts.ssh.ssh_host import SshHost, SshTerminal
 from houston_daemon.hosts.ssh.ssh_protocol import Hello
 from tests.support.sshd import Sshd
@@ -38,14 +46,15 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
 async def make(sshd: Sshd) -> AsyncIterator[Make]:
     made: list[SshHost] = []
 
-    def host(rollout: str, lease: int = 1, key: str = "here") -> SshHost:
+    def host(rollout: str, lease: int = 1, home: str = "/home") -> SshHost:
         hello = Hello(
             version="0.1.0",
             rollout=rollout,
             lease=lease,
             root=sshd.host.host_root,
-            key=key,
-            owner=f"{key}:/home",
+            key="here",
+            home=remote_part.name_home(Path(home)),
+            owner=remote_part.name_home(Path(home)),
             sandbox="bubblewrap",
             network=False,
             environment={"COLOUR": "blue"},
@@ -202,7 +211,7 @@ async def test_a_host_that_is_down_is_said_at_once_and_found_when_it_is_back(
 
 
 async def test_a_worker_that_wakes_is_refused_beside_its_successor_and_a_copied_home_too(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+    make: Make, sshd: Sshd
 ) -> None:
     first, later = make("leased", lease=1), make("leased", lease=2)
     await first.prepare(None)
@@ -215,11 +224,52 @@ async def test_a_worker_that_wakes_is_refused_beside_its_successor_and_a_copied_
     async with asyncio.timeout(30):
         while said not in await _why_away(first):  # noqa: ASYNC110 it is told when it asks
             await asyncio.sleep(0.05)
-    monkeypatch.setattr(ssh_connection, "_FIRST_TRIES", 1)
-    with pytest.raises(HostAway, match="Another home is at work on leased there"):
-        await make("leased", lease=9, key="copy").prepare(None, begun=False)
+    copy = make("leased", lease=9, home="/copy")
+    for begun in (False, True):
+        with pytest.raises(NeedsPerson, match="Another home is at work on leased there"):
+            await copy.prepare(None, begun=begun)
+    part = RemotePart(host="gpu2", settings=sshd.host, key="here")
+    extents: list[CleanupExtent] = ["processes", "files", "snapshots"]
+    for extent in extents:
+        freed = await RemoteCleaner().clean(part, "leased", "/copy", extent)
+        assert (freed.bytes, "Another home is at work" in freed.left) == (0, True)
     stop.set()
     assert (await waiting).busy, "its successor is not cut off"
+    await first.close()
+    await later.close()
+    async with asyncio.timeout(30):
+        while not await _takes_over(copy):  # noqa: ASYNC110 what served the first is just ending
+            await asyncio.sleep(0.05)
+    assert await copy.present(), "a home is restored where the first is gone"
+
+
+async def _takes_over(host: SshHost) -> bool:
+    with contextlib.suppress(NeedsPerson):
+        await host.prepare(None, begun=True)
+        return True
+    return False
+
+
+async def test_a_workspace_that_was_taken_away_meanwhile_needs_a_person(
+    make: Make, sshd: Sshd
+) -> None:
+    host = make("gone")
+    await host.prepare(None)
+    away = host.workspace.rename(host.workspace.with_name("away"))
+    sshd.cut()
+    needed: NeedsPerson | None = None
+    async with asyncio.timeout(30):
+        while needed is None:
+            try:
+                await host.present()
+            except HostAway as problem:
+                needed = problem.needed
+    assert f"{host.workspace} is gone" in str(needed)
+    with pytest.raises(NeedsPerson, match="is gone"):
+        await host.prepare(None, begun=True)
+    away.rename(host.workspace)
+    await host.prepare(None, begun=True)
+    assert await host.present()
 
 
 async def _why_away(host: SshHost) -> str:

@@ -1,11 +1,17 @@
 """The far end alone, without a connection: what it shows to whom."""
 
 import asyncio
+import contextlib
 import io
 import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pytest
+
+from houston_daemon.hosts import process_table
+from houston_daemon.hosts.host_protocol import NeedsPerson
 from houston_daemon.hosts.ssh import file_bundles
 from houston_daemon.hosts.ssh import ssh_protocol as m
 from houston_daemon.hosts.ssh.remote_server import RemoteServer
@@ -125,23 +131,63 @@ async def test_a_parcel_goes_with_the_last_rollout_that_needs_it(tmp_path: Path)
     assert not list((root / "serving").iterdir())
 
 
+FIRST, COPY, EARLIER = "here:/home", "there:/home", ""
+"""Homes with the same rollout, of one key: an earlier Houston tells nothing but that."""
+
+
+def hello_of(home: str, root: Path, owner: str = "") -> m.Hello:
+    return m.Hello(
+        version="0", rollout="r1", root=str(root), key="here", home=home, owner=owner,
+        lease=m.LEASE_AFTER_ALL, sandbox="none", network=True,
+    )  # fmt: skip
+
+
 async def test_a_copied_home_ends_nothing_of_the_rollout_that_goes_on(tmp_path: Path) -> None:
     root = tmp_path / "root"
     holder = root / "rollouts" / "r1" / "holder"
 
-    async def told(key: str, *asks: m.AnyAsk, owner: str = "") -> None:
+    async def told(home: str, *asks: m.AnyAsk, owner: str = "") -> None:
         serving = RemoteServer({})
-        hello = m.Hello(
-            version="0", rollout="r1", root=str(root), key=key, owner=owner,
-            lease=m.LEASE_AFTER_ALL,
-            sandbox="none", network=True,
-        )  # fmt: skip
-        for ask in (hello, *asks):
+        for ask in (hello_of(home, root, owner), *asks):
             await serving.answer(ask, asyncio.Event())
         await serving.close()
 
-    await told("here", m.Prepare(source="", begun=False), owner="here:/home")
-    await told("copy", m.DestroyTerminals())
-    assert holder.read_text() == "here:/home"
-    await told("here", m.DestroyTerminals())
-    assert holder.read_text() == ""
+    for home in (FIRST, EARLIER):
+        await told(home, m.Prepare(source="", begun=False), owner=FIRST)
+        await told(COPY, m.DestroyTerminals())
+        assert holder.read_text() == FIRST
+        await told(home, m.DestroyTerminals())
+        assert holder.read_text() == ""
+    await told(FIRST, m.Prepare(source="", begun=False), owner=FIRST)
+    await told(COPY, m.Prepare(source="", begun=True), owner=COPY)
+    assert holder.read_text() == COPY, "a home is restored where the first is gone"
+
+
+@pytest.mark.parametrize(
+    ("served", "asks", "gives_way"),
+    [(FIRST, FIRST, True), (FIRST, COPY, False), (EARLIER, FIRST, True), (FIRST, EARLIER, True)],
+    ids=["cut off", "of the first", "from before an upgrade", "of an earlier version"],
+)
+async def test_who_ends_the_process_that_serves_a_rollout(
+    tmp_path: Path, served: str, asks: str, gives_way: bool
+) -> None:
+    serving = await asyncio.create_subprocess_exec("sleep", "600")
+    try:
+        started = process_table.process_key(serving.pid).started
+        note = {"pid": serving.pid, "started": started, "key": "here", "lease": 1}
+        (tmp_path / "serving").mkdir()
+        (tmp_path / "serving" / "r1.json").write_bytes(
+            msgspec.json.encode({**note, "home": served} if served else note)
+        )
+        hello = RemoteServer({}).answer(hello_of(asks, tmp_path), asyncio.Event())
+        if gives_way:
+            await hello
+            assert await serving.wait() < 0
+        else:
+            with pytest.raises(NeedsPerson, match=f"Another home is at work on r1 there: {FIRST}"):
+                await hello
+            assert serving.returncode is None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            serving.kill()
+        await serving.wait()

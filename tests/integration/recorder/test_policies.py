@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from houston_daemon.hosts.ssh.remote_part import name_home
 from houston_daemon.maintenance.home_verification import verify_home
 from houston_daemon.service.engine_supervisor import resolve_engine
 from houston_shared import wire
@@ -196,11 +197,12 @@ def test_a_moved_home_samples_with_the_policy_that_lies_in_it(
     moved = Station(station.home.path.rename(tmp_path / "elsewhere")).start()
     try:
         ((rollout,),) = moved.query("SELECT id FROM rollouts")
-        told = moved.worker(rollout).welcome.spec  # type: ignore[attr-defined]
+        welcome = moved.worker(rollout).welcome  # type: ignore[attr-defined]
     finally:
         moved.stop()
-    assert str(moved.home.path) in told.hidden, "no sandbox shows where the home lies now"
-    was, now = (spec_of_role(spec, role) for spec in (before, told))
+    assert welcome.home_elsewhere == name_home(moved.home.path), "other machines know who asks now"
+    assert str(moved.home.path) in welcome.spec.hidden, "nor does a sandbox show where it lies"
+    was, now = (spec_of_role(spec, role) for spec in (before, welcome.spec))
     places = [str(home / "policies" / "policy@2") for home in (station.home.path, moved.home.path)]
     stored = msgspec.json.encode(was.engine_settings).decode()
     assert places[0] in stored

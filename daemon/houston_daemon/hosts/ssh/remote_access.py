@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from houston_daemon.hosts.host_protocol import CleanupExtent, FreedSpace, HostAway
 from houston_daemon.hosts.snapshots.snapshot_restore import folder_state, remove_begun
+from houston_daemon.hosts.ssh import remote_part
 from houston_daemon.hosts.ssh import ssh_protocol as m
 from houston_daemon.hosts.ssh.remote_part import RemotePart
 from houston_daemon.hosts.ssh.ssh_host import SshHost
@@ -55,8 +56,9 @@ async def _ask_to_clean(
 ) -> FreedSpace:
     """Have the far end call `clean_rollout`. Raises HoustonError and OSError."""
     # Who only ends processes drives nothing there and does not need the folder for itself.
-    owner = "" if extent == "processes" else f"{there.key}:{home}"
-    hello = _make_hello(there, rollout, owner=owner, lease=m.LEASE_AFTER_ALL)
+    name = remote_part.name_home(Path(home)) if home else ""
+    owner = "" if extent == "processes" else name
+    hello = _make_hello(there, rollout, home=name, owner=owner, lease=m.LEASE_AFTER_ALL)
     async with _connected_host(there, hello) as host:
         if extent == "processes":
             await host.link.ask(m.DestroyTerminals(), again=True)
@@ -140,13 +142,20 @@ def _plain_member(member: tarfile.TarInfo, into: str) -> tarfile.TarInfo | None:
 
 
 def _make_hello(
-    there: RemotePart, rollout: str, *, owner: str = "", lease: int = 0, reads: bool = False
+    there: RemotePart,
+    rollout: str,
+    *,
+    home: str = "",
+    owner: str = "",
+    lease: int = 0,
+    reads: bool = False,
 ) -> m.Hello:
     return m.Hello(
         version=version("houston-agents"),
         rollout=rollout,
         root=there.settings.host_root,
         key=there.key,
+        home=home,
         owner=owner,
         lease=lease,
         reads=reads,

@@ -6,6 +6,9 @@ them, however late the machine is back. No environment variable of the task is i
 asked here: see `remote_access`.
 """
 
+import hashlib
+import os
+import socket
 from collections.abc import Collection
 from pathlib import Path
 
@@ -18,6 +21,20 @@ from houston_shared.config_sections import HostSettings
 from houston_shared.records import RolloutSpec
 
 
+def home_key(home: Path) -> str:
+    """What tells a home from those of other machines, on this machine and now."""
+    try:
+        node = Path("/etc/machine-id").read_text().strip()
+    except OSError:
+        node = socket.gethostname()
+    return hashlib.sha256(os.fsencode(f"{node}:{home}")).hexdigest()[:12]
+
+
+def name_home(home: Path) -> str:
+    """The home as other machines know it: two that are copies have two names."""
+    return f"{home_key(home)}:{home}"
+
+
 class RemotePart(msgspec.Struct, frozen=True, kw_only=True):
     """A rollout's part of another machine."""
 
@@ -25,7 +42,7 @@ class RemotePart(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the machine."""
     settings: HostSettings
     key: str
-    """What tells the rollout's home from others there."""
+    """Of the home that the rollout began in: names the folder there."""
 
     def folder(self, rollout: str) -> str:
         """Where the machine keeps it, as people name it."""

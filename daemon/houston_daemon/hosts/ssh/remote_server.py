@@ -23,7 +23,7 @@ from platformdirs import user_state_path
 
 from houston_daemon.hosts import folder_lock, process_table, resource_limits, rollout_cleanup
 from houston_daemon.hosts.host_files import try_lock
-from houston_daemon.hosts.host_protocol import CleanupExtent, FreedSpace
+from houston_daemon.hosts.host_protocol import CleanupExtent, FreedSpace, NeedsPerson
 from houston_daemon.hosts.local_host import LocalHost
 from houston_daemon.hosts.process_table import ProcessKey
 from houston_daemon.hosts.rollout_workspace import BranchSnapshot
@@ -47,24 +47,25 @@ class _ServingNote(msgspec.Struct, frozen=True):
     started: int
     key: str
     lease: int
+    home: str = ""
+    """Empty from an earlier Houston."""
 
 
-def replace_previous_server(root: Path, rollout: str, key: str, lease: int) -> None:
-    """End the process that served `rollout` here before, and note this one.
+def replace_previous_server(root: Path, ask: m.Hello) -> None:
+    """End the process that served the rollout here before, and note this one.
 
-    key: of the home. Raises HoustonError while it serves a later worker, or another home.
+    Raises HoustonError while it serves a later worker, NeedsPerson while it serves another home.
     """
-    note = root / "serving" / f"{rollout}.json"
+    note = root / "serving" / f"{ask.rollout}.json"
     note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _serving_lock(note):
         before = _read_serving_note(note)
         if before is not None and before.pid != os.getpid():
-            _require_replaceable(before, rollout, key, lease)
+            _require_replaceable(before, ask)
             _end_process(ProcessKey(before.pid, before.started))
         own = process_table.process_key(os.getpid())
-        atomic_file.write_atomically(
-            note, msgspec.json.encode(_ServingNote(own.pid, own.started, key, lease)), durable=False
-        )
+        serving = _ServingNote(own.pid, own.started, ask.key, ask.lease, ask.home)
+        atomic_file.write_atomically(note, msgspec.json.encode(serving), durable=False)
 
 
 def forget_server(root: Path, rollout: str) -> None:
@@ -74,17 +75,25 @@ def forget_server(root: Path, rollout: str) -> None:
     note.with_suffix(".turn").unlink(missing_ok=True)
 
 
-def _require_replaceable(before: _ServingNote, rollout: str, key: str, lease: int) -> None:
+def _require_replaceable(before: _ServingNote, ask: m.Hello) -> None:
     """Raise HoustonError where the process before is still needed."""
     if not process_table.is_alive(ProcessKey(before.pid, before.started)):
         return
-    if before.key != key:
-        cause = f"Another home is at work on {rollout} there."
-    elif before.lease > lease:
-        cause = f"A later worker of {rollout} is at work there (lease {before.lease}, not {lease})."
-    else:
-        return
-    raise HoustonError(cause, "Nothing was done there.", code=ExitCode.BUSY)
+    known = before.home and ask.home
+    if (before.home != ask.home) if known else (before.key != ask.key):
+        raise NeedsPerson(
+            f"Another home is at work on {ask.rollout} there: {before.home or before.key}.",
+            "Nothing was done there: two daemons would act in one workspace.",
+            f"Cancel {ask.rollout} in that home; then: houston rollout resume {ask.rollout}",
+            ExitCode.BUSY,
+        )
+    if before.lease > ask.lease:
+        raise HoustonError(
+            f"A later worker of {ask.rollout} is at work there"
+            f" (lease {before.lease}, not {ask.lease}).",
+            "Nothing was done there.",
+            code=ExitCode.BUSY,
+        )
 
 
 @contextlib.contextmanager
@@ -190,7 +199,7 @@ class RemoteServer:
         self._host: LocalHost | None = None
         self._shelf: BundleCache | None = None
         self._reading: RemoteReader | None = None
-        self._key = ""
+        self._hello: m.Hello | None = None
         self._free: Callable[[bool], Awaitable[FreedSpace]] | None = None
 
     async def hello(self, ask: m.Hello) -> m.HostWelcome:
@@ -209,10 +218,10 @@ class RemoteServer:
             self._reading = RemoteReader(host.folder)
         elif ask.rollout:
             await asyncio.to_thread(shelf.open)
-            await asyncio.to_thread(replace_previous_server, root, ask.rollout, ask.key, ask.lease)
+            await asyncio.to_thread(replace_previous_server, root, ask)
         else:
             trouble = await _probe_machine(ask)
-        self._host, self._shelf, self._key = host, shelf, ask.key
+        self._host, self._shelf, self._hello = host, shelf, ask
         self._free = partial(_free_rollout_part, shelf, root.absolute(), ask)
         return m.HostWelcome(
             version=version("houston-agents"),
@@ -279,8 +288,10 @@ class RemoteServer:
 
     def _anothers(self, host: LocalHost) -> bool:
         """Whether another home drives the rollout: one that is a copy ends nothing of it."""
-        holder = folder_lock.read_holder(host.folder)
-        return bool(holder) and not holder.startswith(f"{self._key}:")
+        assert self._hello is not None  # since hello
+        holder, home = folder_lock.read_holder(host.folder), self._hello.home
+        same = holder == home if home else holder.startswith(f"{self._hello.key}:")
+        return bool(holder) and not same
 
     def _service(self, host: LocalHost, name: str) -> RemoteService:
         if name not in self._services:

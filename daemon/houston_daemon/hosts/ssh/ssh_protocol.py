@@ -111,8 +111,12 @@ class Hello(HostAsk, frozen=True, kw_only=True):
     root: str
     """Folder there; empty for the user's state folder and `key`."""
     key: str
-    """Of the home, for a root of its own."""
+    """Of the home that the rollout began in, for a root of its own."""
+    home: str = ""
+    """The home that asks, as `remote_part.name_home` says it; empty for who only looks, and from an
+    earlier Houston, which `key` tells from others."""
     owner: str
+    """The same for who needs the rollout's folder for itself, else empty."""
     lease: int = 0
     """Of the worker that asks: an older one is refused while a later one is served."""
     reads: bool = False
