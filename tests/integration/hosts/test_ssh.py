@@ -211,8 +211,9 @@ async def test_a_host_that_is_down_is_said_at_once_and_found_when_it_is_back(
 
 
 async def test_a_worker_that_wakes_is_refused_beside_its_successor_and_a_copied_home_too(
-    make: Make, sshd: Sshd
+    make: Make, sshd: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(ssh_connection, "_PING_SECONDS", 0.2)
     first, later = make("leased", lease=1), make("leased", lease=2)
     await first.prepare(None)
     await later.prepare(None, begun=True)

@@ -12,7 +12,7 @@ import pytest
 
 from houston_daemon.hosts import process_table
 from houston_daemon.hosts.host_protocol import NeedsPerson
-from houston_daemon.hosts.ssh import file_bundles
+from houston_daemon.hosts.ssh import file_bundles, remote_server
 from houston_daemon.hosts.ssh import ssh_protocol as m
 from houston_daemon.hosts.ssh.remote_server import RemoteServer
 
@@ -164,13 +164,33 @@ async def test_a_copied_home_ends_nothing_of_the_rollout_that_goes_on(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("served", "asks", "gives_way"),
-    [(FIRST, FIRST, True), (FIRST, COPY, False), (EARLIER, FIRST, True), (FIRST, EARLIER, True)],
-    ids=["cut off", "of the first", "from before an upgrade", "of an earlier version"],
+    ("served", "asks", "heard", "gives_way"),
+    [
+        (FIRST, FIRST, True, True),
+        (FIRST, COPY, True, False),
+        (FIRST, COPY, False, True),
+        (EARLIER, FIRST, False, True),
+        (FIRST, EARLIER, False, True),
+    ],
+    ids=[
+        "cut off",
+        "of the first",
+        "of the first, which is gone",
+        "from before an upgrade",
+        "of an earlier version",
+    ],
 )
 async def test_who_ends_the_process_that_serves_a_rollout(
-    tmp_path: Path, served: str, asks: str, gives_way: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    served: str,
+    asks: str,
+    heard: bool,
+    gives_way: bool,
 ) -> None:
+    """heard: whether the home that is served says something now and then."""
+    if not heard:
+        monkeypatch.setattr(remote_server, "_HEARD_SECONDS", 0.3)
     serving = await asyncio.create_subprocess_exec("sleep", "600")
     try:
         started = process_table.process_key(serving.pid).started
@@ -179,7 +199,12 @@ async def test_who_ends_the_process_that_serves_a_rollout(
         (tmp_path / "serving" / "r1.json").write_bytes(
             msgspec.json.encode({**note, "home": served} if served else note)
         )
-        hello = RemoteServer({}).answer(hello_of(asks, tmp_path), asyncio.Event())
+        hello = asyncio.create_task(
+            RemoteServer({}).answer(hello_of(asks, tmp_path), asyncio.Event())
+        )
+        while heard and not hello.done():  # each is a ping of the near end
+            (tmp_path / "serving" / "r1.json").touch()
+            await asyncio.sleep(0.05)
         if gives_way:
             await hello
             assert await serving.wait() < 0

@@ -39,6 +39,8 @@ from houston_shared import atomic_file, task, terminal_log_files
 from houston_shared.errors import ExitCode, HoustonError
 
 _END_SECONDS = 2.0
+_HEARD_SECONDS = 20.0
+"""How long another home's next word is waited for; it has one every five seconds."""
 _SERVING_LOCK_SECONDS = 10.0
 
 
@@ -48,7 +50,7 @@ class _ServingNote(msgspec.Struct, frozen=True):
     key: str
     lease: int
     home: str = ""
-    """Empty from an earlier Houston."""
+    """Empty from an earlier Houston. The file's time is when that home was last heard."""
 
 
 def replace_previous_server(root: Path, ask: m.Hello) -> None:
@@ -56,12 +58,12 @@ def replace_previous_server(root: Path, ask: m.Hello) -> None:
 
     Raises HoustonError while it serves a later worker, NeedsPerson while it serves another home.
     """
-    note = root / "serving" / f"{ask.rollout}.json"
+    note = _note_file(root, ask.rollout)
     note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _serving_lock(note):
         before = _read_serving_note(note)
         if before is not None and before.pid != os.getpid():
-            _require_replaceable(before, ask)
+            _require_replaceable(before, ask, note)
             _end_process(ProcessKey(before.pid, before.started))
         own = process_table.process_key(os.getpid())
         serving = _ServingNote(own.pid, own.started, ask.key, ask.lease, ask.home)
@@ -70,17 +72,20 @@ def replace_previous_server(root: Path, ask: m.Hello) -> None:
 
 def forget_server(root: Path, rollout: str) -> None:
     """Remove the note of a rollout that has nothing here any more."""
-    note = root / "serving" / f"{rollout}.json"
+    note = _note_file(root, rollout)
     note.unlink(missing_ok=True)
     note.with_suffix(".turn").unlink(missing_ok=True)
 
 
-def _require_replaceable(before: _ServingNote, ask: m.Hello) -> None:
+def _require_replaceable(before: _ServingNote, ask: m.Hello, note: Path) -> None:
     """Raise HoustonError where the process before is still needed."""
-    if not process_table.is_alive(ProcessKey(before.pid, before.started)):
+    process = ProcessKey(before.pid, before.started)
+    if not process_table.is_alive(process):
         return
     known = before.home and ask.home
     if (before.home != ask.home) if known else (before.key != ask.key):
+        if known and not _is_heard(note, process):
+            return  # its machine is gone: a home was moved, or its container has another name
         raise NeedsPerson(
             f"Another home is at work on {ask.rollout} there: {before.home or before.key}.",
             "Nothing was done there: two daemons would act in one workspace.",
@@ -96,6 +101,16 @@ def _require_replaceable(before: _ServingNote, ask: m.Hello) -> None:
         )
 
 
+def _is_heard(note: Path, process: ProcessKey) -> bool:
+    """Whether the home that a process serves says something, as it does every few seconds."""
+    last, deadline = note.stat().st_mtime_ns, time.monotonic() + _HEARD_SECONDS
+    while process_table.is_alive(process) and time.monotonic() < deadline:
+        if note.stat().st_mtime_ns != last:
+            return True
+        time.sleep(0.1)
+    return False
+
+
 @contextlib.contextmanager
 def _serving_lock(note: Path) -> Iterator[None]:
     """One at a time decides whom a rollout has here. Raises HoustonError after ten seconds."""
@@ -106,6 +121,10 @@ def _serving_lock(note: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _note_file(root: Path, rollout: str) -> Path:
+    return root / "serving" / f"{rollout}.json"
 
 
 def _read_serving_note(note: Path) -> _ServingNote | None:
@@ -276,7 +295,7 @@ class RemoteServer:
             case m.Other():
                 return await self._service(host, ask.service)(host, ask.body, back)
             case m.Ping():
-                return None
+                return await asyncio.to_thread(self._note_heard, host)
             case m.FindTerminal():
                 return await (await host.terminal(ask.name, ask.create)).status()
             case m.Hello():
@@ -285,6 +304,12 @@ class RemoteServer:
                 raise HoustonError(f"{type(ask).__name__} is for who reads.")
             case _:
                 return await _answer_terminal(await host.terminal(ask.name), ask, back)
+
+    def _note_heard(self, host: LocalHost) -> None:
+        """Note beside the rollout's folder that its home is there."""
+        root, rollout = host.folder.parents[1], host.folder.name
+        with contextlib.suppress(OSError):  # gone, since the rollout ended, or a full disk
+            os.utime(_note_file(root, rollout))
 
     def _anothers(self, host: LocalHost) -> bool:
         """Whether another home drives the rollout: one that is a copy ends nothing of it."""
