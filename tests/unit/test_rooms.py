@@ -8,8 +8,6 @@ import sys
 import tomllib
 from pathlib import Path
 
-import pytest
-
 from houston_daemon.training.export.export_run import FORMATS
 from houston_shared.command import COMMANDS
 
@@ -54,39 +52,45 @@ def test_every_command_exists_and_has_help() -> None:
         assert command.help in " ".join(text.split())
 
 
-def imported(statement: str) -> set[str]:
-    """Top-level packages in a fresh interpreter after a statement."""
-    code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return {name.partition(".")[0] for name in json.loads(run.stdout)}
+IMPORTS = """
+import importlib, json, sys
+
+seen = set()
+for module in sys.argv[1:]:
+    importlib.import_module(module)
+    print(json.dumps(sorted({name.partition(".")[0] for name in set(sys.modules) - seen})))
+    seen = set(sys.modules)
+"""
+
+
+def brought(*modules: str) -> dict[str, set[str]]:
+    """Top-level packages that each module brings along, imported in turn by a fresh interpreter."""
+    words = [sys.executable, "-c", IMPORTS, *modules]
+    run = subprocess.run(words, capture_output=True, text=True, check=True)
+    packages = (set(json.loads(line)) for line in run.stdout.splitlines())
+    return dict(zip(modules, packages, strict=True))
 
 
 HEAVY = {"torch", "transformers", "textual"}
+LIGHT = [
+    "houston_daemon.agent.rollout_worker",
+    "houston_daemon.service.daemon_process",
+    "houston_daemon.demo.demo_tour",
+    *sorted({c.module for c in COMMANDS if c.module.startswith("houston_console.commands.")}),
+]
 
 
-@pytest.mark.parametrize(
-    "command", [c for c in COMMANDS if c.module.startswith("houston_console.commands.")], ids=str
-)
-def test_headless_commands_import_nothing_heavy(command: object) -> None:
-    assert not imported(f"import {command.module}") & HEAVY  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        "houston_daemon.agent.rollout_worker",
-        "houston_daemon.service.daemon_process",
-        "houston_daemon.demo.demo_tour",
-    ],
-)
-def test_workers_and_daemon_import_nothing_heavy(module: str) -> None:
-    assert not imported(f"import {module}") & HEAVY
+def test_headless_commands_workers_and_daemon_import_nothing_heavy() -> None:
+    packages = brought(*LIGHT)
+    assert not {module: packages[module] & HEAVY for module in LIGHT if packages[module] & HEAVY}
 
 
 def test_a_start_and_a_stop_do_not_import_what_asks_engines() -> None:
     """httpx brings rich, click and pygments along: a quarter of what a start imports."""
-    modules = "houston_daemon.service.daemon_process, houston_daemon.recorder.recorder_thread"
-    assert not imported(f"import {modules}") & {"httpx", "rich", "click"}
+    packages = brought(
+        "houston_daemon.service.daemon_process", "houston_daemon.recorder.recorder_thread"
+    )
+    assert not set().union(*packages.values()) & {"httpx", "rich", "click"}
 
 
 def test_pages_written_from_the_code_are_up_to_date() -> None:
