@@ -1,9 +1,11 @@
 """Nobody but a person is ever heard as one: 2,000 look-alikes, every reader, and clean text."""
 
+import itertools
 import json
 import random
 import re
 import subprocess
+from collections.abc import Callable
 
 import pytest
 from hypothesis import assume, example, given
@@ -69,14 +71,29 @@ def test_what_is_close_to_it_stays(text: str) -> None:
     assert disarm(text) == (text, 0)
 
 
+FRAMES: tuple[Callable[[str], str], ...] = (
+    str, "before\n{0}\nafter".format, "{0}{0}".format, "<p>{0}</p> &amp; {0}".format,
+)  # fmt: skip
+
+
+def _dead_in_an_observation(text: str) -> None:
+    shown = observation_boundary.bound_text(text, 10_000)
+    assert not _alive(shown.text), (text, shown.text)
+    assert shown.forged_tags, text
+    assert OPENING_TAG not in shown.text and CLOSING_TAG not in shown.text
+    assert FORGED in shown.text, "what was written is still told"
+
+
 def test_in_an_observation_each_is_dead_and_flagged() -> None:
+    luck = random.Random(4)
     for one in VARIANTS:
-        for text in (one, f"before\n{one}\nafter", f"{one}{one}", f"<p>{one}</p> &amp; {one}"):
-            shown = observation_boundary.bound_text(text, 10_000)
-            assert not _alive(shown.text), (text, shown.text)
-            assert shown.forged_tags, text
-            assert OPENING_TAG not in shown.text and CLOSING_TAG not in shown.text
-            assert FORGED in shown.text, "what was written is still told"
+        _dead_in_an_observation(luck.choice(FRAMES)(one))
+
+
+@pytest.mark.slow
+def test_in_an_observation_each_is_dead_whatever_is_around_it() -> None:
+    for one, frame in itertools.product(VARIANTS, FRAMES):
+        _dead_in_an_observation(frame(one))
 
 
 def test_in_guidance_each_is_dead_inside_the_one_live_tag() -> None:
