@@ -57,13 +57,14 @@ from houston_daemon.service.systemd_service import (
 from houston_daemon.service.trainers import TrainerEnded, Trainers
 from houston_daemon.service.worker_pool import WorkerPool
 from houston_daemon.service.worker_spawner import WorkerLost, WorkerSpawner
+from houston_shared import atomic_file
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_messages import NodeStatus, ReplicaStatus
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.faults import point
 from houston_shared.records import RolloutSpec
 from houston_shared.wire import EngineReplica
-from houston_shared.worker_waits import write_worker_wait
+from houston_shared.worker_waits import worker_wait_file
 
 EXIT_RECORDER_FAILED = 70
 DRAIN_PART = 0.6
@@ -224,7 +225,11 @@ class Supervisor:
                 with self._reader.reading() as reader:
                     reason = self._workers.wait_reason(read_paused_rollouts(reader))
             if reason != self._worker_wait:
-                write_worker_wait(self._loaded.home, reason)
+                file = worker_wait_file(self._loaded.home)
+                if reason:
+                    atomic_file.write_atomically(file, reason.encode(), durable=False)
+                else:
+                    file.unlink(missing_ok=True)
                 self._worker_wait = reason
         except (OSError, sqlite3.OperationalError) as problem:  # a full disk: tried again
             LOGGER.warning("why rollouts wait could not be written: %s", problem)

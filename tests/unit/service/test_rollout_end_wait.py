@@ -14,7 +14,7 @@ from houston_shared.store import outcome_queries
 from houston_shared.store.event_bodies import StoredState
 from houston_shared.store.rollout_queries import AT_REST_ACTIVITY
 from houston_shared.store.store_reader import Reader
-from houston_shared.worker_waits import write_worker_wait
+from houston_shared.worker_waits import worker_wait_file
 from tests.support.written_home import WrittenHome
 
 
@@ -105,7 +105,7 @@ def test_what_keeps_rollouts_from_ending_is_said(home: WrittenHome, case: str) -
     states, worker_wait, sentence = WAITING[case]
     for name, state in states.items():
         move(home, name, state, "engine")
-    write_worker_wait(home.home, worker_wait)
+    worker_wait_file(home.home).write_text(worker_wait)
     lock = HomeLock(home.home)
     assert lock.take(HomeOwner(pid=0, since="")) is None
     with Reader(home.home) as reader:
