@@ -36,6 +36,7 @@ _SPAN_TYPE = pa.struct(
         ("guided", pa.bool_()),
         ("by", pa.string()),
         ("engine", pa.string()),
+        ("corrected", pa.int32()),
         ("logprobs", pa.list_(pa.float32())),
     ]
 )
