@@ -261,6 +261,18 @@ def test_a_frozen_critic_is_measured_and_not_trained(
     assert batch.critic.figures.trained_tokens == 0 and batch.critic.figures.gain > 0
 
 
+def test_a_kept_critique_of_an_attempt_that_was_erased_since_is_not_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that goes on reads the critiques that it had; the erased attempt has no score."""
+    tasks = [GOOD, Task(None)]
+    batches, played, critiques = made(tmp_path, tasks, monkeypatch, Scorer())
+    kept = [criticised(f"a{number}", GOOD) for number in range(2)]
+    monkeypatch.setattr(critiques, "criticise", lambda *_: kept)
+    batch = batches.make(0, "base")
+    assert list(played.told) == ["a0"] and batch.trained == 3
+
+
 GAINS = {
     "it never pays to say nothing": ("a-b", (100.0, 50.0), [LN(6), 0.0, 0.0]),
     "nor where the others did harm": ("a-b", (0.0, 50.0), [LN(0.6 / 1.1), LN(0.6 / 1.1), 0.0]),

@@ -131,6 +131,8 @@ class Ran(NamedTuple):
     kept: tuple[str, ...]
     long: str
     """One of them that forked, so that it has several rows."""
+    gapped: str
+    """A rollout of no group, of which a repair set a step aside."""
 
 
 def score(rig: Rig, rollout: str, value: float) -> None:
@@ -148,6 +150,9 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
     short = stage.play(family, turns(2), sampling=plain).id
     cut = stage.play(family, [*turns(1), Turn("T2t long", (), "cut")], sampling=plain).id
     alike = [stage.play(family, turns(1), sampling=plain).id for _ in range(2)]
+    gapped = stage.play(family, turns(2), sampling=plain).id
+    with sqlite3.connect(rig.home.path / "houston.db", timeout=30) as database:
+        database.execute("DELETE FROM steps WHERE rollout = ? AND step = 1", (gapped,))
     waiting = rig.rollout(
         settings={"kind": "token", "url": "http://nobody", "tokenizer": family.tokenizer,
                   "dialect": family.name},
@@ -170,7 +175,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
         RolloutGroup(update=0, batch=0, split="validation", index=0, policy="base",
                      rollouts=(short,))
     )  # fmt: skip
-    yield Ran(rig.home, (long, short, cut), long)
+    yield Ran(rig.home, (long, short, cut), long, gapped)
     rig.close()
 
 
@@ -228,6 +233,21 @@ def test_a_group_whose_decisions_are_not_scored_yet_is_left_out(ran: Ran) -> Non
     file.unlink()
     with pytest.raises(HoustonError, match="2 have decisions that were not scored"):
         read_run_credits(ran.home, "dapo-3")
+
+
+def test_a_group_that_lost_a_step_is_left_out_and_the_others_are_exported(ran: Ran) -> None:
+    first = RlRunFolder(training_folder(ran.home) / "dapo-1")
+    folder = RlRunFolder(training_folder(ran.home) / "dapo-4")
+    folder.write_spec(msgspec.structs.replace(first.spec, run="dapo-4"))
+    groups = GroupFolder(folder.path / "groups")
+    for batch, rollouts in enumerate((ran.kept, (ran.long, ran.gapped))):
+        groups.keep(RolloutGroup(update=0, batch=batch, split="train", index=4, policy="base",
+                                 rollouts=rollouts))  # fmt: skip
+    credits, _, facts = read_run_credits(ran.home, "dapo-4")
+    assert tuple(credit.rollout for credit in credits) == ran.kept
+    assert facts["dropped"] == {
+        "have a rollout of which something was erased, archived or set aside": 1
+    }
 
 
 @pytest.mark.parametrize("name", RL)

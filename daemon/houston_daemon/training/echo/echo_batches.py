@@ -157,7 +157,8 @@ class EchoBatches(UpdateBatches):
         criticised = self._critiques.criticise(f"{update}.{batch}", list(short), self._critic.name)
         every.criticised.extend(criticised)
         told = time.monotonic()
-        told_to = [each for each in criticised if each.usable]
+        # Of a kept critique's attempt something may have been erased since.
+        told_to = [each for each in criticised if each.usable and each.rollout in short]
         refined = [self._refine(short[each.rollout], each) for each in told_to]
         every.refined.extend(map(RefinedAttempt, told_to, self._coordinator.wait(refined)))
         for stage, seconds in (

@@ -34,6 +34,7 @@ from houston_shared.store.store_reader import Reader
 NOTHING_EXPORTED = "Nothing was exported."
 UNFINISHED = "have not ended"
 UNSCORED = "have decisions that were not scored"
+LOST = "have a rollout of which something was erased, archived or set aside"
 FAILED = "have a rollout that failed"
 ALIKE = "have rewards that are all alike"
 _RECIPE_KEYS = (
@@ -124,7 +125,7 @@ def _credit_groups(
     dropped[UNFINISHED] = len(groups) - len(ended)
     for outcome in outcomes:
         if not outcome.members:
-            dropped[FAILED] += 1
+            dropped[LOST if outcome.lost else FAILED] += 1
         elif not teaches(outcome, recipe):
             dropped[ALIKE] += 1
         else:

@@ -18,6 +18,7 @@ from houston_daemon.service.rollout_start_checks import build_rollout_specs
 from houston_daemon.suites.suite_catalog import write_suite_task
 from houston_daemon.training.credit.group_advantages import ScoredRollout
 from houston_daemon.training.rl.rl_recipe import RlRecipe
+from houston_daemon.training.rows.rollout_plan import find_lost_data
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared import atomic_file
 from houston_shared.config import LoadedConfiguration
@@ -86,13 +87,15 @@ class GroupOutcome(NamedTuple):
     group: RolloutGroup
     members: tuple[ScoredRollout, ...]
     """One for each rollout, in order; none where one of them failed, which is no fault of the
-    policy."""
+    policy, or where it is to be trained and cannot be."""
     purification: tuple[PurificationCounts, ...]
     """Of each rollout: failed calls before and after purification, and what that took."""
     steps: int
     """Steps of all of them."""
     scores: tuple[StepScores, ...] = ()
     """For each member, the process reward of each of its steps; none where none is given."""
+    lost: bool = False
+    """Whether something of a rollout that is to be trained was erased, archived or set aside."""
 
 
 class GroupFolder:
@@ -253,7 +256,11 @@ def read_outcomes(
     cut = reader.run(outcome_queries.overlong_rollouts(wanted, overlong))
     tokens = reader.run(outcome_queries.longest_contexts(wanted))
     counts = reader.run(purification_queries.count_purification(wanted))
-    return [_outcome(group, rows, cut, tokens, counts) for group in groups]
+    trained = [
+        rollout for group in groups if group.split == TRAIN_SPLIT for rollout in group.rollouts
+    ]
+    lost = {rollout for rollout in trained if reader.run(find_lost_data(rollout))}
+    return [_outcome(group, rows, cut, tokens, counts, lost) for group in groups]
 
 
 def _rollout_seed(seed: int, update: int, batch: int, index: int) -> int:
@@ -267,9 +274,11 @@ def _outcome(
     overlong: Mapping[str, Overlong],
     tokens: Mapping[str, int],
     counts: Mapping[str, PurificationCounts],
+    unusable: Collection[str],
 ) -> GroupOutcome:
     rows = [known[rollout] for rollout in group.rollouts]
-    sound = all(row.state == "finished" for row in rows)
+    lost = any(rollout in unusable for rollout in group.rollouts)
+    sound = not lost and all(row.state == "finished" for row in rows)
     members = tuple(
         ScoredRollout(row.id, row.last_score, tokens.get(row.id, 0), overlong.get(row.id))
         for row in rows
@@ -279,6 +288,7 @@ def _outcome(
         members if sound else (),
         tuple(counts[rollout] for rollout in group.rollouts),
         sum(row.steps for row in rows),
+        lost=lost,
     )
 
 

@@ -10,7 +10,8 @@ class SamplingFigures(msgspec.Struct, frozen=True, kw_only=True):
     zero_variance: int
     """Groups that were dropped because their rewards were all alike."""
     failed: int
-    """Groups that were dropped because one of their rollouts failed."""
+    """Groups that were dropped because one of their rollouts failed, or something of it was erased,
+    archived or set aside before it was trained."""
     rollouts: int
     solved: float
     """Share of them with the least score that is solved."""

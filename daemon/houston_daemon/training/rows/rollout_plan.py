@@ -20,6 +20,7 @@ from houston_shared.store import (
 )
 from houston_shared.store.annotation_queries import SourceVerdict
 from houston_shared.store.journal_events import ReadPlan
+from houston_shared.store.removed_data_queries import MissingData
 from houston_shared.store.rollout_queries import ForkRow, RolloutRow
 from houston_shared.store.step_queries import StepRow
 from houston_shared.task import parse_task_record
@@ -147,16 +148,28 @@ def _verdict_on_other(
 
 def _refuse_gaps(rollout: str, steps: Sequence[StepRow]) -> None:
     """Refuse a rollout that lacks a step: what followed was sampled with it in view."""
+    if lost := _find_gap(rollout, steps):
+        raise HoustonError(lost.cause, NO_ROWS_MESSAGE, lost.command)
+
+
+def _find_gap(rollout: str, steps: Sequence[StepRow]) -> MissingData | None:
     for number, row in enumerate(steps, 1):
         if row.step != number:
-            raise HoustonError(
-                f"Step {number} of rollout {rollout} is not there: a repair set it aside.",
-                NO_ROWS_MESSAGE,
-                f"houston rollout show {rollout}",
-            )
+            cause = f"Step {number} of rollout {rollout} is not there: a repair set it aside."
+            return MissingData(cause, f"houston rollout show {rollout}")
+    return None
 
 
 def _refuse_erased(rollout: str) -> ReadPlan[None]:
     """Refuse a rollout with erased texts: their ids became zeros."""
     if lost := (yield from removed_data_queries.find_missing_data(rollout)):
         raise HoustonError(lost.cause, NO_ROWS_MESSAGE, lost.command or f"Leave {rollout} out.")
+
+
+def find_lost_data(rollout: str) -> ReadPlan[MissingData | None]:
+    """Why no rows can be made of an ended rollout (a whole id): what of it is gone; None where they
+    can."""
+    if lost := (yield from removed_data_queries.find_missing_data(rollout)):
+        return lost
+    rows = yield from step_queries.list_step_rows(rollout)
+    return _find_gap(rollout, [row for row in rows if row.observation_seq is not None])
