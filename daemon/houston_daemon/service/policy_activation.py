@@ -1,8 +1,9 @@
 """Activations of policies that were asked for: the engine is brought up, given the policy, and
 tried.
 
-One at a time, oldest first; what is asked for is state in the journal, so that an activation that
-was cut by the daemon's end is tried again after it. The engine is asked in a thread: loading
+One at a time, the oldest whose engine answers first; of what one engine was asked to take, only the
+newest is tried. What is asked for is state in the journal, so that an activation that was cut by
+the daemon's end is tried again after it. The engine is asked in a thread: loading
 takes moments, a first token behind long prompts may take minutes. Also ends engines of full
 weights that nobody uses any more. How an adapter is loaded and compared is `training.policies`.
 """
@@ -66,7 +67,8 @@ class PolicyActivations:
         """Engine → the policy that its new rollouts sample with; own models are left out."""
 
     def update(self) -> None:
-        """Try what was asked for, if nothing is being tried. Raises HoustonError."""
+        """Try what was asked for, if nothing is being tried; end what something newer was asked for
+        instead. Raises HoustonError."""
         with Reader(self._home) as reader:
             self.active = reader.run(policy_queries.list_active_policies())
             requests = [
@@ -77,11 +79,21 @@ class PolicyActivations:
         self._end_unused_engines(
             full, used | set(self.active.values()) | {row.policy for row in requests}
         )
-        if requests and not self._trying:
-            try:
-                self._begin(requests[0])
-            except HoustonError as problem:
-                self._end(ActivationResult(requests[0].seq, False, _problem_sentence(problem)))
+        newest = {request.engine: request for request in requests}
+        for request in requests:
+            instead = newest[request.engine]
+            if request is not instead and request.seq != self._trying:
+                reason = f"{instead.policy or 'Its own model'} was asked for instead."
+                self._end(ActivationResult(request.seq, False, reason))
+        for request in newest.values():
+            if not self._trying:
+                self._try_or_end(request)
+
+    def _try_or_end(self, request: ActivationRow) -> None:
+        try:
+            self._begin(request)
+        except HoustonError as problem:
+            self._end(ActivationResult(request.seq, False, _problem_sentence(problem)))
 
     def on_result(self, event: ActivationResult) -> None:
         """Take note of what came of one."""

@@ -323,20 +323,23 @@ def test_rollbacks_go_back_one_by_one(station: Station, person: Person) -> None:
     assert "nothing but its own model" in back()
 
 
-def test_one_activation_at_a_time_and_the_same_request_is_one(
+def test_a_newer_activation_is_taken_and_the_same_request_is_one(
     station: Station, person: Person
 ) -> None:
     register(station, person, "policy@2")
     asked = wire.ActivatePolicy(request="one", engine="e", policy="policy@2")
     first = person.ask(asked)
     assert person.ask(asked) == first
-    other = person.ask(wire.ActivatePolicy(request="two", engine="e", policy="policy@2"))
-    assert "just being given policy@2" in other.cause
+    taken_back = person.ask(wire.ActivatePolicy(request="back", engine="e", rollback=True))
+    assert "just being given policy@2" in taken_back.cause
     station.recorder.report_activation(first.seq, True, unloaded=("policy@9",))
     station.recorder.report_activation(first.seq, False, "too late")
     assert station.query("SELECT state, reason FROM activations") == [("active", "")]
     said = person.ask(wire.ActivatePolicy(request="three", engine="e", policy="policy@7"))
     assert "no policy 'policy@7'" in said.cause
+    for request in ("four", "five"):
+        newer = wire.ActivatePolicy(request=request, engine="e", policy="policy@2")
+        assert person.ask(newer).seq > first.seq
 
 
 def start(station: Station, person: Person, run: str, **more: Any) -> Any:

@@ -130,6 +130,16 @@ def test_an_activation_that_is_being_tried_keeps_its_key(
     assert station.query("SELECT policy, state FROM activations") == [("policy@3", "active")]
 
 
+def test_an_activation_of_somebody_else_that_is_under_way_does_not_end_the_run(
+    station: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(station, monkeypatch)
+    engine.person.ask(wire.ActivatePolicy(request="hers", engine="e", policy="policy@2"))
+    engine.versions().activate("policy@3", KEY)
+    newest = station.query("SELECT policy, state FROM activations ORDER BY seq DESC LIMIT 1")
+    assert newest == [("policy@3", "active")]
+
+
 def test_an_engine_that_refuses_for_long_ends_the_run(
     station: Station, monkeypatch: pytest.MonkeyPatch
 ) -> None:

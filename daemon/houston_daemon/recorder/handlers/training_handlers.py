@@ -104,17 +104,11 @@ def _check_lineage(store: Store, policy: bodies.PolicyRegistered, name: PolicyNa
 
 
 def activate_policy(store: Store, message: wire.ActivatePolicy, author: Author) -> RequestStored:
-    """Note that it is asked for; the supervisor tries it. What is active already stays."""
+    """Note that it is asked for; the supervisor tries it, in place of what was asked for before and
+    is not being tried. What is active already stays."""
     request = check_request_key(message.request)
     if before := store.read(policy_queries.find_activation_request(request)):
         return RequestStored(seq=before)
-    for activation in store.read(policy_queries.list_activations(message.engine)):
-        if activation.state == "asked":
-            raise denial(
-                f"Engine {activation.engine} is just being given"
-                f" {activation.policy or 'its own model'}.",
-                "houston policy list",
-            )
     wanted_name = _previous_policy(store, message.engine) if message.rollback else message.policy
     policy = store.read(policy_queries.find_policy(wanted_name)) if wanted_name else None
     if wanted_name and policy is None:
@@ -141,6 +135,13 @@ def activate_policy(store: Store, message: wire.ActivatePolicy, author: Author) 
 
 
 def _previous_policy(store: Store, engine: str) -> str:
+    newest = store.read(policy_queries.list_activations(engine, newest=1))
+    if newest and newest[0].state == "asked":
+        given = newest[0].policy or "its own model"
+        raise denial(
+            f"Engine {engine} is just being given {given}: what it would go back to is not known.",
+            f"houston policy activate POLICY --engine {engine}, which is tried instead",
+        )
     before = store.read(policy_queries.find_previous_policy(engine))
     if before is None:
         raise denial(
