@@ -269,7 +269,7 @@ class PolicySampler:
         for tries in range(1_000_000):
             self.line.activity = "sampling" if request.role in STEP_ROLES else request.role
             try:
-                sampled = _require_sent_prompt(
+                sampled = require_sent_prompt(
                     request, await self._sample_once(request, interruptible)
                 )
                 await self._refusals.end_pause()
@@ -324,8 +324,8 @@ class PolicySampler:
             await self.line.wait_at_safe_point()
 
 
-def _require_sent_prompt(request: SampleRequest, sampled: EngineSample) -> EngineSample:
-    """Refuse a sample whose prompt was not the one that was sent."""
+def require_sent_prompt(request: SampleRequest, sampled: EngineSample) -> EngineSample:
+    """The sample. Raises HoustonError where its prompt was not the one that was sent."""
     seen, sent = sampled.prompt_ids, request.prompt_ids
     if seen is None or sent is None or tuple(seen) == tuple(sent):
         return sampled

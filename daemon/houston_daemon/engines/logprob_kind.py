@@ -35,14 +35,14 @@ def sampling_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name in NEUTRAL_SAMPLING if (value := parameters.get(name)) is not None}
 
 
+def bent_sampling(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a sample's parameters those that bend what was drawn from. A temperature that nobody told
+    is the server's own, and unknown."""
+    drawn = {"temperature": "unknown", **sampling_parameters(parameters)}
+    return {name: value for name, value in drawn.items() if value not in NEUTRAL_SAMPLING[name]}
+
+
 def true_logprob_kind(kind: LogprobKind, parameters: Mapping[str, Any]) -> LogprobKind:
     """What log-probabilities of the model at temperature 1 (`policy`) are to a sample that was
-    drawn with these parameters; any other kind stays what it is. A temperature that nobody told
-    is the server's own, and unknown."""
-    if kind != "policy":
-        return kind
-    drawn = sampling_parameters(parameters)
-    bent = "temperature" not in drawn or any(
-        value not in NEUTRAL_SAMPLING[name] for name, value in drawn.items()
-    )
-    return "before_temperature" if bent else "policy"
+    drawn with these parameters; any other kind stays what it is."""
+    return "before_temperature" if kind == "policy" and bent_sampling(parameters) else kind

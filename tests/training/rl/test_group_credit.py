@@ -1,7 +1,7 @@
 """What a group's rollouts and their decisions are given, and which groups teach something."""
 
-import dataclasses
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -92,7 +92,7 @@ def test_what_weighs_nothing_leaves_the_outcome_alone(weight: float | None) -> N
 @pytest.mark.parametrize(("weight", "refused"), [(KEPT, True), (MASKED, False)])
 def test_rendered_rows_are_not_trained(weight: float, refused: bool) -> None:
     """Of a rollout that ran without its thoughts."""
-    row = dataclasses.replace(made(((5, weight),)), source="rendered", logprobs={})
+    row = replace(made(((5, weight),)), source="rendered", logprobs={})
     if not refused:
         return require_plain_sampling([row])
     with pytest.raises(HoustonError, match="are rendered") as refusal:
@@ -135,3 +135,24 @@ def test_a_group_that_differs_by_length_alone_is_dropped(reward: str) -> None:
     first, second = group_credits(unlike, shaped)
     assert second.reward == pytest.approx((-1 if reward == "binary" else 0) - 35 / 40), "shaped"
     assert first.advantage == pytest.approx(-second.advantage)
+
+
+DRAWN: dict[str, tuple[dict[str, Any], str]] = {
+    "as the policy says": ({"temperature": 1.0, "top_k": -1}, ""),
+    "at another temperature": ({"temperature": 0.3}, "temperature = 0.3"),
+    "at the server's own temperature": ({"top_p": 1.0}, "temperature = unknown"),
+    "from the best tokens": ({"temperature": 1.0, "top_k": 20}, "top_k = 20"),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_what_is_trained_was_drawn_as_the_policy_says(name: str) -> None:
+    sampling, cause = DRAWN[name]
+    row = made(((4, 1.0), (4, 0.0)))
+    first, masked = row.spans
+    require_plain_sampling([replace(row, spans=(first, replace(masked, sampling=sampling)))])
+    bent = replace(row, spans=(replace(first, sampling=sampling), masked))
+    if not cause:
+        return require_plain_sampling([bent])
+    with pytest.raises(HoustonError, match=cause):
+        require_plain_sampling([bent])

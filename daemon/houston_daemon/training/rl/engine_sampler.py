@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from houston_daemon.agent.policy_sampling import require_sent_prompt
 from houston_daemon.engines.engine_protocol import (
     Engine,
     EngineSample,
@@ -17,7 +18,7 @@ from houston_daemon.engines.engine_protocol import (
     SampleRequest,
 )
 from houston_daemon.engines.engine_registry import choose_engine
-from houston_daemon.engines.logprob_kind import true_logprob_kind
+from houston_daemon.engines.logprob_kind import bent_sampling, true_logprob_kind
 from houston_daemon.review.judge.judge_client import JudgeClient
 from houston_daemon.review.judge.judge_engine import JudgeEnginePlace, make_judge_client
 from houston_daemon.training.credit.policy_gradient_rows import RATIO_LOGPROB_KIND
@@ -25,6 +26,7 @@ from houston_daemon.training.policies.policy_files import require_policy
 from houston_daemon.training.rl.rollout_groups import StopRequested
 from houston_shared.backoff import RetryPolicy
 from houston_shared.config import LoadedConfiguration
+from houston_shared.errors import HoustonError
 from houston_shared.policy_and_run_files import BASE_MODEL, policies_folder
 from houston_shared.store.store_reader import Reader
 
@@ -75,12 +77,15 @@ class EngineSampler:
         engine: str,
         stop: Callable[[], bool],
         tell: Callable[[str], None],
+        trained: bool = False,
     ) -> None:
         """stop: asked while the engine is away. tell: takes a line about that, and an empty one
-        once it answers again."""
+        once it answers again. trained: whether the answers are, so that they must be drawn as the
+        policy says."""
         self._place = JudgeEnginePlace(loaded, engine, tell)
         self._stop = stop
         self._tell = tell
+        self._trained = trained
 
     def sample(
         self,
@@ -88,7 +93,8 @@ class EngineSampler:
         requests: Callable[[JudgeClient], Sequence[SampleRequest]],
     ) -> list[EngineSample]:
         """An answer to each request, in order. requests: made once the engine answers, for its
-        window and tokenizer. Raises StopRequested, and HoustonError where the engine refuses."""
+        window and tokenizer. Raises StopRequested, and HoustonError where the engine refuses, saw
+        another prompt, or draws answers that are trained otherwise than the policy says."""
         return asyncio.run(self._sample_all(policy, requests))
 
     async def _sample_all(
@@ -128,7 +134,19 @@ class EngineSampler:
         self, engine: Engine, turns: asyncio.Semaphore, request: SampleRequest
     ) -> EngineSample:
         async with turns:
-            return await self._until_it_answers(lambda: engine.sample(request, asyncio.Event()))
+            answer = require_sent_prompt(
+                request,
+                await self._until_it_answers(lambda: engine.sample(request, asyncio.Event())),
+            )
+        if self._trained and (bent := bent_sampling(answer.parameters)):
+            how = ", ".join(f"{name} = {value}" for name, value in bent.items())
+            raise HoustonError(
+                f"Engine {self._place.name} answered with {how}: the policy would be trained on"
+                " answers that are not its own.",
+                "Nothing was trained further.",
+                f"Leave {', '.join(bent)} out of parameters and omit_parameters of the engine",
+            )
+        return answer
 
     async def _until_it_answers(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         for tries in itertools.count(1):

@@ -293,7 +293,11 @@ class RlRun:
         decisions at recorded states."""
         recipe, folder = self._recipe, self._folder
         sampler = EngineSampler(
-            loaded, recipe.asked_critic_engine, self._watch.stop_requested, self._tell_waiting
+            loaded,
+            recipe.asked_critic_engine,
+            self._watch.stop_requested,
+            self._tell_waiting,
+            trained=recipe.critic != "frozen",
         )
         if self._critic:
             return EchoBatches(
