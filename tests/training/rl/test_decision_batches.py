@@ -181,7 +181,9 @@ def test_decisions_are_sampled_at_recorded_prompts_and_kept(
     loaded: LoadedConfiguration, model: Path, tmp_path: Path
 ) -> None:
     with Reader(loaded.home) as reader:
-        states = list_states(reader, ["collect"], suites_folder(loaded.home))
+        states = list_states(
+            reader, ["collect"], suites_folder(loaded.home), model / "tokenizer.json"
+        )
     assert len({state.rollout for state in states}) == 6
     assert (
         draw_states(states, 1, 0, 6) == draw_states(states, 1, 0, 6) != draw_states(states, 1, 1, 6)

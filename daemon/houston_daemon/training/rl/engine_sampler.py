@@ -8,9 +8,11 @@ import asyncio
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from houston_daemon.agent.policy_sampling import require_sent_prompt
+from houston_daemon.agent.rollout_setup import tokenizer_file
 from houston_daemon.engines.engine_protocol import (
     Engine,
     EngineSample,
@@ -86,6 +88,11 @@ class EngineSampler:
         self._stop = stop
         self._tell = tell
         self._trained = trained
+
+    @property
+    def tokenizer(self) -> Path:
+        """The file of the engine's. Raises ConfigurationError where it is not known."""
+        return Path(tokenizer_file(self._place.settings))
 
     def sample(
         self,

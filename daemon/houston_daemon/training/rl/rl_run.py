@@ -320,7 +320,9 @@ class RlRun:
                 return UpdateBatches(
                     loaded, recipe, self._coordinator, self._trainer, self._pad(), rewards
                 )
-            states = list_states(reader, recipe.states, suites_folder(loaded.home))
+            states = list_states(
+                reader, recipe.states, suites_folder(loaded.home), sampler.tokenizer
+            )
         return DecisionBatches(
             loaded, recipe, states, sampler, judge, self._trainer, self._pad(), folder.decisions
         )

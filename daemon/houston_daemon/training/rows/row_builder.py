@@ -115,12 +115,13 @@ def _can_use_recorded_ids(plan: RolloutPlan, head: ContextHead, options: RowOpti
         return False
     if options.reasoning not in (None, plan.reasoning):
         return False
-    return not options.tokenizer or _same_file(
+    return not options.tokenizer or is_same_file(
         tokenizer_file(options.tokenizer), Path(head.tokenizer)
     )
 
 
-def _same_file(path: Path, own: Path) -> bool:
+def is_same_file(path: Path, own: Path) -> bool:
+    """Whether two files are one, or have the same bytes."""
     if path == own:
         return True
     return path.is_file() and own.is_file() and path.read_bytes() == own.read_bytes()
