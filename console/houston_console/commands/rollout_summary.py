@@ -133,7 +133,7 @@ def apply_resource_waits(rollouts: list[RolloutRow], home: Home) -> list[Rollout
             rollout,
             gpus.get(f"rollout:{rollout.id}")
             or nodes.get(rollout.id)
-            or worker * (rollout.state == "queued"),
+            or worker * (rollout.state == "queued" and not rollout.reason),
         )
         for rollout in rollouts
     ]

@@ -151,6 +151,8 @@ class Supervisor:
         """Whether anything has happened since the last look at all."""
         self._worker_wait: str | None = None
         """Why rollouts wait for a worker, as it was written down; None before the first look."""
+        self._wait_problem = ""
+        """Why that could not be written down; said once."""
         self._specs: dict[str, RolloutSpec] = {}
         """What rollouts were started with that wait for a node of a cluster, or run on one."""
         self._replicas: dict[str, tuple[ReplicaStatus, ...]] = {}
@@ -230,9 +232,11 @@ class Supervisor:
                     atomic_file.write_atomically(file, reason.encode(), durable=False)
                 else:
                     file.unlink(missing_ok=True)
-                self._worker_wait = reason
+                self._worker_wait, self._wait_problem = reason, ""
         except (OSError, sqlite3.OperationalError) as problem:  # a full disk: tried again
-            LOGGER.warning("why rollouts wait could not be written: %s", problem)
+            if str(problem) != self._wait_problem:
+                LOGGER.warning("why rollouts wait could not be written: %s", problem)
+            self._wait_problem = str(problem)
 
     def _look_at_replicas(self, now: float) -> None:
         """Which servers rollouts keep to, of engines that have several; let those go that were

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from houston_daemon.environments.environment_protocol import Stop
+from houston_daemon.environments.workstation import command_actions
 from houston_shared.task import BudgetSettings
 from tests.integration.environments.conftest import MakeStation, Station
 
@@ -95,6 +96,18 @@ async def test_a_clock_that_was_set_back_keeps_no_prompt_from_its_answer(station
     answered = await station("input_in_session", input_text="36")
     assert answered.success, answered.text
     assert "Ada 36" in answered.text
+
+
+async def test_a_clock_that_is_ahead_lets_no_input_into_what_prints(
+    station: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of another host is; here ours is behind."""
+    loop = "while sleep 0.1; do echo working; done"
+    await station("run_command", command=loop, wait_for_completion=False)
+    real = time.time
+    monkeypatch.setattr(command_actions.time, "time", lambda: real() - 60)
+    refused = await station("input_in_session", input_text="36")
+    assert "still printing" in refused.text
 
 
 async def test_input_is_refused_where_nothing_asks(station: Station) -> None:

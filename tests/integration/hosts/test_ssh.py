@@ -252,11 +252,22 @@ async def _takes_over(host: SshHost) -> bool:
 
 
 async def test_a_workspace_that_was_taken_away_meanwhile_needs_a_person(
-    make: Make, sshd: Sshd
+    make: Make, sshd: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = make("gone")
     await host.prepare(None)
     away = host.workspace.rename(host.workspace.with_name("away"))
+    sshd.cut()
+    async with asyncio.timeout(30):
+        while await _why_away(host) != ssh_connection.NEEDS_PERSON:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    away.rename(host.workspace)  # a disk that is mounted late
+    async with asyncio.timeout(30):
+        await host.link.back()
+    assert await host.present()
+
+    monkeypatch.setattr(ssh_connection, "PERSON_SECONDS", 0.0)
+    host.workspace.rename(away)
     sshd.cut()
     needed: NeedsPerson | None = None
     async with asyncio.timeout(30):

@@ -337,9 +337,11 @@ def test_a_newer_activation_is_taken_and_the_same_request_is_one(
     assert station.query("SELECT state, reason FROM activations") == [("active", "")]
     said = person.ask(wire.ActivatePolicy(request="three", engine="e", policy="policy@7"))
     assert "no policy 'policy@7'" in said.cause
-    for request in ("four", "five"):
-        newer = wire.ActivatePolicy(request=request, engine="e", policy="policy@2")
-        assert person.ask(newer).seq > first.seq
+    newer, same, other = (
+        person.ask(wire.ActivatePolicy(request=request, engine="e", policy=policy)).seq
+        for request, policy in (("four", "policy@2"), ("five", "policy@2"), ("six", ""))
+    )
+    assert first.seq < newer == same < other, "who asks for what is asked for shares its answer"
 
 
 def start(station: Station, person: Person, run: str, **more: Any) -> Any:

@@ -335,30 +335,28 @@ class CommandActions:
 
     async def _is_silent(self, terminal: HostTerminal, stop: Stop) -> bool:
         """Whether the command has been silent long enough; gives it one such while to be so."""
-        for attempt in range(2):
-            status = await terminal.status()
-            missing = self._limits.silence_seconds - _age(status.last_output)
-            if missing <= 0:
-                return True
-            if attempt == 0:
-                await terminal.wait(min(missing + 0.05, self._limits.silence_seconds), stop.event)
-        return False
+        needed = self._limits.silence_seconds
+        before = await terminal.status()
+        missing = needed - (time.time() - before.last_output)
+        if missing <= 0:
+            return True
+        await terminal.wait(min(missing + 0.05, needed), stop.event)
+        status, now = await terminal.status(), time.time()
+        if status.last_output > now:  # the clock was set back, or the host's is ahead of ours
+            return status.log_bytes == before.log_bytes
+        return now - status.last_output >= needed
 
     async def _watch_answer(self, terminal: HostTerminal, start: int, stop: Stop) -> TerminalStatus:
         """Wait until the command ends, or has printed something and is quiet again."""
-        deadline = time.monotonic() + min(_ANSWER_SECONDS, self._limits.command_seconds)
+        printed_at = time.monotonic()
+        deadline, size = printed_at + min(_ANSWER_SECONDS, self._limits.command_seconds), start
         while True:
             status = await terminal.wait(0.1, stop.event)
-            quiet = _age(status.last_output) > _QUIET_SECONDS
-            answered = status.log_bytes > start and quiet
+            if status.log_bytes != size:
+                size, printed_at = status.log_bytes, time.monotonic()
+            answered = size > start and time.monotonic() - printed_at > _QUIET_SECONDS
             if not status.busy or answered or stop.event.is_set() or time.monotonic() > deadline:
                 return status
-
-
-def _age(at: float) -> float:
-    """Seconds since a time; where the clock was set back since, how far it is ahead: what has
-    printed meanwhile has a newer time."""
-    return abs(time.time() - at)
 
 
 def _busy(session_id: str, command: str) -> Failed:

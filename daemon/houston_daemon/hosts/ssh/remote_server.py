@@ -127,6 +127,11 @@ def _note_file(root: Path, rollout: str) -> Path:
     return root / "serving" / f"{rollout}.json"
 
 
+def _touch(file: Path) -> None:
+    with contextlib.suppress(OSError):  # gone, since the rollout ended, or a full disk
+        os.utime(file)
+
+
 def _read_serving_note(note: Path) -> _ServingNote | None:
     try:
         return msgspec.json.decode(note.read_bytes(), type=_ServingNote)
@@ -220,6 +225,7 @@ class RemoteServer:
         self._reading: RemoteReader | None = None
         self._hello: m.Hello | None = None
         self._free: Callable[[bool], Awaitable[FreedSpace]] | None = None
+        self._noting: asyncio.Task[None] | None = None
 
     async def hello(self, ask: m.Hello) -> m.HostWelcome:
         """Make the host; whoever served this rollout before, cut off, is ended first."""
@@ -295,7 +301,8 @@ class RemoteServer:
             case m.Other():
                 return await self._service(host, ask.service)(host, ask.body, back)
             case m.Ping():
-                return await asyncio.to_thread(self._note_heard, host)
+                self._note_heard(host)
+                return None
             case m.FindTerminal():
                 return await (await host.terminal(ask.name, ask.create)).status()
             case m.Hello():
@@ -306,10 +313,11 @@ class RemoteServer:
                 return await _answer_terminal(await host.terminal(ask.name), ask, back)
 
     def _note_heard(self, host: LocalHost) -> None:
-        """Note beside the rollout's folder that its home is there."""
-        root, rollout = host.folder.parents[1], host.folder.name
-        with contextlib.suppress(OSError):  # gone, since the rollout ended, or a full disk
-            os.utime(_note_file(root, rollout))
+        """Note beside the rollout's folder that its home is there. Not waited for: a disk that
+        stalls must not look like a far end that has gone."""
+        if self._noting is None or self._noting.done():
+            note = _note_file(host.folder.parents[1], host.folder.name)
+            self._noting = asyncio.create_task(asyncio.to_thread(_touch, note))
 
     def _anothers(self, host: LocalHost) -> bool:
         """Whether another home drives the rollout: one that is a copy ends nothing of it."""

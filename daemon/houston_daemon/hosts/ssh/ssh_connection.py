@@ -203,6 +203,8 @@ PATIENCE_SECONDS = 5.0
 """How long after a host went away calls wait for it; later ones fail at once while it is away."""
 ANSWER_SECONDS = 120.0
 """How long an answer is waited for that takes no time by its nature."""
+PERSON_SECONDS = 60.0
+"""How long after a cut what needs a person is tried again first."""
 NEEDS_PERSON = "a person has to see to it first"
 _FIRST_TRIES = 3
 """Tries of a beginning: a machine that is there may refuse one where many knock together."""
@@ -230,6 +232,7 @@ class HostLink:
         self._why = "it was not tried yet"
         self._needed: NeedsPerson | None = None
         """What a person has to see to before it is tried again."""
+        self._had_session = False
         self._away_since = time.monotonic()
         self._tried = asyncio.Condition()
         self._tries = 0
@@ -350,24 +353,29 @@ class HostLink:
         """Whether there is a session, or will be none."""
         return self.up or self._needed is not None
 
+    @property
+    def _is_lasting(self) -> bool:
+        """Whether what needs a person is not gone by itself: after a cut a host may just come up,
+        its disks not mounted, or another home may just be ending there."""
+        return not self._had_session or time.monotonic() - self._away_since > PERSON_SECONDS
+
     async def _keep(self) -> None:
         failed = 0
         while True:
             try:
                 session = await self._connected()
-            except NeedsPerson as problem:
-                self._needed, self._why = problem, NEEDS_PERSON
-                await self._tell(None)
-                log.warning("host %s: %s", self.name, problem)
-                return
             except (ConnectionCut, HoustonError, OSError) as problem:
                 self._why = _session_failure(problem)
+                if isinstance(problem, NeedsPerson) and self._is_lasting:
+                    self._needed = problem
                 await self._tell(None)
                 log.info("host %s: %s", self.name, problem)
+                if self._needed is not None:
+                    return
                 failed += 1
                 await asyncio.sleep(_RETRY.wait(failed))
                 continue
-            failed = 0
+            failed, self._had_session = 0, True
             await self._tell(session)
             await session.ended.wait()
             self._why = session.why
@@ -397,4 +405,6 @@ def _session_failure(problem: ConnectionCut | HoustonError | OSError) -> str:
     """Why there is no session, in words without a full stop."""
     if isinstance(problem, HostAway):
         return problem.why
+    if isinstance(problem, NeedsPerson):  # its words name places that are not the agent's
+        return NEEDS_PERSON
     return (problem.cause if isinstance(problem, HoustonError) else str(problem)).rstrip(".")

@@ -104,8 +104,8 @@ def _check_lineage(store: Store, policy: bodies.PolicyRegistered, name: PolicyNa
 
 
 def activate_policy(store: Store, message: wire.ActivatePolicy, author: Author) -> RequestStored:
-    """Note that it is asked for; the supervisor tries it, in place of what was asked for before and
-    is not being tried. What is active already stays."""
+    """Note that it is asked for; the supervisor tries it, in place of another that was asked for
+    before and is not being tried. What is active already stays."""
     request = check_request_key(message.request)
     if before := store.read(policy_queries.find_activation_request(request)):
         return RequestStored(seq=before)
@@ -122,11 +122,15 @@ def activate_policy(store: Store, message: wire.ActivatePolicy, author: Author) 
             f"{policy.name} is a process reward model: it scores decisions and samples nothing.",
             "[review] process_reward in houston.toml names what scores",
         )
+    name = "" if policy is None or policy.kind == "base" else policy.name
+    newest = store.read(policy_queries.list_activations(message.engine, newest=1))
+    if newest and newest[0].state == "asked" and newest[0].policy == name:
+        return RequestStored(seq=newest[0].seq)
     body = bodies.ActivationRequested(
         by=author.person_label,
         request=request,
         engine=message.engine,
-        policy="" if policy is None or policy.kind == "base" else policy.name,
+        policy=name,
         rollback=message.rollback,
         **author.event_fields,
     )
