@@ -11,7 +11,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, product, takewhile
+from itertools import product, takewhile
 from typing import Literal
 
 from msgspec.structs import replace
@@ -30,8 +30,9 @@ from houston_shared.records import (
 )
 
 ReplacementMode = Literal["shallow", "deep"]
-_MOST_BEGINNINGS = 16
-"""Places of one answer at which a call is looked for: more are tried for no answer."""
+_MOST_BEGINNINGS = 8
+"""Places of one answer at which a call is looked for, of more the first and the last ones: markup
+has the call first, while a name without markup may stand in the thought before."""
 _ANY_NAME = "\ue000"
 """Stands for the name of a tool, where how a call is written is asked: no markup holds it."""
 
@@ -143,11 +144,8 @@ def graft_calls(
     said = (failed.thought, *map(_said, corrected.calls))
     first, second = failed.token_ids or (), corrected.token_ids or ()
     places = (_call_beginnings(one, renderer.dialect, tokens) for one in (failed, corrected))
-    for signs in product(*places):
-        cuts = (
-            (_count_ids_up_to(before, first, tokens), _count_ids_up_to(after, second, tokens))
-            for before, after in zip(*signs, strict=False)
-        )
+    for counts in product(*places):
+        cuts = zip(*counts, strict=False)
         kept, left_out = next((cut for cut in cuts if None not in cut), (None, None))
         if kept is None:
             continue
@@ -165,14 +163,20 @@ def _said(call: ToolCall) -> tuple[str, str]:
 
 def _call_beginnings(
     sample: SampleBody, dialect: Dialect, tokens: PromptTokenizer
-) -> list[list[str]]:
-    """Where the first call of an answer may begin: for each such place, the text before each sign
-    of what begins a call."""
-    text = tokens.decode(sample.token_ids or ())
-    found = _call_pattern(dialect, sample.calls[0]).finditer(text)
+) -> list[list[int | None]]:
+    """Where the first call of an answer may begin: for each such place, how many ids stand before
+    each sign of what begins a call; None where it begins within one."""
+    ids = sample.token_ids or ()
+    text = tokens.decode(ids)
+    found = list(_call_pattern(dialect, sample.calls[0]).finditer(text))
+    if len(found) > _MOST_BEGINNINGS:
+        found = [*found[: _MOST_BEGINNINGS // 2], *found[-_MOST_BEGINNINGS // 2 :]]
     return [
-        [text[: place.start(sign)] for sign in range(1, len(place.groups()) + 1)]
-        for place in islice(found, _MOST_BEGINNINGS)
+        [
+            _count_ids_up_to(text[: place.start(sign)], ids, tokens)
+            for sign in range(1, len(place.groups()) + 1)
+        ]
+        for place in found
     ]
 
 
@@ -183,8 +187,14 @@ def _call_pattern(dialect: Dialect, call: ToolCall) -> re.Pattern[str]:
     signs = "".join(ending.partition(_ANY_NAME)[0].split())
     if not signs:
         leads = re.findall(r"\w+|[^\w\s]+", _written_after_thoughts(dialect, call))[:1]
-        return re.compile(f"({'|'.join(map(re.escape, (*leads, call.name)))})")
+        return re.compile(f"({'|'.join(map(_as_whole_word, (*leads, call.name)))})")
     return re.compile(r"\s*".join(f"({re.escape(sign)})" for sign in signs))
+
+
+def _as_whole_word(text: str) -> str:
+    """A pattern of it; of a word not within a longer one, as `read` is in "already"."""
+    pattern = re.escape(text)
+    return rf"(?<!\w){pattern}(?!\w)" if re.match(r"\w", text) else pattern
 
 
 def _written_after_thoughts(dialect: Dialect, call: ToolCall) -> str:

@@ -235,6 +235,18 @@ def test_a_shallow_correction_is_what_was_sampled_up_to_the_call_and_then_the_ca
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
+def test_a_call_is_found_behind_a_thought_that_names_its_tool(
+    tokens: PromptTokenizer, name: str
+) -> None:
+    spelling, thought = SPELLINGS[name], "I run python, in pythonic code. " * 20 + "Now"
+    first, before = sampled_answer(spelling, thought, FIRST, tokens, False)
+    second, _ = sampled_answer(spelling, thought, LIKE, tokens, False)
+    renderer = PromptRenderer(choose_dialect(spelling.dialect, spelling.reasoning), tokens, "keep")
+    grafted = graft_calls(first, second, renderer, tokens, TOOLS)
+    assert grafted is not None and tokens.decode(grafted[0]).startswith(before)
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
 def test_a_like_call_is_exchanged_in_every_spelling(tokens: PromptTokenizer, name: str) -> None:
     spelling = SPELLINGS[name]
     first, before = sampled_answer(spelling, "I sum them", FIRST, tokens, False)

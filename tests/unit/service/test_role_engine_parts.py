@@ -2,7 +2,9 @@
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from houston_daemon.agent.role_samplers import role_sampling
@@ -10,7 +12,10 @@ from houston_daemon.agent.rollout_setup import step_budget
 from houston_daemon.service.rollout_start_checks import build_rollout_specs, check_engines
 from houston_daemon.service.supervisor_queries import find_failing_engines, read_resumable_rollouts
 from houston_daemon.training.rl.rl_recipe import RlRecipe
-from houston_daemon.training.rl.rollout_groups import refuse_other_engines
+from houston_daemon.training.rl.rollout_groups import (
+    refuse_bent_answers,
+    refuse_other_engines,
+)
 from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.config_sections import EnginePrice, EngineSettings
 from houston_shared.errors import ConfigurationError, HoustonError
@@ -154,6 +159,30 @@ def test_a_role_that_another_engine_samples_is_no_policys_to_train(tmp_path: Pat
     assert 'roles=\'["policy", "planner"]\'' in refused.value.next
     refuse_other_engines(made, RlRecipe(roles=("policy",)))
     refuse_other_engines(spec(tmp_path, ""), RlRecipe())
+
+
+BENT: dict[str, tuple[dict[str, Any], str, str]] = {
+    # of the engine, of the task, what is told
+    "nothing": ({"parameters": {"temperature": 1.0, "seed": 3}}, "", ""),
+    "another temperature": ({"parameters": {"temperature": 0.3}}, "", "temperature = 0.3"),
+    "the best tokens": ({"parameters": {"top_k": 20}}, "", "top_k = 20"),
+    "the server's": ({"omit_parameters": ["temperature"]}, "", "temperature = unknown"),
+    "stripped": ({}, '[sampling]\nthoughts = "strip"\n', 'thoughts = "strip"'),
+}
+
+
+@pytest.mark.parametrize("name", BENT)
+def test_what_could_not_be_trained_is_refused_before_it_is_sampled(
+    tmp_path: Path, name: str
+) -> None:
+    engine, more, cause = BENT[name]
+    made = spec(tmp_path, more)
+    made = msgspec.structs.replace(made, engine_settings={**made.engine_settings, **engine})
+    if not cause:
+        return refuse_bent_answers(made)
+    with pytest.raises(HoustonError, match="not its own") as refused:
+        refuse_bent_answers(made)
+    assert cause in refused.value.cause
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from houston_daemon.engines.logprob_kind import bent_sampling
 from houston_daemon.review.critic.refinements import Critiqued, refinement_specs
 from houston_daemon.service.rollout_end_wait import Rows, wait_until_ended, waiting_sentence
 from houston_daemon.service.rollout_start_checks import build_rollout_specs
@@ -31,7 +32,7 @@ from houston_shared.store.outcome_queries import Overlong
 from houston_shared.store.purification_queries import PurificationCounts
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.store.store_reader import Reader
-from houston_shared.task import LoadedTask, load_task
+from houston_shared.task import LoadedTask, load_task, parse_task_record
 from houston_shared.times_and_counts import pluralize
 
 StepScores = dict[int, float]
@@ -219,6 +220,7 @@ class GroupCoordinator:
             without_memory=True,
         )
         refuse_other_engines(specs[0], recipe)
+        refuse_bent_answers(specs[0])
         return self._start(wanted, specs)
 
     def _start(self, group: RolloutGroup, specs: Sequence[RolloutSpec]) -> RolloutGroup:
@@ -318,6 +320,25 @@ def refuse_failure_of_all(groups: Sequence[RolloutGroup], rows: Mapping[str, Rol
         effect,
         f"Next: houston rollout show {failed[0].id}; when that is mended, a new run",
     )
+
+
+def refuse_bent_answers(spec: RolloutSpec) -> None:
+    """Raise HoustonError, before anything is sampled, for rollouts that `require_plain_sampling`
+    would refuse: the engine bends what is drawn, or the task strips thoughts."""
+    settings = spec.engine_settings
+    drawn = {"temperature": 1.0, **(settings.get("parameters") or {})}
+    sent = {name: drawn[name] for name in drawn.keys() - set(settings.get("omit_parameters") or ())}
+    bent = [f"{name} = {value}" for name, value in bent_sampling(sent).items()]
+    if "strip" in (spec.thoughts, parse_task_record(spec.task).sampling.thoughts):
+        bent.append('thoughts = "strip"')
+    if bent:
+        raise HoustonError(
+            f"Rollouts of {spec.task.name} on {spec.engine} are sampled with {', '.join(bent)}: the"
+            " policy would be trained on answers that are not its own.",
+            NOTHING_TRAINED_MESSAGE,
+            "Take it out of [sampling] of the task, or of parameters and omit_parameters of the"
+            " engine",
+        )
 
 
 def refuse_other_engines(spec: RolloutSpec, recipe: RlRecipe) -> None:
