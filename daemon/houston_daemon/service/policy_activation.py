@@ -83,7 +83,7 @@ class PolicyActivations:
         for request in requests:
             instead = newest[request.engine]
             if request is not instead and request.seq != self._trying:
-                reason = f"{instead.policy or 'Its own model'} was asked for instead."
+                reason = f"{instead.by} asked for {instead.policy or 'its own model'} instead."
                 self._end(ActivationResult(request.seq, False, reason))
         for request in newest.values():
             if not self._trying:

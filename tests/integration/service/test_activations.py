@@ -1,6 +1,7 @@
 """Which of the activations that were asked for is tried, and when: an engine that does not come up
 keeps no other from its policy, and what it was asked for can be taken back."""
 
+import getpass
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -91,7 +92,7 @@ class Scenario(NamedTuple):
     ended: list[tuple[str, str, str]]
 
 
-INSTEAD = "Its own model was asked for instead."
+INSTEAD = f"person:{getpass.getuser()} asked for {{}} instead.".format
 SCENARIOS = {
     "an engine that never answers keeps no other waiting": Scenario(
         [("silent", "policy@2"), ("ready", "policy@2")],
@@ -103,13 +104,13 @@ SCENARIOS = {
     ),
     "what was not tried yet can be taken back": Scenario(
         [("silent", "policy@2"), ("silent", "")],
-        [("silent", "failed", INSTEAD), ("silent", "active", "")],
+        [("silent", "failed", INSTEAD("its own model")), ("silent", "active", "")],
     ),
     "of several wishes for an engine the newest is tried": Scenario(
         [("silent", "policy@2"), ("silent", ""), ("silent", "policy@2")],
         [
-            ("silent", "failed", "policy@2 was asked for instead."),
-            ("silent", "failed", "policy@2 was asked for instead."),
+            ("silent", "failed", INSTEAD("policy@2")),
+            ("silent", "failed", INSTEAD("policy@2")),
             ("silent", "asked", ""),
         ],
     ),
