@@ -9,6 +9,8 @@ from typing import Any, cast
 
 import pytest
 
+from houston_daemon.agent.agent_loop import may_run_final_evaluation
+from houston_daemon.environments import call_handling
 from houston_daemon.environments.workstation import workstation_hosts
 from houston_daemon.environments.workstation.workstation_hosts import WorkstationHost
 from houston_daemon.hosts.host_protocol import HostAway, WorkspaceGone
@@ -34,13 +36,31 @@ async def _back() -> None:
     raise AssertionError("nobody waits for it here")
 
 
-@pytest.mark.parametrize("cut", [False, True])
-async def test_the_reason_names_no_place_of_the_host(cut: bool) -> None:
+def _away_host() -> SshHost:
     hello = ssh_protocol.Hello(
         version="0", rollout="r1", root="", key="k", owner="k:/h", sandbox="none", network=False
     )
     host = SshHost("gpu2", HostSettings(ssh="nowhere.invalid"), hello)
     host.workspace, host.inside = THERE, "/workspace"
+    return host
+
+
+@pytest.mark.parametrize("name", ["eval", "finish"])
+async def test_a_last_evaluation_that_a_person_holds_up_is_run_when_they_have_helped(
+    name: str,
+) -> None:
+    away = HostAway("gpu2", "it is gone", _back, needed=WorkspaceGone(THERE))
+    place = cast(WorkstationHost, SimpleNamespace(host=_away_host()))
+    call = ToolCall(id="1", name=name, arguments={})
+    told = await workstation_hosts.host_away_observation(call, place, away)
+    result = call_handling.result(call, told, 4_000, 0.0)
+    assert f"{name} was not done" in result.text
+    assert may_run_final_evaluation([result]) == (name == "eval")
+
+
+@pytest.mark.parametrize("cut", [False, True])
+async def test_the_reason_names_no_place_of_the_host(cut: bool) -> None:
+    host = _away_host()
     away = HostAway("gpu2", WorkspaceGone(THERE).cause.rstrip("."), _back, cut=cut)
     place = cast(WorkstationHost, SimpleNamespace(host=host, commands=_AwayCommands(away)))
     call = ToolCall(id="1", name="run_command", arguments={"session_id": "main"})

@@ -29,7 +29,7 @@ from houston_daemon.environments.workstation_actions import (
 )
 from houston_daemon.hosts.host_protocol import HostAway, RolloutHost
 from houston_daemon.hosts.resource_limits import LimitHit
-from houston_shared.records import ToolCall
+from houston_shared.records import EVALUATION_CALL, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +169,9 @@ async def interrupted_observation(call: ToolCall, place: WorkstationHost) -> Int
     return Interrupted(error=f"The daemon went down while {call.name} ran.", now=view)
 
 
+_NO_SUBMISSION = "No submission was used."
+
+
 async def current_view(call: ToolCall, place: WorkstationHost) -> str:
     """What the call was about shows now. Raises HostAway."""
     path = call.arguments.get("path") or call.arguments.get("filename")
@@ -176,7 +179,7 @@ async def current_view(call: ToolCall, place: WorkstationHost) -> str:
         return await place.commands.standing(call.arguments["session_id"])
     if is_known_to_write(call.name) and path:
         return await place.files.standing(path)
-    return "No submission was used." if call.name == "eval" else ""
+    return _NO_SUBMISSION if call.name == EVALUATION_CALL else ""
 
 
 _GO_ON = "Its sessions and what runs in them go on there, and the connection is tried again."
@@ -188,9 +191,10 @@ async def host_away_observation(
     """The honest result; where the host is back by now, with what it shows."""
     reason = hide_places(away.why, place.host)
     if away.needed is not None:
-        return Failed(
-            error=f"The host {away.host} cannot be used now: {reason}. {call.name} was not done."
-        )
+        error = f"The host {away.host} cannot be used now: {reason}. {call.name} was not done."
+        if call.name == EVALUATION_CALL:  # broken off: the last one is run again after the pause
+            return Interrupted(error=error, now=_NO_SUBMISSION)
+        return Failed(error=error)
     if not away.cut:
         return Failed(
             error=f"The host {away.host} cannot be reached now: {reason}. {call.name} was not "
