@@ -90,9 +90,18 @@ def read_holder(folder: Path) -> str:
 
 
 def is_claimed_elsewhere(folder: Path, home: str) -> bool:
-    """Whether a rollout's folder names another home than `home`, which is there."""
+    """Whether a rollout's folder names another home than `home`, which is there or at work."""
     holder = read_holder(folder)
-    return holder != home and _is_there(holder)
+    return holder not in ("", home) and (_is_there(holder) or _is_locked(holder_note(folder)))
+
+
+def _is_locked(note: Path) -> bool:
+    """Whether a worker holds a rollout's folder: one whose home has no path here, too."""
+    try:
+        with note.open("rb") as file:
+            return not try_lock(file.fileno())
+    except FileNotFoundError:
+        return False
 
 
 def _is_there(home: str) -> bool:

@@ -54,9 +54,9 @@ def has_leftovers(root: Path, rollout: str, home: str = "") -> bool:
     home: whose rollout it is; what another home drives now is left alone. A sandbox outlives its
     tmux server, so the server alone would not tell: the note of its groups counts, too.
     """
-    holder = folder_lock.read_holder(rollout_folder(root, rollout))
-    if holder:
-        return holder == home or not home
+    folder = rollout_folder(root, rollout)
+    if holder := folder_lock.read_holder(folder):
+        return holder == home or not (home and folder_lock.is_claimed_elsewhere(folder, home))
     return limits_note(root, rollout).exists() or _has_tmux_server(terminals_folder(root, rollout))
 
 

@@ -17,6 +17,8 @@ from houston_daemon.hosts.local_host import LocalHost
 from houston_daemon.hosts.process_table import ProcessKey
 from houston_daemon.hosts.ssh import remote_part
 from houston_daemon.hosts.ssh.remote_part import RemotePart
+from houston_daemon.hosts.ssh.ssh_host import SshHost
+from houston_daemon.hosts.ssh.ssh_protocol import Hello
 from houston_daemon.hosts.terminals.tmux_server import find_tmux_socket
 from houston_daemon.maintenance.host_cleanup import CleanupOrder, has_leftovers
 from houston_daemon.maintenance.host_cleanup_child import HostCleaner
@@ -177,6 +179,53 @@ async def test_nothing_goes_of_what_another_home_holds(
     assert "gpu3" not in report.left, "no machine is asked that might not know whose it is"
     assert [what for what in GONE["snapshots"] if not left(what)] == []
     await HostCleaner(str(other)).carry_out(CleanupOrder(str(root), "r1", "processes"))
+
+
+async def test_what_a_home_left_here_ends_after_it_was_moved(make_host: MakeHost) -> None:
+    moved = "/home/moved"
+    left = await _leave(make_host(sandbox="none", network=True, owner=HOME))
+    root = left.host.folder.parents[1]
+    at_work = make_host(sandbox="none", network=True, owner=HOME)
+    await at_work.prepare(None, begun=True)
+    assert not has_leftovers(root, "r1", moved), "a home that has no path here is at work"
+    await at_work.close()
+    assert has_leftovers(root, "r1", moved)
+    await HostCleaner(moved).carry_out(CleanupOrder(str(root), "r1", "processes"))
+    assert [what for what in GONE["snapshots"] if not left(what)] == RUNS
+
+
+@pytest.mark.slow
+async def test_what_a_home_left_on_a_machine_stays_noted_until_the_moved_one_cleans_it(
+    sshd: Sshd, tmp_path: Path
+) -> None:
+    """The note keeps the GPUs, too: what runs there may be at work on them."""
+    host = LocalHost(
+        Path(sshd.host.host_root), "moved", sandbox="none", network=True, hidden=(),
+        owner=f"{KEY}:{HOME}",
+    )  # fmt: skip
+    try:
+        left = await _leave(host)
+        note = remote_part.leftover_path(tmp_path, "moved", "gpu2")
+        note.parent.mkdir()
+        note.touch()
+        there = RemotePart(host="gpu2", settings=sshd.host, key=KEY)
+        name = remote_part.name_home(Path("/home/moved"))
+        hello = Hello(
+            version="0", rollout="moved", root=sshd.host.host_root, key=KEY, home=name, owner=name,
+            sandbox="none", network=True,
+        )  # fmt: skip
+        worker = SshHost("gpu2", sshd.host, hello, note=note)
+        await worker.destroy_terminals()
+        await worker.close()
+        assert note.exists(), "a worker that never prepared there is refused, too"
+        steps: list[tuple[CleanupExtent, list[str]]] = [("processes", []), ("files", GONE["files"])]
+        for extent, gone in steps:
+            order = CleanupOrder(str(tmp_path), "moved", extent, (there,))
+            report = await HostCleaner("/home/moved").carry_out(order)
+            assert ("is another home's" in report.left) == note.exists() == (not gone)
+            assert [what for what in GONE["snapshots"] if not left(what)] == gone
+    finally:
+        await host.destroy_terminals()
 
 
 async def test_a_machine_that_is_away_is_asked_once_and_its_note_stays(

@@ -15,6 +15,7 @@ from houston_daemon.hosts.host_protocol import NeedsPerson
 from houston_daemon.hosts.ssh import file_bundles, remote_server
 from houston_daemon.hosts.ssh import ssh_protocol as m
 from houston_daemon.hosts.ssh.remote_server import RemoteServer
+from houston_shared.errors import HoustonError
 
 
 def spawn(*command: str, **more: Any) -> m.Spawn:
@@ -154,7 +155,8 @@ async def test_a_copied_home_ends_nothing_of_the_rollout_that_goes_on(tmp_path: 
 
     for home in (FIRST, EARLIER):
         await told(home, m.Prepare(source="", begun=False), owner=FIRST)
-        await told(COPY, m.DestroyTerminals())
+        with pytest.raises(HoustonError, match=f"another home's: {FIRST}"):
+            await told(COPY, m.DestroyTerminals())
         assert holder.read_text() == FIRST
         await told(home, m.DestroyTerminals())
         assert holder.read_text() == ""

@@ -47,7 +47,7 @@ class RemoteCleaner:
             except (HoustonError, OSError) as problem:
                 cause = problem.cause if isinstance(problem, HoustonError) else f"{problem}."
                 reason = f"On the host {there.host}: {cause}"
-                log.warning("%s", reason)
+                log.warning("on the host %s: %s", there.host, problem)
         return FreedSpace(0, f"{reason} What is in {there.folder(rollout)} stays.")
 
 

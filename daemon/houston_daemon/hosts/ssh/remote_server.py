@@ -292,9 +292,8 @@ class RemoteServer:
             case m.Terminals():
                 return await host.terminals()
             case m.DestroyTerminals():
-                if not self._anothers(host):
-                    await host.destroy_terminals()
-                return None
+                self._require_own(host)
+                return await host.destroy_terminals()
             case m.Free():
                 assert self._free is not None  # since hello
                 return await self._free(ask.snapshots)
@@ -319,12 +318,19 @@ class RemoteServer:
             note = _note_file(host.folder.parents[1], host.folder.name)
             self._noting = asyncio.create_task(asyncio.to_thread(_touch, note))
 
-    def _anothers(self, host: LocalHost) -> bool:
-        """Whether another home drives the rollout: one that is a copy ends nothing of it."""
+    def _require_own(self, host: LocalHost) -> None:
+        """Raise HoustonError where another home drives the rollout: a copy ends nothing of it."""
         assert self._hello is not None  # since hello
         holder, home = folder_lock.read_holder(host.folder), self._hello.home
         same = holder == home if home else holder.startswith(f"{self._hello.key}:")
-        return bool(holder) and not same
+        if holder and not same:
+            rollout = self._hello.rollout
+            raise HoustonError(
+                f"What runs of {rollout} there is another home's: {holder}.",
+                "It goes on.",
+                f"Where that home is gone, or was moved: houston rollout clean {rollout}",
+                ExitCode.BUSY,
+            )
 
     def _service(self, host: LocalHost, name: str) -> RemoteService:
         if name not in self._services:

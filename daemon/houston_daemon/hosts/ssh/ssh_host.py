@@ -20,6 +20,7 @@ from houston_daemon.hosts.ssh.file_bundles import send_bundle, unreadable_folder
 from houston_daemon.hosts.ssh.ssh_command import control_socket, ssh_command_line
 from houston_daemon.hosts.ssh.ssh_connection import ConnectionCut, HostLink, SshSession
 from houston_shared.config_sections import HostSettings as Settings
+from houston_shared.errors import HoustonError
 
 log = logging.getLogger(__name__)
 
@@ -165,11 +166,11 @@ class SshHost:
         await self.link.close()
 
     async def destroy_terminals(self) -> None:
-        """End every terminal of the rollout; those of a host that is away stay noted."""
+        """End every terminal of the rollout; those that cannot be ended now stay noted."""
         try:
             await self.link.ask(m.DestroyTerminals(), again=True)
-        except HostAway as away:
-            log.warning("terminals of %s are not ended yet: %s", self._hello.rollout, away)
+        except HoustonError as problem:
+            log.warning("terminals of %s are not ended yet: %s", self._hello.rollout, problem)
             return
         if self._note is not None:
             self._note.unlink(missing_ok=True)

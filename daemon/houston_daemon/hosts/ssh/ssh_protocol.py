@@ -270,7 +270,7 @@ class TakeSnapshot(HostAsk, frozen=True, kw_only=True):
 
 
 class DestroyTerminals(HostAsk, frozen=True):
-    """`RolloutHost.destroy_terminals`."""
+    """`RolloutHost.destroy_terminals`; HoustonError where another home drives the rollout."""
 
 
 class Free(HostAsk, frozen=True, kw_only=True):
