@@ -1,6 +1,7 @@
 """What `houston demo` packs and says: an adapter that fits its model, and lines that are true."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,10 @@ from houston_daemon.demo.demo_tour import (
 from houston_daemon.engines.local_model import MODEL_NAME, model_path
 from houston_daemon.experiments import experiment_recipe
 from houston_daemon.training.policies.policy_files import find_weights, model_hash
+from houston_shared.command import main
+from houston_shared.errors import ExitCode
+from houston_shared.home import Home
+from houston_shared.home_lock import HomeLock, HomeOwner
 from houston_shared.task import load_task
 from houston_shared.toml_file import parse_toml
 
@@ -115,3 +120,16 @@ def test_what_the_tour_invites_to_can_be_done_in_the_live_task() -> None:
     assert (workspace / "letters").is_dir()
     assert "search for tea" in last
     assert [text for text in texts if "tea" in text]
+
+
+def test_a_home_whose_daemon_runs_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The demo ends what it started: of another it would end everybody's work."""
+    monkeypatch.setenv("HOUSTON_HOME", str(tmp_path))
+    lock = HomeLock(Home(tmp_path))
+    assert lock.take(HomeOwner(pid=0, since="")) is None
+    assert main(["demo", "--headless"]) == ExitCode.BUSY
+    assert "A daemon runs on" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"daemon.lock"}
+    lock.release()

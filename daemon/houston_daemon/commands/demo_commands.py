@@ -11,8 +11,9 @@ from pathlib import Path
 
 from houston_daemon.demo.demo_tour import LIVE_ENGINE, LIVE_ENGINE_TABLE, DemoTour
 from houston_daemon.engines.local_model import INSTALL_LOCAL_HINT, fetch_model, missing_packages
-from houston_shared import command_output
+from houston_shared import command_output, home_lock
 from houston_shared.config import LoadedConfiguration
+from houston_shared.errors import ExitCode, HoustonError
 
 
 def add_demo_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +26,15 @@ def add_demo_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_demo(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """Run the demo; its home stays, so that one can look at it afterwards."""
+    """Run the demo; its home stays, so that one can look at it afterwards. Raises HoustonError
+    where the home has a daemon: the demo stops its own at the end."""
+    if arguments.home_given and home_lock.find_running_daemon(loaded.home):
+        raise HoustonError(
+            f"A daemon runs on {loaded.home.path}, and the demo starts and stops one of its own.",
+            "Nothing was started.",
+            "env -u HOUSTON_HOME houston demo, which makes a home of its own",
+            ExitCode.BUSY,
+        )
     if lacking := missing_packages():
         command_output.print_note(
             f"No model plays: it needs {', '.join(lacking)}.\n  next: {INSTALL_LOCAL_HINT}"
