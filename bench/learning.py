@@ -17,6 +17,7 @@ import contextlib
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -36,6 +37,8 @@ RESULTS = ROOT / "bench" / "results"
 WORDS, ENGINE = "words", "learner"
 PATIENCE = 6 * 3600.0
 """Seconds that a stage may take: a language model on a machine with other work."""
+AT_WORK = ("queued", "running")
+"""States of a run that the daemon has."""
 ARMS = {
     "dapo": (),
     "saar": ("purify=0.7",),
@@ -130,14 +133,21 @@ def trained(
 def cut_short(home: ExperimentHome, family: str) -> str:
     """The run of this family that was broken off; empty where there is none. The daemon may have
     taken it up again: it is ended, so that it can be followed from its last checkpoint on."""
-    for line in home.run("train", "list", "--json").splitlines():
-        run = json.loads(line)
-        recipe = json.loads((home.home.path / "training" / run["run"] / "recipe.json").read_text())
-        if recipe["name"] == family and run["state"] != "finished":
-            if run["state"] in ("queued", "running"):
-                home.run("train", "cancel", run["run"])
-            return str(run["run"])
+    for name, state in run_states(home).items():
+        recipe = json.loads((home.home.path / "training" / name / "recipe.json").read_text())
+        if recipe["name"] == family and state != "finished":
+            if state in AT_WORK:
+                home.run("train", "cancel", name)
+            while run_states(home)[name] in AT_WORK:  # until its checkpoint is written
+                time.sleep(1)
+            return name
     return ""
+
+
+def run_states(home: ExperimentHome) -> dict[str, str]:
+    """Every training run of a home, and its state."""
+    lines = home.run("train", "list", "--json").splitlines()
+    return {run["run"]: run["state"] for run in map(json.loads, lines)}
 
 
 def curve(run: Mapping[str, Any]) -> dict[str, Any]:

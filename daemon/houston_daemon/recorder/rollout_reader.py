@@ -5,26 +5,33 @@ resumes from, and its steps in pages. The same queries as every reader uses, so 
 worker and `houston context` read the same bytes. Changes nothing.
 """
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+import msgspec
+
+from houston_daemon.hosts.sandbox.sandbox_profile import hidden_paths
 from houston_daemon.hosts.ssh.remote_part import name_home
 from houston_daemon.recorder import guidance_delivery
-from houston_daemon.recorder.home_places import with_places_of_today
+from houston_daemon.recorder.handlers.training_handlers import build_own_engine_settings
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
 from houston_daemon.recorder.request_checks import Refusal
+from houston_shared.policy_and_run_files import policies_folder
 from houston_shared.records import (
     CallIntent,
     ContextHead,
     ForkBody,
     GuidanceMode,
     Record,
+    RoleEngine,
     RolloutSpec,
     SampleBody,
     StepRecord,
+    spec_of_role,
 )
 from houston_shared.sample_roles import SampleRole
-from houston_shared.store import rollout_queries, step_queries, workspace_queries
+from houston_shared.store import policy_queries, rollout_queries, step_queries, workspace_queries
 from houston_shared.store.rollout_queries import ScorePoint
 from houston_shared.wire import (
     EngineReplica,
@@ -145,7 +152,7 @@ def build_welcome(store: Store, row: RolloutRow) -> Welcome:
         store.read(rollout_queries.score_history([row.id], SCORES_LIMIT))[row.id], row
     )
     return Welcome(
-        spec=with_places_of_today(store, spec),
+        spec=_with_places_of_today(store, spec),
         head=store.read_record(row.head_seq, ContextHead),
         fork=fork,
         fork_guidance=guidance_delivery.read_guidance_by_ids(store, row.id, fork.guidance)
@@ -173,6 +180,37 @@ def build_welcome(store: Store, row: RolloutRow) -> Welcome:
         home=str(store.home.path.resolve()),
         home_elsewhere=name_home(store.home.path.resolve()),
     )
+
+
+def _with_places_of_today(store: Store, spec: RolloutSpec) -> RolloutSpec:
+    """The spec with the policies of its engines where this home has them; what was hidden from its
+    sandbox stays so, beside the places of this home.
+
+    It names places of the home that the rollout began in. Meanwhile that one may have been moved,
+    copied or restored elsewhere, and this may be another machine.
+    """
+    roles = {
+        role: msgspec.convert(
+            _with_policy_here(store, spec_of_role(spec, role)), RoleEngine, from_attributes=True
+        )
+        for role in spec.role_engines
+    }
+    hidden = tuple(dict.fromkeys((*hidden_paths(store.home), *spec.hidden)))
+    here = _with_policy_here(store, spec)
+    return msgspec.structs.replace(here, role_engines=roles, hidden=hidden)
+
+
+def _with_policy_here(store: Store, spec: RolloutSpec) -> RolloutSpec:
+    policy = store.read(policy_queries.find_policy(spec.policy)) if spec.policy else None
+    if policy is None or not policy.folder:
+        return spec
+    folder, settings = str(policies_folder(store.home) / policy.folder), spec.engine_settings
+    if "own_policy" in settings:
+        before = {os.path.realpath(settings["model"])}
+        settings = build_own_engine_settings(settings, policy, folder, before)
+    elif "adapters" in settings:
+        settings = {**settings, "adapters": {policy.name: folder}}
+    return msgspec.structs.replace(spec, engine_settings=settings)
 
 
 def _measure_gain(scores: Sequence[ScorePoint], row: RolloutRow) -> tuple[int, int]:

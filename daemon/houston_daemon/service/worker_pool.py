@@ -159,11 +159,9 @@ class WorkerPool:
         return troubles
 
     def wait_reason(self, paused: Collection[str]) -> str:
-        """Why rollouts wait for a worker where paused ones hold half of them or more; else empty.
-
-        paused: all rollouts that are.
-        """
-        held = len(self._running.keys() & set(paused)) if self.is_full else 0
+        """Why rollouts wait, where it `is_full`, if paused ones hold half of the workers or more;
+        else empty. paused: all rollouts that are."""
+        held = len(self._running.keys() & set(paused))
         holding = f"paused rollouts hold {held} of {self.limit} (`max_rollouts`)"
         return f"waits for a worker: {holding}" if 2 * held >= self.limit else ""
 

@@ -259,7 +259,7 @@ async def test_a_workspace_that_was_taken_away_meanwhile_needs_a_person(
     away = host.workspace.rename(host.workspace.with_name("away"))
     sshd.cut()
     async with asyncio.timeout(30):
-        while await _why_away(host) != ssh_connection.NEEDS_PERSON:  # noqa: ASYNC110
+        while await _why_away(host) != ssh_connection.NEEDS_PERSON:  # noqa: ASYNC110 told when asked
             await asyncio.sleep(0.05)
     away.rename(host.workspace)  # a disk that is mounted late
     async with asyncio.timeout(30):

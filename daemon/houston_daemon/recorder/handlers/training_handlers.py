@@ -123,9 +123,9 @@ def activate_policy(store: Store, message: wire.ActivatePolicy, author: Author) 
             "[review] process_reward in houston.toml names what scores",
         )
     name = "" if policy is None or policy.kind == "base" else policy.name
-    newest = store.read(policy_queries.list_activations(message.engine, newest=1))
-    if newest and newest[0].state == "asked" and newest[0].policy == name:
-        return RequestStored(seq=newest[0].seq)
+    pending = _pending_activation(store, message.engine)
+    if pending is not None and pending.policy == name:
+        return RequestStored(seq=pending.seq)
     body = bodies.ActivationRequested(
         by=author.person_label,
         request=request,
@@ -138,10 +138,15 @@ def activate_policy(store: Store, message: wire.ActivatePolicy, author: Author) 
     return RequestStored(seq=store.journal.append(EventKey(), "activation", body))
 
 
-def _previous_policy(store: Store, engine: str) -> str:
+def _pending_activation(store: Store, engine: str) -> policy_queries.ActivationRow | None:
+    """The newest activation of an engine, where nothing has come of it yet."""
     newest = store.read(policy_queries.list_activations(engine, newest=1))
-    if newest and newest[0].state == "asked":
-        given = newest[0].policy or "its own model"
+    return newest[0] if newest and newest[0].state == "asked" else None
+
+
+def _previous_policy(store: Store, engine: str) -> str:
+    if (pending := _pending_activation(store, engine)) is not None:
+        given = pending.policy or "its own model"
         raise denial(
             f"Engine {engine} is just being given {given}: what it would go back to is not known.",
             f"houston policy activate POLICY --engine {engine}, which is tried instead",
