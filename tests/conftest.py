@@ -6,6 +6,7 @@ scenarios that mostly wait, and the files that start vLLM do not meet.
 """
 
 import gc
+import itertools
 import os
 import signal
 import tempfile
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.station import Station
-from tests.support.tiers import promised_files
+from tests.support.tiers import promised_scenarios
 
 # Tests share the cores: a matrix on several threads mostly waits for its own threads, and spins.
 # In children too; engines set their own number.
@@ -124,17 +125,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--part 1/2`: every second file, so that a long tier fits a time limit. `--promised`: files
-    that docs/promises.md names, or the others."""
+    """`--part 1/2`: every second file, so that a long tier fits a time limit. `--promised`: the
+    scenarios that docs/promises.md names, or the others."""
     parser.addoption("--part", default="1/1", metavar="K/N", help="of N parts, by file")
-    parser.addoption("--promised", choices=("only", "not"), help="files of docs/promises.md")
+    parser.addoption("--promised", choices=("only", "not"), help="scenarios of docs/promises.md")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out what `--promised` does; not even to import it saves a minute."""
-    if not (wanted := config.getoption("--promised")) or collection_path.suffix != ".py":
+    """Files of no promise are not even imported for `--promised only`: that saves a minute."""
+    if config.getoption("--promised") != "only" or collection_path.suffix != ".py":
         return None
-    return None if (collection_path in promised_files()) == (wanted == "only") else True
+    return None if any(collection_path == file for file, _ in promised_scenarios()) else True
 
 
 def pytest_collection_finish() -> None:
@@ -151,13 +152,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Of `--part`, each file that has tests to run falls to the next part in that order.
     """
+    if wanted := config.getoption("--promised"):
+        _keep(config, items, [_is_promised(item) == (wanted == "only") for item in items])
     here = Path(__file__).parent
     turns = {here / name: turn for turn, name in enumerate(FIRST)}
     items.sort(key=lambda item: turns.get(item.path, len(turns)))
     part, _, parts = config.getoption("--part").partition("/")
     chosen = set(list(dict.fromkeys(item.path for item in items))[int(part) - 1 :: int(parts)])
-    config.hook.pytest_deselected(items=[item for item in items if item.path not in chosen])
-    items[:] = [item for item in items if item.path in chosen]
+    _keep(config, items, [item.path in chosen for item in items])
+
+
+def _is_promised(item: pytest.Item) -> bool:
+    return (item.path, item.originalname) in promised_scenarios()
+
+
+def _keep(config: pytest.Config, items: list[pytest.Item], kept: list[bool]) -> None:
+    """Leave out the items that are not `kept`."""
+    config.hook.pytest_deselected(items=[item for item, keep in zip(items, kept) if not keep])
+    items[:] = itertools.compress(items, kept)
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
-"""What `make test` runs of all scenarios: the files that docs/promises.md names, and of a long
-table some cases; the others are marked `slow`."""
+"""What `make test` runs of all scenarios: those that docs/promises.md names, and of a long table
+some cases; the others are marked `slow`."""
 
 import re
 from collections.abc import Iterable
@@ -29,10 +29,21 @@ def promise_tests(line: str) -> list[Path]:
     ]
 
 
+def promise_scenarios(line: str) -> list[str]:
+    """Functions that a line of the promises names for `make test`."""
+    return re.findall(r"`(test_\w+)`", line)
+
+
 @cache
-def promised_files() -> frozenset[Path]:
-    """Files that any line of the promises names."""
-    return frozenset(file for line in PROMISES for file in promise_tests(line))
+def promised_scenarios() -> frozenset[tuple[Path, str]]:
+    """Files and functions that any line of the promises names for `make test`."""
+    return frozenset(
+        (file, name)
+        for line in PROMISES
+        for name in promise_scenarios(line)
+        for file in promise_tests(line)
+        if f"def {name}(" in file.read_text()
+    )
 
 
 def sampled(cases: Iterable[Any], count: int) -> list[Any]:

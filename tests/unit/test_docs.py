@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.tiers import PROMISES, promise_tests
+from tests.support.tiers import PROMISES, promise_scenarios, promise_tests
 
 ROOT = Path(__file__).parents[2]
 TREES = {"houston_console": "console", "houston_daemon": "daemon", "houston_shared": "shared"}
@@ -257,6 +257,9 @@ def quick_tests(file: Path) -> list[str]:
 
 @pytest.mark.parametrize("row", PROMISES, ids=lambda row: row[2:50])
 def test_every_promise_has_a_scenario_in_make_test(row: str) -> None:
-    """What is marked `slow` is left to `make test-all`."""
+    """What is marked `slow` is left to `make test-all`; unit and console tests are all run."""
     files = promise_tests(row)
-    assert not files or any(map(quick_tests, files)), "every test of it is slow"
+    quick = {name: file for file in files for name in quick_tests(file)}
+    assert [name for name in promise_scenarios(row) if name not in quick] == []
+    whole = [file for file in quick.values() if {"unit", "console"} & set(file.parts)]
+    assert not files or promise_scenarios(row) or whole, "no scenario of it is run"
