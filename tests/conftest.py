@@ -168,7 +168,9 @@ def _is_promised(item: pytest.Item) -> bool:
 
 def _keep(config: pytest.Config, items: list[pytest.Item], kept: list[bool]) -> None:
     """Leave out the items that are not `kept`."""
-    config.hook.pytest_deselected(items=[item for item, keep in zip(items, kept) if not keep])
+    config.hook.pytest_deselected(
+        items=[item for item, keep in zip(items, kept, strict=True) if not keep]
+    )
     items[:] = itertools.compress(items, kept)
 
 
