@@ -21,12 +21,13 @@ from typing import Any
 
 from houston_daemon.service import daemon_control, rollout_start_checks
 from houston_daemon.service.engine_child import end_orphaned_engines
-from houston_shared import faults, wire
+from houston_shared import wire
 from houston_shared.config import load_configuration
 from houston_shared.control_client import ControlClient
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.task import load_task
+from tests.faults import injection
 from tests.faults.history import History, Spoken
 from tests.support.small_tokenizer import small_tokenizer
 from tests.support.station import alive, command_line
@@ -77,9 +78,8 @@ class Ground:
         self.loaded = load_configuration(str(self.home.path), environment={})
         self.environment = {
             **os.environ,
-            faults.FAULTS_VARIABLE: str(self.orders),
+            **injection.fault_environment(self.orders),
             "HOUSTON_WITNESS": str(self.witness),
-            "PYTHONPATH": f"{ROOT / 'tests/faults/seen'}:{ROOT}:{os.environ.get('PYTHONPATH', '')}",
         }
         self.process: subprocess.Popen[bytes] | None = None
         self.ready_seconds: list[float] = []
@@ -202,7 +202,7 @@ class Ground:
 
     def fired(self) -> list[tuple[str, str, int]]:
         """(point, action, pid) of every fault that was carried out."""
-        file = self.orders / faults.FIRED_FILE
+        file = self.orders / injection.FIRED_FILE
         lines = file.read_text().splitlines() if file.exists() else []
         return [(name, action, int(pid)) for name, action, pid in map(str.split, lines)]
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import zmq
 
-from houston_shared.fault_points import FAULT_POINTS
+from tests.faults.fault_points import FAULT_POINTS
 from tests.faults.segment import OTHER, RANDOM, Result, Segment
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from houston_daemon.agent import recorder_client
-from houston_shared import faults, wire
+from houston_shared import wire
+from tests.faults import injection
 
 VARIABLE = "HOUSTON_SPARED"
 SHARE = 3
@@ -55,17 +56,17 @@ def attend(folder: str) -> None:
     """From now on every worker of this process keeps the count, and is spared by it."""
     deaths = Deaths(Path(folder))
     act, come_by, ask = (
-        faults.carry_out_fault,
-        faults.FaultFolder.__call__,
+        injection.carry_out_fault,
+        injection.FaultFolder.__call__,
         recorder_client.IngestSocket.ask,
     )
 
-    def came_by(self: faults.FaultFolder, name: str) -> None:
+    def came_by(self: injection.FaultFolder, name: str) -> None:
         rollout = rollout_in(sys.argv)
         if not (rollout and deaths.had_its_share(rollout)):
             come_by(self, name)
 
-    def acted(fault: faults.Fault, name: str) -> None:
+    def acted(fault: injection.Fault, name: str) -> None:
         rollout = rollout_in(sys.argv)
         if rollout and fault.action in DEADLY:
             deaths.add(rollout)
@@ -77,8 +78,8 @@ def attend(folder: str) -> None:
             deaths.closed(message.rollout)
         return reply
 
-    faults.FaultFolder.__call__ = came_by  # type: ignore[method-assign]
-    faults.carry_out_fault = acted
+    injection.FaultFolder.__call__ = came_by  # type: ignore[method-assign]
+    injection.carry_out_fault = acted
     recorder_client.IngestSocket.ask = asked  # type: ignore[method-assign]
 
 

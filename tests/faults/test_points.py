@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import houston_daemon
-from houston_shared.fault_points import FAULT_POINTS
-from houston_shared.faults import Fault, parse_fault, parse_fault_orders
+from tests.faults.fault_points import FAULT_POINTS
+from tests.faults.injection import Fault, fault_environment, parse_fault, parse_fault_orders
 
 DAEMON = Path(houston_daemon.__file__).parent
 NAME = re.compile(r"(recorder|search|supervisor|fork_server|worker)(\.[a-z_]+){2}")
@@ -67,7 +67,7 @@ def test_an_order_that_is_none_is_refused(text: str) -> None:
 def run(order: str, code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", f"from houston_shared import faults\n{code}"],
-        env={**os.environ, "HOUSTON_FAULTS": order},
+        env={**os.environ, **fault_environment(order)},
         capture_output=True,
         text=True,
         timeout=30,
@@ -93,9 +93,9 @@ def test_what_is_ordered_happens_then_and_only_then(order: str, code: int, print
     assert (done.returncode, done.stdout) == (code, printed), done.stderr
 
 
-def test_without_an_order_a_point_is_a_function_that_does_nothing() -> None:
-    done = run("", "print(faults.point is faults._do_nothing)")
-    assert done.stdout == "True\n"
+def test_without_an_order_a_point_is_the_function_that_does_nothing() -> None:
+    done = run("", "print(faults.point.__module__)")
+    assert done.stdout == "houston_shared.faults\n"
 
 
 def test_an_order_in_a_folder_is_carried_out_once_by_whoever_is_first(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from houston_daemon.maintenance.home_verification import verify_home
-from houston_shared import faults
-from houston_shared.fault_points import FAULT_POINTS
 from houston_shared.home import Home
+from tests.faults import injection
+from tests.faults.fault_points import FAULT_POINTS
 from tests.faults.history import History, check
 from tests.faults.lines import Line, Voice
 from tests.faults.stored import stored
@@ -71,7 +71,7 @@ def test_what_was_not_acked_is_sent_again_and_stored_once(tmp_path: Path) -> Non
         if point:
             recorder.begin()
     recorder.process.communicate("")
-    fired = (orders / faults.FIRED_FILE).read_text().splitlines()
+    fired = (orders / injection.FIRED_FILE).read_text().splitlines()
     assert [line.split()[0] for line in fired] == NAMES * EACH
     assert check(history, stored(home, contexts=False)) == []
     assert verify_home(home).findings == ()

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from houston_shared import faults
-from tests.faults import equal, loads
+from tests.faults import equal, injection, loads
 from tests.faults.ground import Ground
 from tests.support.tiers import sampled
 
@@ -59,7 +58,7 @@ Whole = tuple[list[tuple[Any, ...]], dict[str, list[tuple[Any, ...]]]]
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     made = Ground(tmp_path_factory.mktemp("equal") / "ground")
-    (made.orders / faults.CLOCK_FILE).write_text(str(NOW))
+    (made.orders / injection.CLOCK_FILE).write_text(str(NOW))
     # Live rules judge when they come to it: a verdict's place in the log differs by chance.
     made.environment["HOUSTON__DAEMON__LIVE_RULES"] = "false"
     try:

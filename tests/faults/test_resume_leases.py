@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import pytest
 
 from houston_daemon.agent import agent_loop, call_execution, recorder_client, rollout_worker
-from houston_shared import faults, wire
-from tests.faults import loads
+from houston_shared import wire
+from tests.faults import injection, loads
 from tests.faults.account import until_over, wrong
 from tests.faults.ground import Ground
 from tests.integration.rollout.rig import Rig, Wire
@@ -62,7 +62,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 def stopped(arguments: list[str], order: str) -> None:
     """A worker that stops itself where `order` says."""
-    there = faults.ProcessFaults(faults.parse_fault_orders(order))
+    there = injection.ProcessFaults(injection.parse_fault_orders(order))
     for module in (call_execution, recorder_client, agent_loop, rollout_worker):
         module.point = there
     rollout_worker.main(arguments)

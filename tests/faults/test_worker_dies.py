@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from houston_shared.fault_points import FAULT_POINTS
+from tests.faults.fault_points import FAULT_POINTS
 from tests.faults.segment import STOPPED, Segment
 from tests.support.tiers import sampled
 

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from tests.faults.injection import fault_environment
 from tests.integration.rollout.endpoint import Endpoint, Page
 from tests.support.station import Station, process_state
 
@@ -140,7 +141,8 @@ def _ordered(station: Station, point: str, fault: str) -> None:
     """A daemon that meets a fault, with a rollout under way."""
     folder = station.folder / "faults"
     folder.mkdir()
-    station.environment["HOUSTON_FAULTS"] = str(folder)
+    before = dict(station.environment)
+    station.environment |= fault_environment(folder)
     station.start()
     rollout = calls(station, ("sleep", {"sleep_time": 600}))
     doing(station, rollout, "sleep")
@@ -148,7 +150,7 @@ def _ordered(station: Station, point: str, fault: str) -> None:
     beside.write_text(fault)
     beside.replace(folder / point)
     station.until(lambda: not (folder / point).exists(), 30, f"{point} is met")
-    station.environment.pop("HOUSTON_FAULTS")
+    station.environment = before
 
 
 LEAVING: dict[str, Scenario] = {

@@ -32,7 +32,7 @@ from houston_shared.command_table import COMMANDS
 ROOT = Path(__file__).parents[2]
 CLIENT = Path(__file__).with_name("command_client.py")
 MODULE = "houston_shared.command"
-READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TZ", "OMP_", "OPENBLAS_", "HOUSTON_FAULTS")
+READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TZ", "OMP_", "OPENBLAS_")
 """Beginnings of the names of variables that are read once, before a command runs."""
 PRELOADED = ("houston_daemon.agent.worker_preload", "houston_daemon.service.rollout_start_checks")
 """What `rollout start` imports when it runs."""

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from houston_shared import faults
 from houston_shared.home import Home
+from tests.faults.injection import fault_environment
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,7 +19,7 @@ class Killed:
     def __init__(self, home: Home, orders: Path | None = None) -> None:
         """orders: a folder in which faults are ordered."""
         self.home = home
-        self._environment = {**os.environ, faults.FAULTS_VARIABLE: str(orders)} if orders else None
+        self._environment = {**os.environ, **fault_environment(orders)} if orders else None
         self.begin()
 
     def begin(self) -> None:

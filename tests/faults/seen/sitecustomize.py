@@ -1,15 +1,22 @@
-"""Makes the workers of a daemon under test write down what they say and hear.
+"""Makes processes under test meet the faults that are ordered, and workers write down what they
+say and hear.
 
-Python imports this by itself when its folder is on PYTHONPATH. It acts only in a fork
-server, whose workers are forked from it: each line goes to `$HOUSTON_WITNESS` with one write,
-before a message is sent and after its answer was read, so that what a worker knew survives its
-death.
+Python imports this by itself when its folder is on PYTHONPATH, before the modules that mark points.
+A worker's messages are witnessed in a fork server, whose workers are forked from it: each line
+goes to `$HOUSTON_WITNESS` with one write, before a message is sent and after its answer was read,
+so that what a worker knew survives its death.
 """
 
 import os
 import sys
 
 STARTER = "houston_daemon.service.fork_server"
+
+if orders := os.environ.get("HOUSTON_FAULTS"):
+    from houston_shared import faults
+    from tests.faults import injection
+
+    faults.point = injection.ordered_point(orders)
 
 if STARTER in sys.orig_argv and "HOUSTON_WITNESS" in os.environ:
     from tests.faults import spared, witness

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests.faults.injection import fault_environment
 from tests.support.busy import calls, doing, worker
 from tests.support.other_user import NOBODY, needs_root, open_place
 from tests.support.station import Station, alive
@@ -90,7 +91,8 @@ def test_a_start_that_is_killed_names_no_line_of_an_earlier_daemon(station: Stat
     log = station.home / "logs" / "daemon.log"
     log.parent.mkdir(parents=True)
     log.write_text("2026-01-01T00:00:00Z ERROR the disk of yesterday\n")
-    station.environment["HOUSTON_FAULTS"] = "supervisor.lock.before=kill"
+    before = dict(station.environment)
+    station.environment |= fault_environment("supervisor.lock.before=kill")
     said = station.run("daemon", "start", code=1).stderr
     assert "The daemon ended (signal SIGKILL) before it was ready: it wrote nothing" in said
-    del station.environment["HOUSTON_FAULTS"]
+    station.environment = before

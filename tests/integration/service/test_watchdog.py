@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.injection import fault_environment
 from tests.support.busy import calls
 from tests.support.station import Station, alive
 
@@ -58,9 +59,10 @@ def test_from_its_start_to_its_end_and_starved_when_the_recorder_hangs(
     """As a unit of Type=notify: the process that is started is the daemon."""
     faults = station.folder / "faults"
     faults.mkdir()
+    usual = dict(station.environment)
     station.environment |= {
         "WATCHDOG_USEC": "1000000",
-        "HOUSTON_FAULTS": str(faults),
+        **fault_environment(faults),
         "HOUSTON_SERVICE": "user houston.service",
         "HOUSTON__DAEMON__DRAIN_SECONDS": "4",
     }
@@ -99,8 +101,7 @@ def test_from_its_start_to_its_end_and_starved_when_the_recorder_hangs(
     finally:
         daemon.kill()
         daemon.wait()
-    for name in ("HOUSTON_FAULTS", "HOUSTON_SERVICE", "WATCHDOG_USEC"):
-        station.environment.pop(name)
+    station.environment = usual
 
 
 def test_a_restart_of_a_service_is_left_to_systemd(station: Station, tmp_path: Path) -> None:
