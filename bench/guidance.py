@@ -7,7 +7,7 @@
 One daemon, real rollouts of a suite. A scripted sampler does something wrong that no error shows in
 60 % (it opens a wrong box, or writes a wrong text) and errs in a quarter of its steps; a scripted
 person speaks over the wire after that, is heard as `<real_user>`, obeyed, and masks that step
-(`houston_daemon.suites.guided_sampling`). By seed it is sampled with and without the person,
+(`bench.guided_samplers.guided_sampling`). By seed it is sampled with and without the person,
 exported, trained (`houston train sft`) from one warmed-up policy (`houston policy tiny`, or `warm`
 for a language model), and measured alone on held-out worlds. Settings were fixed before anything
 was measured; `--split validation` is there for changing them. The same command goes on where it was
@@ -30,6 +30,16 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
+from bench.guided_samplers.guided_files import GUIDED_FILES
+from bench.guided_samplers.guided_sampling import (
+    ARMS,
+    SPLIT,
+    GuidedSuite,
+    export_words,
+    mask_condemned,
+    sampling_agent,
+)
+from bench.guided_samplers.guided_words import GUIDED_WORDS
 from bench.learning import (
     BASE,
     ENGINE,
@@ -47,16 +57,6 @@ from bench.learning import (
 from houston_daemon.experiments.experiment_home import ExperimentHome
 from houston_daemon.experiments.experiment_statistics import score_differences
 from houston_daemon.experiments.scripted_endpoint import ScriptedEndpoint, endpoint_engine
-from houston_daemon.suites.guided_files import GUIDED_FILES
-from houston_daemon.suites.guided_sampling import (
-    ARMS,
-    SPLIT,
-    GuidedSuite,
-    export_words,
-    mask_condemned,
-    sampling_agent,
-)
-from houston_daemon.suites.guided_words import GUIDED_WORDS
 from houston_daemon.suites.imperfect_agents import AgentHabits
 from houston_daemon.suites.suite_catalog import SUITES
 from houston_daemon.suites.suite_results import SuiteRun, read_run, sign_flip_p

@@ -8,6 +8,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from bench.guided_samplers.guided_files import GUIDED_FILES
+from bench.guided_samplers.guided_sampling import (
+    ARMS,
+    SPLIT,
+    GuidedSuite,
+    export_words,
+    mask_condemned,
+    sampling_agent,
+)
+from bench.guided_samplers.guided_words import GUIDED_WORDS
 from tokenizers import Tokenizer
 
 from houston_daemon.experiments.experiment_home import ExperimentHome
@@ -17,16 +27,6 @@ from houston_daemon.experiments.scripted_endpoint import (
     endpoint_engine,
 )
 from houston_daemon.prompts.words_dialect import ANSWER, END
-from houston_daemon.suites.guided_files import GUIDED_FILES
-from houston_daemon.suites.guided_sampling import (
-    ARMS,
-    SPLIT,
-    GuidedSuite,
-    export_words,
-    mask_condemned,
-    sampling_agent,
-)
-from houston_daemon.suites.guided_words import GUIDED_WORDS
 from houston_daemon.suites.imperfect_agents import AgentHabits
 from houston_daemon.suites.suite_results import SuiteRun, read_run
 from houston_daemon.suites.word_tokenizer import write_word_tokenizer

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.guided_samplers.guided_files import GUIDED_FILES
+from bench.guided_samplers.guided_sampling import GuidedSuite
+from bench.guided_samplers.guided_words import GUIDED_WORDS
 
 from houston_daemon.environments.environment_protocol import Standing, Stop
 from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.experiments.scripted_endpoint import PlayedConversation
-from houston_daemon.suites.guided_files import GUIDED_FILES
-from houston_daemon.suites.guided_sampling import GuidedSuite
-from houston_daemon.suites.guided_words import GUIDED_WORDS
 from houston_daemon.suites.imperfect_agents import AgentHabits
 from houston_daemon.suites.suite_catalog import SUITES, write_suite_task
 from houston_shared.records import RolloutSpec, ToolCall

@@ -3,15 +3,16 @@ error shows, reads back what it wrote, and does what it is told. The person spea
 text was written, at no other time, and masks that step.
 """
 
-from houston_daemon.experiments.scripted_endpoint import PlayedConversation, ScriptedTurn
-from houston_daemon.suites.file_tasks import FileTask, file_task
-from houston_daemon.suites.guided_sampling import (
+from bench.guided_samplers.guided_sampling import (
     SPLIT,
     GuidedSuite,
     PlayedCall,
     done_calls,
     drawn,
 )
+
+from houston_daemon.experiments.scripted_endpoint import PlayedConversation, ScriptedTurn
+from houston_daemon.suites.file_tasks import FileTask, file_task
 from houston_daemon.suites.imperfect_agents import (
     FINISH,
     AgentHabits,

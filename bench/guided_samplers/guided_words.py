@@ -5,14 +5,15 @@ opened, at no other time, and masks that step.
 
 import re
 
-from houston_daemon.experiments.scripted_endpoint import PlayedConversation, ScriptedTurn
-from houston_daemon.suites.guided_sampling import (
+from bench.guided_samplers.guided_sampling import (
     SPLIT,
     GuidedSuite,
     PlayedCall,
     done_calls,
     drawn,
 )
+
+from houston_daemon.experiments.scripted_endpoint import PlayedConversation, ScriptedTurn
 from houston_daemon.suites.imperfect_agents import AgentHabits
 from houston_daemon.suites.word_worlds import LEVELS, WordWorldTask, word_world, wrong_actions
 

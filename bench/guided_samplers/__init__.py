@@ -1,0 +1,1 @@
+"""The samplers of bench/guidance.py: a fault that no error shows, and a person who sees it."""
