@@ -1,6 +1,7 @@
 """Write docs/configuration.md and docs/task-file.md from the structs that read those files,
 docs/attention.md from the signals, docs/rules.md from the rules, docs/families.md from the dialects
-and their tests, and docs/command-line.md from the table of commands.
+and their tests, docs/command-line.md from the table of commands, and docs/actions.md from the types
+of the actions.
 
     python docs/generate.py [--check]
 
@@ -14,6 +15,8 @@ import re
 import sys
 from pathlib import Path
 from typing import Any
+
+from actions_page import actions_page
 
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT / "shared" / "houston_shared"
@@ -473,6 +476,7 @@ def main() -> int:
     pages["rules.md"] = rules_page()
     pages["families.md"] = families_page()
     pages["command-line.md"] = commands_page()
+    pages["actions.md"] = actions_page()
     for name, text in pages.items():
         file = ROOT / "docs" / name
         if not file.is_file() or file.read_text(encoding="utf-8") != text:

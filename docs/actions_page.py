@@ -1,13 +1,6 @@
-"""Writes docs/actions.md from the actions' types.
-
-    python -m houston_daemon.environments.workstation.actions_reference [FILE]
-
-Without FILE it goes to stdout.
-"""
+"""The page docs/actions.md, from the types of the actions; `generate.py` writes it."""
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 from houston_daemon.environments.environment_protocol import ToolSpec
@@ -23,8 +16,9 @@ from houston_daemon.environments.workstation_actions import ACTIONS
 _INTRODUCTION = """\
 # Actions of the workstation
 
-Those of the other environments follow at the end. Written by
-`python -m houston_daemon.environments.workstation.actions_reference docs/actions.md`; do not edit.
+<!-- written by docs/generate.py -->
+
+Those of the other environments follow at the end.
 A task may offer a part of them (`tools`) and sets the longest `sleep` (`[budget] sleep_seconds`).
 A call with an unknown, missing or wrong argument is not run: its observation says what is wrong.
 
@@ -50,7 +44,7 @@ bound, such as a map of any keys, is an argument with JSON text.
 """
 
 
-def reference() -> str:
+def actions_page() -> str:
     """The whole page."""
     parts = [_INTRODUCTION, *_families([tool(action) for action in ACTIONS.values()])]
     for name, actions in _OTHERS.items():
@@ -92,15 +86,3 @@ def _kind(about: dict[str, Any]) -> str:
         shape = f", `{about['pattern']}`" if "pattern" in about else ""
         return f"text, {least} to {about['maxLength']} characters{shape}"
     return str(about["type"])
-
-
-def main() -> None:
-    """Write the page to the file named on the command line, or to stdout."""
-    if len(sys.argv) > 1:
-        Path(sys.argv[1]).write_text(reference(), encoding="utf-8")
-    else:
-        sys.stdout.write(reference())
-
-
-if __name__ == "__main__":
-    main()
