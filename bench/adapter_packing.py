@@ -1,6 +1,6 @@
 """Packs the adapter that `houston experiment errands` trained into the package, for `houston demo`.
 
-`python -m houston_daemon.demo.adapter_packing RUN_FOLDER [OUT]` rounds the weights to half
+`python bench/adapter_packing.py RUN_FOLDER [OUT]` rounds the weights to half
 precision, takes this machine's paths out of the configuration, and notes what it was trained from
 and on. It trains and measures nothing. Needs the extra `train`.
 """
@@ -15,7 +15,6 @@ from safetensors.torch import load_file, save_file
 from houston_daemon.demo.demo_tour import LIVE_ADAPTER
 from houston_daemon.engines.local_model import MODEL_NAME
 from houston_daemon.training.policies.policy_files import ADAPTER_FILES, LINEAGE_FILE
-from houston_shared import command_output
 
 KEPT_LINEAGE = ("base_hash", "manifest", "recipe", "metrics", "rank", "version")
 """Of the policy's lineage: what says how it came about, on any machine."""
@@ -46,7 +45,7 @@ def main(arguments: list[str]) -> None:
     stage: dict[str, Any] = json.loads((Path(run) / "stages" / "train-full-1.json").read_bytes())
     policy = Path(run) / "ground" / "home" / "policies" / str(stage["policy"])
     out = Path(rest[0]) if rest else LIVE_ADAPTER
-    command_output.print_line(f"{pack_adapter(policy, out)} bytes in {out}")
+    print(f"{pack_adapter(policy, out)} bytes in {out}")
 
 
 if __name__ == "__main__":
