@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, get_args
 from houston_console.commands import command_options, daemon_requests, person_names
 from houston_shared import command_arguments, command_output, secret_redaction
 from houston_shared.config import ColorChoice, LoadedConfiguration
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, NotFound, UsageError
 from houston_shared.store import rollout_queries, store_reader
 from houston_shared.store.store_reader import Reader
 
@@ -75,11 +75,10 @@ def run_console(parsed: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     if parsed.picture:
         return _write_picture(parsed, loaded, rollout, name, colors)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise HoustonError(
+        raise UsageError(
             "The console needs a terminal, and this is none.",
             "Nothing was opened.",
             "houston tail, or houston console --picture FILE.svg",
-            ExitCode.USAGE,
         )
     _confirm_claimed_name(parsed, loaded)
     return _open_console(parsed, loaded, rollout, name, colors)
@@ -196,11 +195,10 @@ def _resolve_place(text: str, loaded: LoadedConfiguration) -> str:
         rollout = reader.run(rollout_queries.resolve_rollout_id(name))
         steps = reader.run(rollout_queries.find_rollout(rollout)).steps
     if step > steps + 1:  # the one after the last may be under way
-        raise HoustonError(
+        raise NotFound(
             f"{rollout} has no step {step}; its last is {steps}.",
             "Nothing was opened.",
             f"houston console {rollout}",
-            ExitCode.NOT_FOUND,
         )
     return command_arguments.format_permalink(rollout, step) if step else rollout
 
@@ -209,10 +207,9 @@ def _parse_screen_size(text: str) -> tuple[int, int]:
     width, _, height = text.partition("x")
     valid = all(re.fullmatch("[0-9]{1,4}", side) for side in (width, height))
     if not valid or int(width) < 40 or int(height) < 12:
-        raise HoustonError(
+        raise UsageError(
             f"{text!r} is no size of a screen.",
             "No picture was made.",
             f"--size {DEFAULT_SCREENSHOT_SIZE} (columns x lines, at least 40x12)",
-            ExitCode.USAGE,
         )
     return int(width), int(height)

@@ -27,6 +27,7 @@ from houston_shared.errors import (
     ConfigurationError,
     ExitCode,
     HoustonError,
+    UsageError,
     close_words,
 )
 from houston_shared.home import Home
@@ -129,9 +130,7 @@ def _check_arguments_are_text(arguments: list[str]) -> None:
     """Bytes that are no text can be no name, no number and nothing to say."""
     for argument in arguments:
         if any("\ud800" <= character <= "\udfff" for character in argument):
-            raise HoustonError(
-                f"The argument {safe(argument)!r} is not UTF-8 text.", code=ExitCode.USAGE
-            )
+            raise UsageError(f"The argument {safe(argument)!r} is not UTF-8 text.")
 
 
 def _read_global_flags(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:

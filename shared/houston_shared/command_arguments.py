@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import HoustonError, UsageError
 
 LARGEST_NUMBER = 10**12
 """No number of steps, events or lines is above it; the database holds 64 bits."""
@@ -75,9 +75,7 @@ def parse_step_reference(text: str, step: int | None = None) -> tuple[str, int]:
     """
     place = parse_permalink(text)
     if place.first != place.last or (step and place.first):
-        raise HoustonError(
-            "Name one step, once.", "Nothing was done.", "R@STEP, or R and STEP", ExitCode.USAGE
-        )
+        raise UsageError("Name one step, once.", "Nothing was done.", "R@STEP, or R and STEP")
     return place.rollout, step or place.first
 
 
@@ -94,6 +92,4 @@ def parse_step_range(text: str) -> tuple[int, int]:
 
 
 def _not_a_step(text: str) -> HoustonError:
-    return HoustonError(
-        f"{_shorten(text)} is not a step such as 7, nor a range such as 7-12.", code=ExitCode.USAGE
-    )
+    return UsageError(f"{_shorten(text)} is not a step such as 7, nor a range such as 7-12.")

@@ -15,7 +15,7 @@ from typing import Any
 from houston_shared import command_output, command_parser
 from houston_shared.command_table import COMMANDS, CommandSpec
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, UsageError
 
 WHERE = {
     "bash": "~/.local/share/bash-completion/completions/houston",
@@ -96,7 +96,7 @@ def run_completion(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
     elif arguments.shell:
         command_output.print_line(completion_script(arguments.shell))
     else:
-        raise HoustonError("Name a shell.", "", "houston completion bash", ExitCode.USAGE)
+        raise UsageError("Name a shell.", "", "houston completion bash")
     return int(ExitCode.DONE)
 
 

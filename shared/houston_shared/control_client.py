@@ -33,6 +33,7 @@ from houston_shared.errors import (
     HoustonError,
     NoAnswer,
     UnknownAnswer,
+    UsageError,
 )
 from houston_shared.home import Home
 from houston_shared.home_lock import HomeOwner, find_running_daemon
@@ -198,29 +199,27 @@ def no_answer_error(home: Home, seconds: float) -> NoAnswer:
     unknown = "Whether it did what was asked is not known."
     reason = describe_blocked_process(pid)
     if is_suspended(pid):
-        return DaemonFrozen(f"{silence}: {reason}.", unknown, f"kill -CONT {pid}", ExitCode.BUSY)
+        return DaemonFrozen(f"{silence}: {reason}.", unknown, f"kill -CONT {pid}")
     socket = home.run / "control.sock"
     if not socket.exists():
         return NoAnswer(
             f"{silence}: there is no socket {socket}; it may still be starting.",
             "Nothing was sent.",
             "houston daemon logs",
-            ExitCode.BUSY,
         )
     cause = f"{silence}: {reason}." if reason else f"{silence}."
-    return NoAnswer(cause, unknown, "houston daemon logs", ExitCode.BUSY)
+    return NoAnswer(cause, unknown, "houston daemon logs")
 
 
 def encode_request(message: ControlRequest) -> bytes:
     """The message as bytes; a longer one would only cut the connection."""
     body = wire.encode_message(message)
     if len(body) > wire.FRAME_LIMIT:
-        raise HoustonError(
+        raise UsageError(
             f"The message has {len(body) / 1e6:,.0f} MB; the daemon takes at most "
             f"{wire.FRAME_LIMIT / 1e6:,.0f}.",
             "Nothing was sent.",
             "Ask for fewer at once, or for something shorter.",
-            ExitCode.USAGE,
         )
     return body
 

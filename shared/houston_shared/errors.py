@@ -41,29 +41,52 @@ class HoustonError(Exception):
     cause: what is wrong, naming the thing (a path, a key, an id).
     effect: what was not done because of it; empty when the cause says it.
     next: what to do now, usually a command.
-    code: the exit code of the command that met it.
+    code: the exit code of the command that met it; None is that of the class.
     """
 
+    code = ExitCode.FAILED
+
     def __init__(
-        self, cause: str, effect: str = "", next: str = "", code: ExitCode = ExitCode.FAILED
+        self, cause: str, effect: str = "", next: str = "", code: ExitCode | None = None
     ) -> None:
         super().__init__(cause)
         self.cause = cause
         self.effect = effect
         self.next = next
-        self.code = code
+        self.code = self.code if code is None else code
 
     def __str__(self) -> str:
         return " ".join(part for part in (self.cause, self.effect, self.next) if part)
 
 
+class UsageError(HoustonError):
+    """What was asked for makes no sense, or not in these words."""
+
+    code = ExitCode.USAGE
+
+
+class Damaged(HoustonError):
+    """What the home, an archive or a store holds is not what was written there."""
+
+    code = ExitCode.DAMAGED
+
+
+class NotFound(HoustonError):
+    """What was named is not there."""
+
+    code = ExitCode.NOT_FOUND
+
+
+class Busy(HoustonError):
+    """Somebody else is at it, or it takes longer than was waited: the same may go later."""
+
+    code = ExitCode.BUSY
+
+
 class ConfigurationError(HoustonError):
     """A wrong key or value in a configuration or task file; names file, key and what is allowed."""
 
-    def __init__(
-        self, cause: str, effect: str = "", next: str = "", code: ExitCode = ExitCode.CONFIGURATION
-    ) -> None:
-        super().__init__(cause, effect, next, code)
+    code = ExitCode.CONFIGURATION
 
 
 def unreadable_file_code(problem: Exception, otherwise: ExitCode = ExitCode.FAILED) -> ExitCode:
@@ -100,7 +123,7 @@ class AnswerLost(DaemonNotRunning):
     """The daemon ended after it was asked: what was asked may be done, or not."""
 
 
-class NoAnswer(HoustonError):
+class NoAnswer(Busy):
     """The daemon runs and was silent for as long as its asker waited."""
 
 

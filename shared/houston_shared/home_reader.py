@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 import msgspec
 
 from houston_shared.config import load_configuration
-from houston_shared.errors import ExitCode, HoustonError, did_you_mean
+from houston_shared.errors import HoustonError, UsageError, did_you_mean
 from houston_shared.home import Home
 from houston_shared.records import Guidance, RolloutState, StepRecord
 from houston_shared.store import (
@@ -110,10 +110,9 @@ class HomeReader:
         """Rollouts, of one task or in one state if asked."""
         states = get_args(RolloutState)
         if state and state not in states:
-            raise HoustonError(
+            raise UsageError(
                 f"There is no state {state!r}; there are: {', '.join(states)}.",
                 next=did_you_mean(state, states),
-                code=ExitCode.USAGE,
             )
         return self._rollouts(task, state)
 
@@ -209,9 +208,7 @@ class HomeReader:
         }
         if what in tables:
             return tables[what]
-        raise HoustonError(
-            f"There is no table {what!r}; there are: {', '.join(tables)}.", code=ExitCode.USAGE
-        )
+        raise UsageError(f"There is no table {what!r}; there are: {', '.join(tables)}.")
 
     def _step_lines(
         self, rollout: str = "", first: int = 1, last: int = OPEN_END

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import HoustonError, NotFound
 from houston_shared.home import Home
 
 if TYPE_CHECKING:
@@ -87,9 +87,7 @@ def read_run(file: Path) -> SuiteRun:
     try:
         return msgspec.json.decode(file.read_bytes(), type=SuiteRun)
     except FileNotFoundError:
-        raise HoustonError(
-            f"There is no result {file}.", next="houston suite list", code=ExitCode.NOT_FOUND
-        ) from None
+        raise NotFound(f"There is no result {file}.", next="houston suite list") from None
     except (OSError, msgspec.MsgspecError) as problem:
         raise HoustonError(
             f"{file} is no result of houston evaluate or houston suite run: {problem}."

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import HoustonError, NotFound, UsageError
 from houston_shared.home import Home
 from houston_shared.times_and_counts import format_duration
 
@@ -40,10 +40,8 @@ def parse_policy_name(text: str) -> PolicyName:
     """The parts of a name. Raises HoustonError (usage) for what is none."""
     match = _POLICY_PATTERN.fullmatch(text)
     if match is None:
-        raise HoustonError(
-            f"{text[:80]!r} is no policy's name; they read policy@2.",
-            next="houston policy list",
-            code=ExitCode.USAGE,
+        raise UsageError(
+            f"{text[:80]!r} is no policy's name; they read policy@2.", next="houston policy list"
         )
     return PolicyName(match[1], int(match[2]))
 
@@ -56,10 +54,9 @@ def is_policy_name(text: str) -> bool:
 def check_family_name(text: str) -> str:
     """A family's name as it is. Raises HoustonError (usage)."""
     if not _FAMILY_PATTERN.fullmatch(text) or text == BASE_MODEL:
-        raise HoustonError(
+        raise UsageError(
             f"{text[:80]!r} cannot name a policy: letters, digits, `.`, `_` and `-`, at most 48; "
-            f"`{BASE_MODEL}` is the engine's own model.",
-            code=ExitCode.USAGE,
+            f"`{BASE_MODEL}` is the engine's own model."
         )
     return text
 
@@ -92,7 +89,7 @@ def parse_version_note(note: str) -> RunVersion | None:
 def missing_run_error(run: str, effect: str) -> HoustonError:
     """There is no training run of that name. effect: what did not happen."""
     cause = f"There is no training run {run[:80]!r}."
-    return HoustonError(cause, effect, "houston train list", ExitCode.NOT_FOUND)
+    return NotFound(cause, effect, "houston train list")
 
 
 def policies_folder(home: Home) -> Path:

@@ -16,7 +16,7 @@ from houston_shared import command_arguments, command_output, verdict_precedence
 from houston_shared.command_arguments import StepReference
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_messages import MOST_JUDGED_STEPS, GiveVerdicts, JudgedSteps, Judgement
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, UsageError
 from houston_shared.store import annotation_queries, event_text, rollout_queries
 from houston_shared.store.annotation_queries import BookmarkRow, SourceVerdict, VerdictHistoryEntry
 from houston_shared.store.journal_events import OPEN_END, ReadPlan
@@ -40,7 +40,7 @@ def run_bookmark(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> 
     """Set or remove a bookmark, or list bookmarks."""
     name, step = command_arguments.parse_step_reference(arguments.rollout, arguments.step)
     if not step and (arguments.note or arguments.remove):
-        raise HoustonError("Name a step.", "", "houston bookmark R@STEP", ExitCode.USAGE)
+        raise UsageError("Name a step.", "", "houston bookmark R@STEP")
     reader = Reader(loaded.home)
     rollout = daemon_requests.resolve_rollout(reader, name).id
     if step:
@@ -259,11 +259,10 @@ def _parse_request(arguments: argparse.Namespace) -> tuple[StepReference, Judgem
     if words and not place.first:
         place = StepReference(place.rollout, *command_arguments.parse_step_range(words.pop(0)))
     if words or (verdict and not place.first) or (arguments.reason and not verdict):
-        raise HoustonError(
+        raise UsageError(
             f"{words[0]!r} is no verdict." if words else "Name steps and a verdict.",
             "Nothing was changed.",
             "houston verdict R STEP keep|mask|clear",
-            ExitCode.USAGE,
         )
     return place, verdict
 

@@ -14,7 +14,7 @@ from houston_console.commands.rollout_summary import cut_text
 from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_messages import ClaimRollout, ReadNote
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, HoustonError, UsageError
 from houston_shared.store import json_views, presence_queries
 from houston_shared.store.presence_queries import ClaimStatus, current_person
 from houston_shared.store.store_reader import Reader
@@ -120,18 +120,16 @@ def add_hand_over_arguments(parser: argparse.ArgumentParser) -> None:
 def run_hand_over(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Hand a rollout over, or show what was handed over."""
     if arguments.to and not arguments.note:
-        raise HoustonError(
+        raise UsageError(
             "A hand-over says what comes next: leave a note.",
             "Nothing was handed over.",
             f"houston hand-over {arguments.rollout} {arguments.to} --note TEXT",
-            ExitCode.USAGE,
         )
     if arguments.note and not arguments.rollout:
-        raise HoustonError(
+        raise UsageError(
             "A note belongs to a rollout: name it.",
             "Nothing was handed over.",
             "houston hand-over R [NAME] --note TEXT",
-            ExitCode.USAGE,
         )
     claimed = daemon_requests.claimed_name(arguments, loaded)
     with Reader(loaded.home) as reader:

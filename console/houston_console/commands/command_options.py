@@ -10,7 +10,7 @@ from datetime import datetime
 
 from houston_shared import command_output
 from houston_shared.command_arguments import StepReference, whole_number
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import HoustonError, NotFound
 from houston_shared.store import event_text, removed_data_queries
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.store.store_reader import Reader
@@ -67,12 +67,11 @@ def note_archived(reader: Reader, rollout: str) -> None:
 
 def missing_steps_text(row: RolloutRow, place: StepReference) -> HoustonError:
     """What to say where a rollout has none of the steps that were named."""
-    return HoustonError(
+    return NotFound(
         f"{row.id} has {pluralize(row.steps, 'step')} so far: nothing is there of"
         f" {event_text.format_step_range(place.first, place.last)}.",
         "Nothing was shown.",
         f"houston steps {row.id} -n 1",
-        ExitCode.NOT_FOUND,
     )
 
 

@@ -13,7 +13,7 @@ from houston_console.commands.output_page import OutputPage
 from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_messages import RejectDraft, ReorderGuidance, new_guidance_id
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, HoustonError, UsageError
 from houston_shared.records import Guidance, GuidanceMode
 from houston_shared.store import annotation_queries, draft_queries, json_views, rollout_queries
 from houston_shared.store.draft_queries import CriticDraft
@@ -81,9 +81,7 @@ def _named_draft(reader: Reader, rollout: str, id: str) -> CriticDraft:
     """A critic's draft by its id or the start of it. Raises HoustonError."""
     look = f"houston guidance {rollout} --drafts"
     if not id:
-        raise HoustonError(
-            "An empty text names no draft.", "Nothing was done.", look, ExitCode.USAGE
-        )
+        raise UsageError("An empty text names no draft.", "Nothing was done.", look)
     drafts = reader.run(draft_queries.list_drafts(rollout))
     found = [draft for draft in drafts if draft.id.startswith(id)]
     if len(found) != 1:
@@ -99,7 +97,7 @@ def _named_draft(reader: Reader, rollout: str, id: str) -> CriticDraft:
 def _guidance_text(words: list[str]) -> str:
     text = _read_standard_input() if words == ["-"] else " ".join(words)
     if not text.strip():
-        raise HoustonError("There is no text to say.", "", "houston guide R TEXT", ExitCode.USAGE)
+        raise UsageError("There is no text to say.", "", "houston guide R TEXT")
     return text.strip("\n")
 
 
@@ -107,9 +105,7 @@ def _read_standard_input() -> str:
     try:
         return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError:
-        raise HoustonError(
-            "Standard input is not UTF-8 text.", "Nothing was said.", code=ExitCode.USAGE
-        ) from None
+        raise UsageError("Standard input is not UTF-8 text.", "Nothing was said.") from None
 
 
 def _delivery_text(guidance: Guidance, rollout: RolloutRow) -> str:

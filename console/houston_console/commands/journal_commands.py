@@ -16,7 +16,7 @@ from houston_console.commands.output_page import OutputPage, span
 from houston_shared import command_output
 from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, UsageError
 from houston_shared.records import ENDED_STATES
 from houston_shared.store import event_text, journal_events, rollout_queries
 from houston_shared.store.journal_events import (
@@ -241,9 +241,7 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
 def run_log(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Print events, oldest first."""
     if (arguments.by or arguments.since) and not arguments.audit:
-        raise HoustonError(
-            "--by and --since are of the audit.", next="houston log --audit", code=ExitCode.USAGE
-        )
+        raise UsageError("--by and --since are of the audit.", next="houston log --audit")
     page, rollout = OutputPage(), ""
     with Reader(loaded.home) as reader:
         if arguments.rollout:

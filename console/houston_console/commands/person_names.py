@@ -8,7 +8,7 @@ import pwd
 import sys
 
 from houston_shared import command_output
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import UsageError
 from houston_shared.store import presence_queries
 from houston_shared.store.store_reader import Reader
 
@@ -24,9 +24,7 @@ def confirm_name(reader: Reader, name: str, effect: str, next: str) -> bool:
         return True
     meant = presence_queries.find_meant_name(name, known)
     if meant and not _ask(f"Nobody called {name} was here, but {meant} was. Is it {name}?"):
-        raise HoustonError(
-            f"Nobody called {name!r} was here; {meant!r} was.", effect, next, ExitCode.USAGE
-        )
+        raise UsageError(f"Nobody called {name!r} was here; {meant!r} was.", effect, next)
     return False
 
 

@@ -29,7 +29,7 @@ from houston_shared import command_output
 from houston_shared.command_arguments import seconds_argument
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_messages import ActivatePolicy
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import Busy, ExitCode, HoustonError, NotFound
 from houston_shared.kept_suite_runs import KeptRun, list_kept_runs, suite_outcomes
 from houston_shared.policy_and_run_files import BASE_MODEL, policies_folder
 from houston_shared.safe_text import safe
@@ -204,10 +204,8 @@ def resolve_policy(reader: Reader, name: str) -> PolicyRow:
     policy = reader.run(policy_queries.find_policy(name))
     if policy is None:
         names = ", ".join(row.name for row in reader.run(policy_queries.list_policies())) or "none"
-        raise HoustonError(
-            f"There is no policy {name!r}; there are: {names}.",
-            next="houston policy list",
-            code=ExitCode.NOT_FOUND,
+        raise NotFound(
+            f"There is no policy {name!r}; there are: {names}.", next="houston policy list"
         )
     return policy
 
@@ -335,11 +333,10 @@ def _wait_for_activation(loaded: LoadedConfiguration, seq: int, patience: float)
             if now is not None and now.state != "asked":
                 return now
             if not following.wait(max(0.0, end - time.monotonic())):
-                raise HoustonError(
+                raise Busy(
                     f"The engine has not answered with it for {patience:g} s.",
                     "It goes on being tried; new rollouts sample with what they did until then.",
                     "houston daemon status",
-                    ExitCode.BUSY,
                 )
 
 

@@ -22,7 +22,7 @@ from houston_shared.control_messages import (
     CleanRollouts,
     new_guidance_id,
 )
-from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
+from houston_shared.errors import Busy, DaemonNotRunning, ExitCode, HoustonError, UsageError
 from houston_shared.home_lock import find_running_daemon
 from houston_shared.records import ENDED_STATES
 from houston_shared.store import json_views, removed_data_queries, rollout_queries
@@ -98,11 +98,10 @@ def _wait_for_state(
         while not STEER_REACHED[action](now):
             if not following.wait(max(0.0, end - time.monotonic())):
                 doing = "working" if action == "pause" else now.state
-                raise HoustonError(
+                raise Busy(
                     f"{name} is still {doing} after {seconds:g} s.",
                     f"{action.capitalize()} is asked for; {STEER_TIMING[action]}.",
                     f"houston rollout show {name}",
-                    ExitCode.BUSY,
                 )
             now = following.read(lambda: rollout_queries.find_rollout(name))
     return now
@@ -164,16 +163,11 @@ def _branch_message(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     """What is asked for; raises HoustonError (2) where it names no step, or says nothing."""
     text = (arguments.guidance or "").strip("\n")
     if arguments.guidance is not None and not text.strip():
-        raise HoustonError(
-            "There is no text to say.", "No branch was started.", code=ExitCode.USAGE
-        )
+        raise UsageError("There is no text to say.", "No branch was started.")
     name, step = command_arguments.parse_step_reference(arguments.rollout, arguments.at)
     if not step:
-        raise HoustonError(
-            "Name one step to branch at.",
-            "No branch was started.",
-            "houston rollout branch R@STEP",
-            ExitCode.USAGE,
+        raise UsageError(
+            "Name one step to branch at.", "No branch was started.", "houston rollout branch R@STEP"
         )
     reader = Reader(loaded.home)
     rollout = daemon_requests.resolve_rollout(reader, name)
@@ -219,11 +213,7 @@ def add_rollout_clean_arguments(parser: argparse.ArgumentParser) -> None:
 def run_rollout_clean(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Ask for it, wait until it is done, and say how much was freed."""
     if bool(arguments.rollouts) == (arguments.ended_before is not None):
-        raise HoustonError(
-            "Name rollouts, or a time with --ended-before.",
-            "Nothing was freed.",
-            code=ExitCode.USAGE,
-        )
+        raise UsageError("Name rollouts, or a time with --ended-before.", "Nothing was freed.")
     with Reader(loaded.home) as reader:
         wanted_ids, freed = _select_rollouts(arguments, reader)
         for name in freed:
@@ -310,11 +300,10 @@ def _wait_for_cleanup(
                     "houston daemon start, then the same command again",
                 )
             if time.monotonic() > end:
-                raise HoustonError(
+                raise Busy(
                     f"{len(wanted_ids) - len(cleanings)} rollouts are still being freed.",
                     "The daemon goes on.",
                     "houston log --audit",
-                    ExitCode.BUSY,
                 )
 
 

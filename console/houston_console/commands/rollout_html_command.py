@@ -25,7 +25,7 @@ from houston_console.commands.rollout_page.rollout_header import (
 from houston_console.commands.rollout_page.step_elements import StepView, step_element
 from houston_shared import atomic_file, command_arguments, command_output, secret_redaction
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, HoustonError, UsageError
 from houston_shared.records import ENDED_STATES, Guidance
 from houston_shared.store import (
     annotation_queries,
@@ -162,10 +162,9 @@ def _what_is_missing(facts: _RolloutFacts, first: int, last: int) -> str:
 def _check_place(file: Path, force: bool) -> None:
     """Raise HoustonError where something lies that is not to be replaced."""
     if file.exists() and not file.is_file():
-        raise HoustonError(
-            f"{file} is there, and no file.", "Nothing was written.", "Name another --out FILE.",
-            ExitCode.USAGE,
-        )  # fmt: skip
+        raise UsageError(
+            f"{file} is there, and no file.", "Nothing was written.", "Name another --out FILE."
+        )
     if file.exists() and not force:
         raise HoustonError(
             f"{file} is there already.",

@@ -31,7 +31,7 @@ from houston_shared import (
 )
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import LOCAL_HOST
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, UsageError
 from houston_shared.records import (
     ENDED_STATES,
     FileChange,
@@ -280,10 +280,9 @@ def add_steps_arguments(parser: argparse.ArgumentParser) -> None:
 def run_steps(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Show closed steps, oldest first."""
     if arguments.fold and arguments.printed:
-        raise HoustonError(
+        raise UsageError(
             "--fold has one line a step, without what terminals printed.",
             next=f"houston steps {arguments.rollout} --printed",
-            code=ExitCode.USAGE,
         )
     if arguments.printed:  # logs are on disk as they were printed
         secret_redaction.install_secrets(loaded.config)
@@ -426,7 +425,7 @@ def run_context(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> i
     """Print the text on stdout, and on stderr what it is."""
     name, step = command_arguments.parse_step_reference(arguments.rollout, arguments.step)
     if not step:
-        raise HoustonError("Name one step.", "", "houston context R@STEP", ExitCode.USAGE)
+        raise UsageError("Name one step.", "", "houston context R@STEP")
     with Reader(loaded.home) as reader:
         rollout = reader.run(rollout_queries.resolve_rollout_id(name))
         command_options.note_archived(reader, rollout)
@@ -503,7 +502,7 @@ def run_files(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
     """Print files and changes, the newest first."""
     place = command_arguments.parse_permalink(arguments.rollout)
     if arguments.searches and arguments.path:
-        raise HoustonError("--searches has no file.", code=ExitCode.USAGE)
+        raise UsageError("--searches has no file.")
     with Reader(loaded.home) as reader:
         row = reader.run(rollout_queries.find_rollout(place.rollout))
         rollout = row.id

@@ -17,7 +17,7 @@ from houston_console.commands.rollout_summary import STATE_TONES, cut_text
 from houston_shared import command_output, policy_and_run_files
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_messages import CancelTraining
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, NotFound
 from houston_shared.home_lock import find_running_daemon
 from houston_shared.hub_models import hub_origin
 from houston_shared.policy_and_run_files import TrainingProgress
@@ -141,11 +141,7 @@ def resolve_training_run(reader: Reader, name: str) -> TrainingRunRow:
     """The run of that name. Raises HoustonError."""
     run = reader.run(policy_queries.find_training_run(name))
     if run is None:
-        raise HoustonError(
-            f"There is no training run {name!r}.",
-            next="houston train list",
-            code=ExitCode.NOT_FOUND,
-        )
+        raise NotFound(f"There is no training run {name!r}.", next="houston train list")
     return run
 
 

@@ -34,7 +34,7 @@ from houston_daemon.maintenance.home_backup import list_adapter_files
 from houston_daemon.maintenance.projection_replay import fetch_events
 from houston_daemon.recorder.hash_chain import EventRow
 from houston_shared import hub_models
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import Damaged, HoustonError, UsageError
 from houston_shared.home import Home
 from houston_shared.store import store_reader
 from houston_shared.store.event_bodies import VOUCHING_KINDS
@@ -156,11 +156,10 @@ class ArtifactCopier:
         except OSError:
             sound = False
         if not sound:
-            raise HoustonError(
+            raise Damaged(
                 f"The body {path} is missing or damaged.",
                 "Nothing behind it is copied to the store.",
                 "houston verify",
-                ExitCode.DAMAGED,
             )
         self._store.write_file(blob_object(name), path, name)
         self._blobs.add(name)
@@ -293,12 +292,11 @@ def take_over(store: ArtifactStore, home: Home, host: str) -> StoreOwner:
     chosen = journal_segments.choose_segments(journal_segments.list_segments(store), limits)
     after = _find_shared_event(store, home, chosen, limits)
     if chosen and not after:
-        raise HoustonError(
+        raise UsageError(
             f"{store.url} holds the journal of another home: they share no event.",
             "Nothing was taken over.",
             "Name another prefix as `artifacts.url`, or restore it: houston --home NEW backup"
             f" --restore {store.url}",
-            ExitCode.USAGE,
         )
     return store_owner.take_over(store, home, host, after)
 
@@ -319,9 +317,8 @@ def _find_shared_event(
 
 
 def _shorter_home(url: str, home: Home, seq: int) -> HoustonError:
-    return HoustonError(
+    return Damaged(
         f"{url} holds event {seq} of this home, and {home.path} does not.",
         "Nothing is copied: an older copy of the home must not take the place of a newer one.",
         f"houston --home NEW backup --restore {url}",
-        ExitCode.DAMAGED,
     )

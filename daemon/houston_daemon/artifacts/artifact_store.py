@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from houston_shared.atomic_file import open_atomically
-from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.errors import ConfigurationError, Damaged, HoustonError, NotFound
 from houston_shared.secret_redaction import redact
 
 BLOCK_BYTES = 8 * 1024 * 1024
@@ -49,23 +49,20 @@ class StoreRefused(HoustonError):
     """The store cannot be used now: it is gone, it refuses, or it is full. Tried again later."""
 
 
-class ObjectMissing(HoustonError):
+class ObjectMissing(NotFound):
     """An object that is named elsewhere is not in the store."""
 
     def __init__(self, place: str) -> None:
-        super().__init__(
-            f"{place} is not in the store.", "Nothing of it was used.", code=ExitCode.NOT_FOUND
-        )
+        super().__init__(f"{place} is not in the store.", "Nothing of it was used.")
 
 
-class ObjectDamaged(HoustonError):
+class ObjectDamaged(Damaged):
     """An object is not what was written under its name."""
 
     def __init__(self, place: str) -> None:
         super().__init__(
             f"{place} is damaged: its bytes are not those that its name promises.",
             "Nothing of it was used.",
-            code=ExitCode.DAMAGED,
         )
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from houston_daemon.artifacts.artifact_store import ArtifactStore, is_store_url
 from houston_daemon.maintenance.durable_copy import hash_file
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import UsageError
 
 NOTHING_EXPORTED = "Nothing was exported."
 
@@ -44,11 +44,10 @@ def open_destination(
     store = ArtifactStore(out)
     before = store.list("")
     if before and not force:
-        raise HoustonError(
+        raise UsageError(
             f"{store.url} is not empty: there are {len(before)} objects.",
             NOTHING_EXPORTED,
             "Name another --out, or replace what is there: --force",
-            ExitCode.USAGE,
         )
     with tempfile.TemporaryDirectory(prefix="houston-export-") as temporary:
         folder = Path(temporary) / "export"

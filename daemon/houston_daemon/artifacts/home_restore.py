@@ -33,7 +33,7 @@ from houston_daemon.maintenance.home_backup import (
 from houston_daemon.maintenance.projection_replay import ProjectionReplay
 from houston_daemon.recorder.disk import home_files
 from houston_daemon.recorder.hash_chain import EventRow
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import Damaged, HoustonError, NotFound
 from houston_shared.home import Home
 from houston_shared.store import schema, store_reader
 
@@ -54,11 +54,7 @@ def fetch_backup(store: ArtifactStore, home: Home, until: int = 0) -> BackupMani
     runs = _choose_runs(store, limits, until)
     head = find_head(store)
     if head is None:
-        raise HoustonError(
-            f"{store.url} has no head: its first copy was cut short.",
-            NOTHING_RESTORED,
-            code=ExitCode.NOT_FOUND,
-        )
+        raise NotFound(f"{store.url} has no head: its first copy was cut short.", NOTHING_RESTORED)
     return write_backup(home, home.backups, lambda beside: _fill(store, head, runs, beside))
 
 
@@ -75,11 +71,10 @@ def _choose_runs(store: ArtifactStore, limits: Mapping[int, int], until: int) ->
     segments = journal_segments.list_segments(store)
     newest = max((journal_segments.last_event(each, limits) for each in segments), default=0)
     if not newest:
-        raise HoustonError(
+        raise NotFound(
             f"{store.url} holds no home.",
             NOTHING_RESTORED,
             "Name the URL that `artifacts.url` of the home's houston.toml has.",
-            ExitCode.NOT_FOUND,
         )
     wanted = min(newest, until) if until else newest
     runs: list[JournalRun] = []
@@ -90,12 +85,11 @@ def _choose_runs(store: ArtifactStore, limits: Mapping[int, int], until: int) ->
             runs.append(JournalRun(segment, reached + 1, last))
             reached = last
     if reached < wanted:
-        raise HoustonError(
+        raise NotFound(
             f"{store.place(journal_segments.FOLDER)} lacks event {reached + 1}; there are events up"
             f" to {newest}.",
             NOTHING_RESTORED,
             f"Restore what is sound: the same with --until {reached}" if reached else "",
-            ExitCode.NOT_FOUND,
         )
     return runs
 
@@ -135,10 +129,8 @@ def _fill(
     for path, digest in head.files.items():
         target = beside.path / path
         if not target.resolve().is_relative_to(beside.path.resolve()):
-            raise HoustonError(
-                f"The head in {store.url} names a file outside of a home: {path}.",
-                NOTHING_RESTORED,
-                code=ExitCode.DAMAGED,
+            raise Damaged(
+                f"The head in {store.url} names a file outside of a home: {path}.", NOTHING_RESTORED
             )
         store.read_file(file_object(digest), target, digest)
     rows = chain.from_iterable(_read_runs(store, runs, beside))

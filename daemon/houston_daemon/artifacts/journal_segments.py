@@ -16,7 +16,7 @@ import zstandard
 from houston_daemon.artifacts.artifact_store import ArtifactStore, ObjectDamaged
 from houston_daemon.recorder import hash_chain
 from houston_daemon.recorder.hash_chain import EventRow
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import Damaged
 from houston_shared.store.event_bodies import QUARANTINED_KIND
 
 FOLDER = "journal"
@@ -118,11 +118,10 @@ def check_chain(rows: Iterable[EventRow], place: str) -> Iterator[EventRow]:
         # What a repair set aside has its place in the chain, not its header; `verify` knows it.
         follows = row.chain == expected or row.kind == QUARANTINED_KIND
         if row.seq != seq + 1 or not follows:
-            raise HoustonError(
+            raise Damaged(
                 f"Event {row.seq} in {place} does not follow event {seq}: the chain is broken.",
                 "Nothing was restored.",
                 f"Restore what is sound: the same with --until {seq}" if seq else "",
-                ExitCode.DAMAGED,
             )
         yield row
         seq, chain = row.seq, row.chain

@@ -27,7 +27,7 @@ from houston_daemon.hosts.snapshots.git_objects import (
 )
 from houston_daemon.hosts.snapshots.shadow_repository import HEAD_FILE, make_bare_repository
 from houston_daemon.maintenance.durable_copy import hash_file
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import HoustonError, NotFound
 
 BUNDLE_BYTES = 32 * 1024 * 1024
 """An object of a bundle is begun anew at this size."""
@@ -175,7 +175,7 @@ def no_snapshots_error(store: ArtifactStore, rollout: str, commit: str = "") -> 
     """There are no snapshots of a rollout in the store, or not all of this one."""
     lacks = f"lacks the snapshot {commit[:12]}, or a part of it," if commit else "has no snapshots"
     cause = f"{store.url} {lacks} of {rollout}."
-    return HoustonError(cause, "No workspace was made.", code=ExitCode.NOT_FOUND)
+    return NotFound(cause, "No workspace was made.")
 
 
 def read_head(shadow: Path) -> str:

@@ -14,7 +14,7 @@ import msgspec
 
 from houston_daemon.artifacts.artifact_store import ArtifactStore, StoreRefused
 from houston_shared import atomic_file
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import Busy, HoustonError
 from houston_shared.home import Home
 from houston_shared.times_and_counts import iso_time, now_us
 
@@ -43,7 +43,7 @@ class StoreNote(msgspec.Struct, frozen=True):
     at: str = ""
 
 
-class StoreTaken(HoustonError):
+class StoreTaken(Busy):
     """Another home writes to the prefix."""
 
     def __init__(self, url: str, owner: StoreOwner) -> None:
@@ -53,7 +53,6 @@ class StoreTaken(HoustonError):
             "Nothing is copied from this home; rollouts go on.",
             "Name another prefix as `artifacts.url`; or, if that home is gone for good: houston"
             " backup --take-over",
-            ExitCode.BUSY,
         )
 
 

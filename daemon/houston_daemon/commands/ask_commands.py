@@ -26,7 +26,7 @@ from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import ControlClient, send_with_retry
 from houston_shared.control_messages import StartRollouts, Status
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, HoustonError, UsageError
 from houston_shared.home import Home
 from houston_shared.records import AWAY_ACTIVITY, StepRecord, ToolResult
 from houston_shared.safe_text import safe, safe_line
@@ -85,7 +85,7 @@ def run_ask(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Ask, wait and print; exit code 1 where there is no answer."""
     question = arguments.question.strip()
     if not question:
-        raise HoustonError("The question is empty.", "Nothing was asked.", code=ExitCode.USAGE)
+        raise UsageError("The question is empty.", "Nothing was asked.")
     task = ask_task(question, arguments)
     rollout = _start(task, arguments.engine, loaded)
     progress = _print_nothing if arguments.json else command_output.print_note

@@ -44,7 +44,7 @@ from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import require_daemon, send_with_retry
 from houston_shared.control_messages import StartRollouts, StoreDraft, StoreReviewCost
 from houston_shared.critic_gain import critique_gain, unit_score
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, HoustonError, UsageError
 from houston_shared.records import ENDED_STATES
 from houston_shared.store import rollout_queries, store_reader
 from houston_shared.store.journal_events import ReadPlan
@@ -128,11 +128,8 @@ def _critic_policy(loaded: LoadedConfiguration, name: str) -> SampledPolicy:
 
 def _read(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> Attempt:
     if not arguments.rollout:
-        raise HoustonError(
-            "No rollout is named.",
-            NOTHING_CRITICISED,
-            "houston rollout list; houston critique R",
-            ExitCode.USAGE,
+        raise UsageError(
+            "No rollout is named.", NOTHING_CRITICISED, "houston rollout list; houston critique R"
         )
     store_reader.require_database(loaded.home)
     with contextlib.closing(Reader(loaded.home)) as reader:

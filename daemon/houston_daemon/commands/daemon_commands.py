@@ -35,7 +35,7 @@ from houston_daemon.service.systemd_service import (
 from houston_shared import command_output
 from houston_shared.atomic_file import write_atomically
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, HoustonError, UsageError
 from houston_shared.home_lock import find_running_daemon
 from houston_shared.store.presence_queries import login_name
 
@@ -216,9 +216,8 @@ def add_daemon_install_service_arguments(parser: argparse.ArgumentParser) -> Non
 def run_daemon_install_service(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Write, show or remove the unit; the next commands are printed, run only before a removal."""
     if not re.fullmatch(r"[\w.@:-]+", arguments.name):
-        raise HoustonError(
-            f"{arguments.name!r} is no name of a unit: letters, digits and - _ . @ : only.",
-            code=ExitCode.USAGE,
+        raise UsageError(
+            f"{arguments.name!r} is no name of a unit: letters, digits and - _ . @ : only."
         )
     name = f"{arguments.name.removesuffix('.service')}.service"
     file = _unit_folder(arguments.system) / name

@@ -27,7 +27,14 @@ from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import ControlClient, describe_blocked_process
 from houston_shared.control_messages import Status
 from houston_shared.daemon_status_text import status_lines, title_words
-from houston_shared.errors import DaemonFrozen, DaemonNotRunning, ExitCode, HoustonError, NoAnswer
+from houston_shared.errors import (
+    DaemonFrozen,
+    DaemonNotRunning,
+    ExitCode,
+    HoustonError,
+    NoAnswer,
+    NotFound,
+)
 from houston_shared.home import Home
 from houston_shared.home_lock import HomeOwner, find_dead_daemon, find_running_daemon
 from houston_shared.store import rollout_queries
@@ -211,9 +218,7 @@ def _daemon_log_path(loaded: LoadedConfiguration) -> Path:
             f"It begins a new one within {LOG_CHECK_SECONDS:g} s.",
             "houston daemon logs",
         )
-    raise HoustonError(
-        f"There is no log {path}.", next="houston daemon start", code=ExitCode.NOT_FOUND
-    )
+    raise NotFound(f"There is no log {path}.", next="houston daemon start")
 
 
 def _log_exists(path: Path) -> bool:
@@ -239,10 +244,9 @@ def _engine_log_path(loaded: LoadedConfiguration, name: str) -> Path:
     path = engine_log(loaded.home, name)
     if not _log_exists(path):
         engines = sorted(file.stem for file in path.parent.glob("*.log"))
-        raise HoustonError(
+        raise NotFound(
             f"There is no log of an engine {name!r}; there are: {', '.join(engines) or 'none'}.",
             next="houston daemon status",
-            code=ExitCode.NOT_FOUND,
         )
     return path
 

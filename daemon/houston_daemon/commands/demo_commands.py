@@ -13,7 +13,7 @@ from houston_daemon.demo.demo_tour import LIVE_ENGINE, LIVE_ENGINE_TABLE, DemoTo
 from houston_daemon.engines.local_model import INSTALL_LOCAL_HINT, fetch_model, missing_packages
 from houston_shared import command_output, home_lock
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import Busy
 
 
 def add_demo_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,11 +29,10 @@ def run_demo(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Run the demo; its home stays, so that one can look at it afterwards. Raises HoustonError
     where the home has a daemon: the demo stops its own at the end."""
     if arguments.home_given and home_lock.find_running_daemon(loaded.home):
-        raise HoustonError(
+        raise Busy(
             f"A daemon runs on {loaded.home.path}, and the demo starts and stops one of its own.",
             "Nothing was started.",
             "env -u HOUSTON_HOME houston demo, which makes a home of its own",
-            ExitCode.BUSY,
         )
     if lacking := missing_packages():
         command_output.print_note(

@@ -39,7 +39,7 @@ from houston_daemon.training.policies.lineage_texts import LineageTexts, lineage
 from houston_shared import command_output
 from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, HoustonError, UsageError
 from houston_shared.store import policy_queries
 from houston_shared.store.store_reader import Reader
 
@@ -108,11 +108,10 @@ def _temperature(text: str) -> float:
 def run_evaluate(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Run or read the arms, and report. Raises HoustonError."""
     if bool(arguments.compare) == bool(arguments.suite):
-        raise HoustonError(
+        raise UsageError(
             "Name a suite or a file to evaluate on, or two results with --compare.",
             NOTHING_EVALUATED,
             "houston suite list",
-            ExitCode.USAGE,
         )
     dropped: list[Leak] = []
     unknown: list[str] = []

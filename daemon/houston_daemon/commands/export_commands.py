@@ -32,7 +32,7 @@ from houston_daemon.training.rows.training_row import RowOptions
 from houston_shared import command_output, secret_redaction
 from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.errors import ConfigurationError, ExitCode, UsageError
 from houston_shared.home import Home
 from houston_shared.sample_roles import ROW_ROLES, STEP_ROLES, parse_row_roles
 from houston_shared.store.rollout_queries import RolloutSelection, select_rollout_ids
@@ -213,12 +213,11 @@ def _export_trajectories(arguments: argparse.Namespace, loaded: LoadedConfigurat
     by_name = loaded.config.export.people_by_name
     plain = ExportRequest((), ATIF, force=arguments.force, people_by_name=by_name)
     if arguments.run or arguments.push or _read_request(arguments, loaded) != plain:
-        raise HoustonError(
+        raise UsageError(
             f"{ATIF} holds whole rollouts and no rows: it takes no option that says how rows are"
             " made, masked, repeated, held out or pushed.",
             "Nothing was exported.",
             f"--format {ATIF} takes rollouts, --out, --as-named, --force and --json",
-            ExitCode.USAGE,
         )
     with Reader(loaded.home) as reader:
         rollouts = reader.run(
@@ -245,11 +244,10 @@ def _pushed_to(arguments: argparse.Namespace) -> str:
     if arguments.push:
         return require_repository(arguments.push, "Nothing was exported.")
     if arguments.private:
-        raise HoustonError(
+        raise UsageError(
             "--private is of a data set that is pushed.",
             "Nothing was exported.",
             "Name it: --push org/name",
-            ExitCode.USAGE,
         )
     return ""
 
@@ -295,12 +293,11 @@ def _with_run(
     )  # fmt: skip
     named = arguments.as_named or read_selection(arguments).is_given
     if request != plain or named:
-        raise HoustonError(
+        raise UsageError(
             "--run exports the rows that the run trains, whole: it takes no rollouts, and no option"
             " that says how rows are made, repeated or held out.",
             "Nothing was exported.",
             "--run takes --format, --out, --parquet, --leave-out, --force, --push and --json",
-            ExitCode.USAGE,
         )
     of_run = read_run_credits(loaded.home, arguments.run)
     return replace(

@@ -14,7 +14,7 @@ from houston_daemon.environments.workstation import remote_documents, remote_fil
 from houston_daemon.hosts.ssh.remote_main import serve_connection
 from houston_daemon.hosts.ssh.remote_server import RemoteServer
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, UsageError
 from houston_shared.redacted_logging import log_redacted_to_stderr
 
 HOST_SERVICES = {
@@ -31,10 +31,9 @@ def add_host_serve_arguments(parser: argparse.ArgumentParser) -> None:
 def run_host_serve(_: argparse.Namespace, __: LoadedConfiguration) -> int:
     """Serve until standard input ends."""
     if sys.stdin.isatty():
-        raise HoustonError(
+        raise UsageError(
             "host-serve is started by another node over SSH.",
             next="Name this machine as [hosts.NAME] in the houston.toml of that node.",
-            code=ExitCode.USAGE,
         )
     log_redacted_to_stderr("%(asctime)s %(levelname)s %(name)s: %(message)s")
     with contextlib.suppress(asyncio.CancelledError):

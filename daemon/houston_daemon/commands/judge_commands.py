@@ -46,7 +46,7 @@ from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import JudgeSettings
 from houston_shared.control_client import require_daemon
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, UsageError
 from houston_shared.store import store_reader
 from houston_shared.store.rollout_queries import select_rollout_ids
 from houston_shared.store.store_reader import Reader
@@ -297,11 +297,10 @@ def _named_rollouts(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     left out.
     """
     if not export_commands.read_selection(arguments).is_given:
-        raise HoustonError(
+        raise UsageError(
             "Name the rollouts to judge, or one of --task, --group and --all.",
             "",
             "houston rollout list",
-            ExitCode.USAGE,
         )
     store_reader.require_database(loaded.home)
     with contextlib.closing(Reader(loaded.home)) as reader:

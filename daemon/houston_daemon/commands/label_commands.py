@@ -35,7 +35,7 @@ from houston_daemon.training.prm.label_session import (
 from houston_daemon.training.prm.scoring_rubric import NOTHING_LABELLED, RUBRIC_FORM, load_rubric
 from houston_shared import command_output, secret_redaction
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, HoustonError, UsageError
 from houston_shared.store import store_reader
 from houston_shared.store.rollout_queries import select_rollout_ids
 from houston_shared.store.store_reader import Reader
@@ -113,11 +113,10 @@ def _read_decisions(
     """The decisions that are meant. Raises HoustonError for rollouts that there are not."""
     selection = export_commands.read_selection(arguments)
     if not (selection.is_given or arguments.suite_run):
-        raise HoustonError(
+        raise UsageError(
             "Name the rollouts to label, or one of --suite-run, --task, --group and --all.",
             NOTHING_LABELLED,
             "houston rollout list",
-            ExitCode.USAGE,
         )
     store_reader.require_database(loaded.home)
     with contextlib.closing(Reader(loaded.home)) as reader:

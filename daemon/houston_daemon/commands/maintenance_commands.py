@@ -20,7 +20,15 @@ from houston_daemon.maintenance.journal_repair import RepairLoss, RepairResult, 
 from houston_daemon.training.policies import policy_files
 from houston_shared import command_arguments, command_output
 from houston_shared.config import LoadedConfiguration, load_configuration
-from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.errors import (
+    Busy,
+    ConfigurationError,
+    Damaged,
+    ExitCode,
+    HoustonError,
+    NotFound,
+    UsageError,
+)
 from houston_shared.home import Home
 from houston_shared.home_lock import HomeLock, HomeOwner
 from houston_shared.store import step_queries
@@ -41,12 +49,11 @@ def run_verify(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
     except HoustonError as problem:
         if problem.next != "houston verify":
             raise
-        raise HoustonError(
+        raise Damaged(
             f"{damage_report.describe_damage(loaded.home, '', damage_report.UNKNOWN_SEQ)}."
             f" {problem.cause}",
             "Nothing was checked.",
             REPAIR_ADVICE,
-            ExitCode.DAMAGED,
         ) from None
     changed = policy_files.changed_policy_files(loaded.home) if report.sound else []
     if arguments.json:
@@ -124,17 +131,14 @@ def run_repair(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
 def _take_home_lock(home: Home, deed: str) -> HomeLock:
     """The home's lock, taken; raises HoustonError (75) while a daemon holds it."""
     if not home.path.is_dir():
-        raise HoustonError(
-            f"There is no home {home.path}.", "Nothing was done.", code=ExitCode.NOT_FOUND
-        )
+        raise NotFound(f"There is no home {home.path}.", "Nothing was done.")
     lock = HomeLock(home)
     holder = lock.take(HomeOwner(os.getpid(), iso_time(now_us())), f"It was not {deed}.")
     if holder:
-        raise HoustonError(
+        raise Busy(
             f"A daemon (pid {holder.pid}) runs on {home.path}.",
             f"It was not {deed}.",
             "houston daemon stop",
-            ExitCode.BUSY,
         )
     return lock
 
@@ -219,11 +223,10 @@ def run_backup(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
     elif arguments.restore and is_store_url(arguments.restore):
         _restore_from_store(arguments, loaded)
     elif arguments.until or (arguments.restore and arguments.take_over):
-        raise HoustonError(
+        raise UsageError(
             "--until and --take-over are for a store: --restore takes its URL then.",
             "Nothing was done.",
             "houston backup --restore s3://bucket/prefix --take-over",
-            ExitCode.USAGE,
         )
     elif arguments.restore:
         folder = home_backup.find_one_backup(loaded.home, Path(arguments.restore))

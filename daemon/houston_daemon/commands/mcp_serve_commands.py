@@ -16,7 +16,7 @@ import msgspec
 
 from houston_daemon.hosts.sandbox.sandbox_profile import hidden_paths
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.errors import ConfigurationError, ExitCode, UsageError
 from houston_shared.records import RolloutSpec, TaskRecord
 from houston_shared.secret_redaction import install_secrets
 from houston_shared.task import Task, TaskSearchSettings
@@ -56,7 +56,7 @@ def run_mcp_serve(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
             {"seconds": arguments.seconds, "memory_mb": arguments.memory_mb}, PythonToolSettings
         )
     except msgspec.ValidationError as problem:
-        raise HoustonError(f"{problem}.", code=ExitCode.USAGE) from None
+        raise UsageError(f"{problem}.") from None
     asyncio.run(_serve_tools(arguments, loaded, python, search))
     return int(ExitCode.DONE)
 

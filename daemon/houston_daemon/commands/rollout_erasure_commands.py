@@ -15,7 +15,7 @@ from houston_daemon.maintenance.archive_file import ArchiveManifest
 from houston_shared import command, command_arguments, command_output
 from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, HoustonError, NotFound, UsageError
 from houston_shared.home import Home
 from houston_shared.records import ENDED_STATES
 from houston_shared.store import removed_data_queries, rollout_queries
@@ -73,19 +73,12 @@ def _select_events(
 ) -> list[event_erasure.ErasureBatch]:
     """What is to go: a step, or whatever holds `text`. Raises HoustonError."""
     if arguments.rollout == "":  # a variable of a script that was never set
-        raise HoustonError(
-            "An empty text names no rollout.",
-            "Nothing was erased.",
-            "leave R out to mean all",
-            ExitCode.USAGE,
+        raise UsageError(
+            "An empty text names no rollout.", "Nothing was erased.", "leave R out to mean all"
         )
     name, step = command_arguments.parse_step_reference(arguments.rollout or "", arguments.at)
     if bool(text) == bool(step) or (step and not name):
-        raise HoustonError(
-            "Name a step (R@STEP) or a text (--text STRING).",
-            "Nothing was erased.",
-            code=ExitCode.USAGE,
-        )
+        raise UsageError("Name a step (R@STEP) or a text (--text STRING).", "Nothing was erased.")
     rollout = ""
     if name:
         with Reader(home) as reader:
@@ -95,23 +88,15 @@ def _select_events(
         return event_erasure.select_events_with_text(home, text, rollout)
     if parts := event_erasure.select_step_events(home, rollout, step):
         return parts
-    raise HoustonError(
-        f"{rollout} has no step {step}.",
-        "Nothing was erased.",
-        f"houston steps {rollout}",
-        ExitCode.NOT_FOUND,
+    raise NotFound(
+        f"{rollout} has no step {step}.", "Nothing was erased.", f"houston steps {rollout}"
     )
 
 
 def _require_confirmation(arguments: argparse.Namespace, deed: str) -> None:
     """Nothing is erased without `--yes`; raises HoustonError."""
     if not arguments.yes:
-        raise HoustonError(
-            f"{deed}, for good.",
-            "Nothing was erased.",
-            "the same command with --yes",
-            ExitCode.USAGE,
-        )
+        raise UsageError(f"{deed}, for good.", "Nothing was erased.", "the same command with --yes")
 
 
 def _warn_other_owners(owners: list[str]) -> None:
@@ -144,11 +129,10 @@ def _warn_remaining_copies(home: Home, overwritten: bool, text: str = "") -> boo
 def _check_reason(reason: str, text: str) -> None:
     """A reason that holds the text would keep it in the journal; raises HoustonError."""
     if erased_body.has_text(reason.encode(), text):
-        raise HoustonError(
+        raise UsageError(
             "The reason holds the text that is to go: it would stay in the journal.",
             "Nothing was erased.",
             "the same command with another --reason",
-            ExitCode.USAGE,
         )
 
 
@@ -158,11 +142,10 @@ def _text_to_erase(arguments: argparse.Namespace) -> str:
         return ""
     text = sys.stdin.read().strip("\r\n") if arguments.text == "-" else str(arguments.text)
     if not text:  # a variable of a script that was never set
-        raise HoustonError(
+        raise UsageError(
             "--text is empty: it names nothing that could go.",
             "Nothing was erased.",
             "leave --text out to erase a step",
-            ExitCode.USAGE,
         )
     return text
 
@@ -190,15 +173,9 @@ def add_rollout_archive_arguments(parser: argparse.ArgumentParser) -> None:
 def run_rollout_archive(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Write, read back, erase; or only read. Raises HoustonError."""
     if bool(arguments.rollout) == bool(arguments.read):
-        raise HoustonError(
-            "Name a rollout, or an archive with --read FILE.",
-            "Nothing was archived.",
-            code=ExitCode.USAGE,
-        )
+        raise UsageError("Name a rollout, or an archive with --read FILE.", "Nothing was archived.")
     if arguments.read and arguments.out:
-        raise HoustonError(
-            "--out goes with a rollout: reading writes no file.", code=ExitCode.USAGE
-        )
+        raise UsageError("--out goes with a rollout: reading writes no file.")
     return _read_archive(arguments) if arguments.read else _archive_rollout(arguments, loaded)
 
 

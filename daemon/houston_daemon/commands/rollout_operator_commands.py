@@ -26,7 +26,7 @@ from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.control_client import ControlClient, send_with_retry
 from houston_shared.control_messages import StartRollouts, Status
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import Busy, ExitCode, HoustonError, NotFound, UsageError
 from houston_shared.safe_text import safe
 from houston_shared.store import rollout_queries, step_queries, workspace_queries
 from houston_shared.store.journal_events import ReadPlan
@@ -84,11 +84,8 @@ def run_rollout_start(arguments: argparse.Namespace, loaded: LoadedConfiguration
     rollout_start_checks.check_policy(loaded, engine, arguments.policy)
     rollout_start_checks.check_machine(task)
     if arguments.hints and not task.task.hints.text:
-        raise HoustonError(
-            f"{task.file} has no hints.",
-            rollout_start_checks.NOTHING_STARTED,
-            "Leave --hints out.",
-            ExitCode.USAGE,
+        raise UsageError(
+            f"{task.file} has no hints.", rollout_start_checks.NOTHING_STARTED, "Leave --hints out."
         )
     flags = (arguments.seed, arguments.share_gpus, arguments.hints)
     purify = rollout_start_checks.parse_purify_words(task.task, arguments.purify)
@@ -149,16 +146,13 @@ def run_rollout_restore(arguments: argparse.Namespace, loaded: LoadedConfigurati
     with Reader(loaded.home) as reader:
         snapshot = reader.run(_find_snapshot(arguments))
     if into.exists() and (not into.is_dir() or any(into.iterdir())):
-        raise HoustonError(
-            f"{into} is there and is no empty folder.",
-            NOTHING_RESTORED,
-            "Name a new folder.",
-            ExitCode.USAGE,
+        raise UsageError(
+            f"{into} is there and is no empty folder.", NOTHING_RESTORED, "Name a new folder."
         )
     try:
         lost = _restore_files(snapshot, into, loaded.config.artifacts.url)
     except HostAway as away:
-        raise HoustonError(away.cause, NOTHING_RESTORED, "houston doctor", ExitCode.BUSY) from None
+        raise Busy(away.cause, NOTHING_RESTORED, "houston doctor") from None
     except (OSError, tarfile.TarError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else problem
         raise HoustonError(f"{into} cannot be written: {reason}.", NOTHING_RESTORED) from None
@@ -184,9 +178,7 @@ def _resolve_step(arguments: argparse.Namespace) -> None:
         arguments.rollout, arguments.at
     )
     if bool(arguments.at) + arguments.best + arguments.final != 1:
-        raise HoustonError(
-            "Name a step (R@STEP), --best or --final.", NOTHING_RESTORED, code=ExitCode.USAGE
-        )
+        raise UsageError("Name a step (R@STEP), --best or --final.", NOTHING_RESTORED)
 
 
 def _find_snapshot(arguments: argparse.Namespace) -> ReadPlan[RestorableSnapshot]:
@@ -299,7 +291,7 @@ def run_rollout_printed(arguments: argparse.Namespace, loaded: LoadedConfigurati
     except OSError as problem:
         raise HoustonError(f"{into} cannot be written: {problem.strerror}.", NOTHING_READ) from None
     except HostAway as away:
-        raise HoustonError(away.cause, NOTHING_READ, "houston doctor", ExitCode.BUSY) from None
+        raise Busy(away.cause, NOTHING_READ, "houston doctor") from None
     if arguments.json:
         command_output.print_json_line(
             {"rollout": rollout, "terminal": arguments.terminal, "host": arguments.host}
@@ -313,10 +305,9 @@ def _find_terminal_host(arguments: argparse.Namespace) -> ReadPlan[tuple[str, Re
     spec = yield from rollout_queries.read_rollout_spec(rollout)
     if arguments.host not in spec.hosts:
         names = ", ".join(sorted(spec.hosts)) or "none"
-        raise HoustonError(
+        raise NotFound(
             f"{rollout.id} has no terminals on {arguments.host!r}; its other machines: {names}.",
             NOTHING_READ,
-            code=ExitCode.NOT_FOUND,
         )
     return rollout.id, remote_part_of(spec, arguments.host)
 

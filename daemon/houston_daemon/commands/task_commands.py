@@ -39,7 +39,7 @@ from houston_daemon.service.rollout_start_checks import (
 from houston_shared import command_output, task_secrets
 from houston_shared.config import FILE_ENGINES, LoadedConfiguration
 from houston_shared.config_sections import LOCAL_HOST
-from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError, UsageError
 from houston_shared.records import RolloutSpec, ToolCall
 from houston_shared.safe_text import safe_line
 from houston_shared.secret_redaction import install_secrets
@@ -271,9 +271,7 @@ def run_task_validate(arguments: argparse.Namespace, loaded: LoadedConfiguration
     if file is None:  # `--run FILE`: the one word is what must be there
         file, trial = trial, "" if trial else None
     if not file:
-        raise HoustonError(
-            "No task file was named.", next="houston task validate FILE", code=ExitCode.USAGE
-        )
+        raise UsageError("No task file was named.", next="houston task validate FILE")
     task = load_task(Path(file))
     facts = describe_task(task)
     if task_host_settings(loaded, task):

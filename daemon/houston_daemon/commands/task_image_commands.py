@@ -17,7 +17,7 @@ from houston_daemon.importers.harbor_importer import IMAGE_FILE
 from houston_daemon.importers.imported_task import tables_to_toml
 from houston_shared import atomic_file, command_output
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError, NotFound
 from houston_shared.safe_text import safe_line
 from houston_shared.task import LoadedTask, load_task
 from houston_shared.toml_file import read_toml
@@ -77,10 +77,8 @@ def _have_image(engine: str, source: str, task: LoadedTask) -> str:
                 built = f"localhost/houston-{task.task.name}:latest"
                 container_image.build_image(engine, path / name, built, _MAKE_SECONDS)
                 return built
-        raise HoustonError(
-            f"{path} has neither a {' nor a '.join(_DOCKERFILES)}.",
-            "No image was written.",
-            code=ExitCode.NOT_FOUND,
+        raise NotFound(
+            f"{path} has neither a {' nor a '.join(_DOCKERFILES)}.", "No image was written."
         )
     if path.is_file():
         return container_image.load_image(engine, path, _MAKE_SECONDS)

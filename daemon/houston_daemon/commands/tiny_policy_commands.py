@@ -12,7 +12,7 @@ from houston_daemon.suites.word_worlds import LEVELS
 from houston_shared import command_output
 from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, HoustonError, UsageError
 
 PARAMETERS, PASSES = 1_800_000, 12
 
@@ -104,9 +104,8 @@ def run_policy_tiny(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
 def check_new_folder(folder: Path) -> None:
     """Raise HoustonError where something is in the way of a new folder."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise HoustonError(
+        raise UsageError(
             f"{folder} is there and is no empty folder.",
             "Nothing was made.",
             "Name a new folder: --out",
-            ExitCode.USAGE,
         )

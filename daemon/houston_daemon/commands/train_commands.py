@@ -33,7 +33,7 @@ from houston_shared import command_output, secret_redaction
 from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import LOCAL_HOST
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, HoustonError, UsageError
 from houston_shared.home import Home
 from houston_shared.home_lock import find_running_daemon
 from houston_shared.hub_models import parse_hub_id
@@ -204,11 +204,10 @@ def _check_resume_flags(arguments: argparse.Namespace) -> None:
         if getattr(arguments, name) not in (None, [])
     ]
     if flags:
-        raise HoustonError(
+        raise UsageError(
             f"A run that goes on has its data and recipe: --resume takes no {', '.join(flags)}.",
             sft_recipe.NOTHING_TRAINED_MESSAGE,
             "Leave that out, or train a new run without --resume",
-            ExitCode.USAGE,
         )
 
 

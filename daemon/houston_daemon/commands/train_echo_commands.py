@@ -19,7 +19,7 @@ from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import require_daemon
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import UsageError
 from houston_shared.times_and_counts import pluralize
 
 
@@ -71,11 +71,10 @@ def _refuse_rl_flags(arguments: argparse.Namespace) -> None:
     """Raise HoustonError for flags of training on a suite."""
     flags = [f"--{name}" for name in ("suite", "resume", "recipe") if getattr(arguments, name)]
     if flags:
-        raise HoustonError(
+        raise UsageError(
             f"--human trains a critic on what people said: it takes no {', '.join(flags)}.",
             NOTHING_TRAINED_MESSAGE,
             "houston train echo --human [R …] [--engine E] [--base POLICY] [--set KEY=VALUE]",
-            ExitCode.USAGE,
         )
 
 

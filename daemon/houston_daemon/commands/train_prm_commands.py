@@ -22,7 +22,7 @@ from houston_daemon.training.prm.prm_run_folder import PrmRunFolder
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import require_daemon
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import UsageError
 
 _DEFAULT_RECIPE = "small"
 
@@ -67,11 +67,10 @@ def _advice(policy: str) -> str:
 
 def _created(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> PrmRunFolder:
     if arguments.labels is None:
-        raise HoustonError(
+        raise UsageError(
             "A process reward model is trained on labels, and --labels names none.",
             NOTHING_TRAINED_MESSAGE,
             "houston label R… --out labels.jsonl",
-            ExitCode.USAGE,
         )
     request = create_prm_run.PrmRequest(
         labels=arguments.labels,

@@ -25,7 +25,7 @@ from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.control_client import require_daemon, send_with_retry
 from houston_shared.control_messages import StartTraining
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, HoustonError, UsageError
 from houston_shared.policy_and_run_files import is_run_name, missing_run_error, training_folder
 from houston_shared.store import policy_queries
 from houston_shared.store.store_reader import Reader
@@ -223,11 +223,10 @@ def require_no_flags_to_resume(arguments: argparse.Namespace, *names: str) -> No
     flags = ["--set"] if arguments.settings else []
     flags += [f"--{name}" for name in names if getattr(arguments, name)]
     if flags:
-        raise HoustonError(
+        raise UsageError(
             f"A run that goes on has its recipe: --resume takes no {', '.join(flags)}.",
             NOTHING_TRAINED_MESSAGE,
             "houston train list",
-            ExitCode.USAGE,
         )
 
 

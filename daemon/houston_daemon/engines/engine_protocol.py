@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import HoustonError
 from houston_shared.records import LogprobKind, Message, ToolCall
 from houston_shared.sample_roles import SampleRole
 
@@ -140,7 +140,7 @@ class EngineRefused(HoustonError):
     """
 
     def __init__(self, cause: str, effect: str = "", next: str = "", status: int = 0) -> None:
-        super().__init__(cause, effect, next, ExitCode.FAILED)
+        super().__init__(cause, effect, next)
         self.status = status
 
 

@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.errors import Busy, ConfigurationError, ExitCode, HoustonError
 from houston_shared.hub_models import HubId, hub_origin, parse_hub_id
 from houston_shared.secret_redaction import redact
 
@@ -232,7 +232,7 @@ def _refusal(
         when = f"in {wait} s" if wait.isdigit() else "in some minutes"
         cause = f"The hub at {endpoint()} takes no more requests from here for now (429)."
         next = f"The same again {when}; with a token it takes more: {LOG_IN}"
-        return HoustonError(cause, effect, next, ExitCode.BUSY)
+        return Busy(cause, effect, next)
     if status == 401 and (writes or _has_token()):
         said = "does not take the token" if _has_token() else "wants a token"
         return HoustonError(f"The hub at {endpoint()} {said} (401).", effect, LOG_IN)

@@ -23,7 +23,7 @@ from houston_daemon.engines.local_model import model_path
 from houston_daemon.experiments import experiment_recipe, order_vocabulary
 from houston_daemon.experiments.experiment_home import ExperimentHome, StageSpoiled
 from houston_shared import atomic_file
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import HoustonError, NotFound, UsageError
 from houston_shared.policy_and_run_files import BASE_MODEL
 from houston_shared.store.rollout_queries import RolloutRow
 
@@ -178,11 +178,10 @@ def prepare_run(file: Path, folder: Path, resume: bool, command: Sequence[str]) 
     copy = folder / "recipe.toml"
     if copy.is_file():
         if not resume:
-            raise HoustonError(
+            raise UsageError(
                 f"{folder} holds a run of an experiment.",
                 "Nothing was started.",
                 "Go on with --resume, or name another folder with --out.",
-                ExitCode.USAGE,
             )
         _note_command(folder / "run.json", command)
         return
@@ -202,11 +201,10 @@ def prepare_run(file: Path, folder: Path, resume: bool, command: Sequence[str]) 
 def require_run(folder: Path) -> None:
     """Raises HoustonError where no run lies in `folder`."""
     if not (folder / "recipe.toml").is_file():
-        raise HoustonError(
+        raise NotFound(
             f"There is no run of an experiment in {folder}.",
             "No report was written.",
             "Name its folder with --out.",
-            ExitCode.NOT_FOUND,
         )
 
 

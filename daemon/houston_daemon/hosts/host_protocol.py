@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from houston_daemon.hosts.resource_limits import LimitHit
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import Busy, ExitCode, HoustonError
 
 
 class NeedsPerson(HoustonError):
@@ -84,7 +84,7 @@ class TerminalMissing(HoustonError):
         )
 
 
-class TerminalBusy(HoustonError):
+class TerminalBusy(Busy):
     """A command still runs in the foreground of the terminal."""
 
     def __init__(self, name: str, command: str) -> None:
@@ -94,7 +94,6 @@ class TerminalBusy(HoustonError):
             f"Terminal {name!r} still runs {shown_command!r}.",
             "The new command was not started.",
             "Wait for it, signal it, or use another terminal.",
-            ExitCode.BUSY,
         )
 
 
@@ -110,7 +109,7 @@ class TerminalDead(HoustonError):
         )
 
 
-class HostAway(HoustonError):
+class HostAway(Busy):
     """A host cannot be reached now, or went away while something ran there."""
 
     def __init__(
@@ -132,7 +131,6 @@ class HostAway(HoustonError):
             f"The host {host} {event_text}: {reason}.",
             "The outcome is unknown." if cut else "Nothing was done there.",
             "It is tried again all the while; its terminals and what runs in them go on.",
-            ExitCode.BUSY,
         )
 
 

@@ -25,7 +25,7 @@ from houston_daemon.maintenance.projection_replay import ProjectionReplay
 from houston_daemon.recorder import hash_chain
 from houston_daemon.recorder.hash_chain import EVENT_COLUMNS, EventRow
 from houston_shared import atomic_file
-from houston_shared.errors import ExitCode, HoustonError, unreadable_file_code
+from houston_shared.errors import Damaged, ExitCode, HoustonError, unreadable_file_code
 from houston_shared.home import Home
 from houston_shared.store import schema, store_reader
 from houston_shared.store.journal_events import EVENTS_OF_ROLLOUT, split_for_in
@@ -178,11 +178,10 @@ def _read_lines(path: Path) -> Iterator[bytes]:
 
 
 def _archive_damaged(path: Path, reason: str) -> HoustonError:
-    return HoustonError(
+    return Damaged(
         f"The archive {path} cannot be read back: {reason}.",
         "Nothing was done.",
         "Take another copy of it; texts that are still in the home can be archived again.",
-        ExitCode.DAMAGED,
     )
 
 
@@ -238,11 +237,10 @@ def _write_home(home: Home, events: Iterator[dict[str, Any]]) -> None:
     finally:
         connection.close()
     if findings.findings:
-        raise HoustonError(
+        raise Damaged(
             f"The archive cannot be replayed: {findings.findings[0].text}",
             "Nothing was read.",
             "Read it with the Houston that wrote it.",
-            ExitCode.DAMAGED,
         )
 
 

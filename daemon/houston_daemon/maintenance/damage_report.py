@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import Damaged, HoustonError
 from houston_shared.home import Home
 
 FindingKind = Literal["structure", "chain", "body", "blob", "missing", "table", "head", "end"]
@@ -104,9 +104,8 @@ def _damage_order(seq: int) -> tuple[bool, int]:
 
 def damage_error(home: Home, cause: str, rollout: str = "", seq: int = UNKNOWN_SEQ) -> HoustonError:
     """What is raised before something would be written that hides the damage."""
-    return HoustonError(
+    return Damaged(
         f"{describe_damage(home, rollout, seq)}. {cause}",
         f"The home {home.path} was not opened for writing; it can still be read.",
         "houston verify, then houston repair",
-        ExitCode.DAMAGED,
     )

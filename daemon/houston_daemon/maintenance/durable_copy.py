@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from houston_shared.atomic_file import open_atomically, sync_to_disk
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import Busy, HoustonError, UsageError
 from houston_shared.home import Home
 from houston_shared.store import store_reader
 
@@ -149,11 +149,10 @@ def lock_copy_folder(home: Home, folder: Path, own: Path, unfinished: str) -> It
     """
     resolved = folder.resolve()
     if resolved != own.resolve() and resolved.is_relative_to(home.path.resolve()):
-        raise HoustonError(
+        raise UsageError(
             f"{folder} lies in the home {home.path}, which is for its own files.",
             "Nothing was copied.",
             f"Name a folder outside of it; without --out it is {own}.",
-            ExitCode.USAGE,
         )
     with contextlib.suppress(OSError):  # said by who writes there
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -190,11 +189,10 @@ def _try_lock_folder(folder: Path) -> int | None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
-        raise HoustonError(
+        raise Busy(
             f"Another copy is being written into {folder}.",
             "Nothing was copied.",
             "Try again when it is done.",
-            ExitCode.BUSY,
         ) from None
     except OSError:
         os.close(fd)

@@ -25,7 +25,7 @@ from houston_daemon.recorder.recorder_store import Store
 from houston_daemon.review.judge.judge_cache import JudgeCache
 from houston_shared.control_client import ControlClient
 from houston_shared.control_messages import EraseBodies
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import Busy
 from houston_shared.home import Home
 from houston_shared.home_lock import HomeLock, HomeOwner, find_running_daemon
 from houston_shared.policy_and_run_files import training_folder
@@ -208,11 +208,10 @@ def _ask_daemon(home: Home, messages: Iterable[EraseBodies]) -> bool:
 def _erase_offline(home: Home, messages: Iterable[EraseBodies]) -> None:
     lock = HomeLock(home)
     if other_owner := lock.take(HomeOwner(os.getpid(), iso_time(now_us())), "Nothing was erased."):
-        raise HoustonError(
+        raise Busy(
             f"A daemon (pid {other_owner.pid}) has just taken {home.path}.",
             "Nothing was erased.",
             "Try again.",
-            ExitCode.BUSY,
         )
     try:
         connection = open_writer(home)

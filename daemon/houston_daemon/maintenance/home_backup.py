@@ -27,7 +27,7 @@ from houston_daemon.recorder.journal_writer import EventKey, JournalWriter
 from houston_daemon.recorder.live_workers import LiveWorkers
 from houston_daemon.recorder.recorder_store import Store
 from houston_shared import atomic_file, hub_models
-from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.errors import ConfigurationError, Damaged, HoustonError, NotFound
 from houston_shared.home import Home, unreadable_home
 from houston_shared.policy_and_run_files import policies_folder
 from houston_shared.records import RolloutSpec
@@ -52,9 +52,7 @@ def find_backups(home: Home, named: Path) -> list[Path]:
     except OSError as problem:
         raise unreadable_backups(named, problem) from None
     reason = f"holds no backup (no {damage_report.BACKUP_MANIFEST})" if exists else "does not exist"
-    raise HoustonError(
-        f"{named} {reason}.", "Nothing was done.", _next_command(home), ExitCode.NOT_FOUND
-    )
+    raise NotFound(f"{named} {reason}.", "Nothing was done.", _next_command(home))
 
 
 def find_one_backup(home: Home, named: Path) -> Path:
@@ -125,11 +123,10 @@ def pause_restored_rollouts(home: Home, origin: str, at: str, store: str = "") -
         finally:
             connection.close()
     except sqlite3.Error as problem:
-        raise HoustonError(
+        raise Damaged(
             f"The restored home {home.path} cannot be opened ({problem}).",
             "Nothing was restored.",
             "Make room there, or restore another backup: houston backup --list",
-            ExitCode.DAMAGED,
         ) from None
 
 
@@ -365,11 +362,10 @@ def restore_backup(folder: Path, home: Home, store: str = "") -> tuple[BackupMan
     manifest = read_backup_manifest(folder)
     require_empty_home(home)
     if wrong := _find_changed_file(folder, manifest):
-        raise HoustonError(
+        raise Damaged(
             f"{wrong} is not the file that was backed up.",
             "Nothing was restored.",
             "Restore another backup: houston backup --list",
-            ExitCode.DAMAGED,
         )
     source = Home(folder)
     with _whole_or_nothing(home):
@@ -424,11 +420,10 @@ def _require_database(home: Home) -> None:
     except OSError as problem:
         raise unreadable_home(home.path, problem) from None
     if not exists:
-        raise HoustonError(
+        raise NotFound(
             f"There is no database in the home {home.path}.",
             "There is nothing to back up.",
             "houston daemon start, or name the right folder with --home",
-            ExitCode.NOT_FOUND,
         )
 
 
@@ -479,11 +474,10 @@ def _build_checked_manifest(
 ) -> BackupManifest:
     report = verify_home(beside)
     if not report.sound:
-        raise HoustonError(
+        raise Damaged(
             f"The copy of {copied.path} is not sound: {report.findings[0].text}",
             "No backup was kept.",
             "houston verify",
-            ExitCode.DAMAGED,
         )
     head = home_files.read_chain_head(beside) or home_files.ChainHead(0, "")
     files = [path for path in sorted(beside.path.iterdir()) if path.is_file()]

@@ -41,7 +41,7 @@ from houston_daemon.recorder.hash_chain import EventRow
 from houston_daemon.recorder.journal_writer import EventKey, JournalWriter
 from houston_daemon.recorder.rollout_states import PAUSED_BY_REPAIR
 from houston_shared import atomic_file
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import Damaged, HoustonError, NotFound
 from houston_shared.home import Home
 from houston_shared.store import event_bodies, schema, store_reader
 from houston_shared.store.event_bodies import QUARANTINED_KIND
@@ -109,11 +109,10 @@ def repair_home(home: Home, backup: Path | None = None) -> RepairResult:
         _replace_database(home, beside)
         return result
     except (OSError, sqlite3.Error) as problem:
-        raise HoustonError(
+        raise Damaged(
             f"The home {home.path} cannot be repaired: {problem}.",
             f"It was left as it is{copies_note}.",
             "Make room there, or restore a backup: houston backup --list",
-            ExitCode.DAMAGED,
         ) from problem
     finally:
         shutil.rmtree(beside.path, ignore_errors=True)
@@ -129,11 +128,10 @@ def _list_spare_homes(home: Home, backup: Path | None) -> list[Home]:
 def _check_home(home: Home) -> tuple[bool, int]:
     """Whether the home is sound, and how many events earlier repairs set aside."""
     if not home.database.exists() and not home.head_file.exists():
-        raise HoustonError(
+        raise NotFound(
             f"There is no database in the home {home.path}.",
             "There is nothing to repair.",
             "houston backup --restore DIR, or name the right folder with --home",
-            ExitCode.NOT_FOUND,
         )
     try:
         report = verify_home(home)
@@ -306,11 +304,10 @@ class _Repair:
             if report.sound:
                 return result
             self._unsound_after_rewrite |= {f.seq: f.text for f in report.findings if f.seq}
-        raise HoustonError(
+        raise Damaged(
             f"What was written anew is not sound: {report.findings[0].text}",
             f"The home was left as it is; copies are in {self._copies.path}.",
             "restore a backup: houston backup --list",
-            ExitCode.DAMAGED,
         )
 
     def _decisions(self) -> Iterator[EventDecision]:
@@ -406,11 +403,10 @@ def _open_source(copies: Home, spare_homes: list[Home], last: int) -> SalvagedDa
     for home in (copies, *spare_homes):
         with contextlib.suppress(*OPEN_ERRORS):
             return SalvagedDatabase(home.database, last)
-    raise HoustonError(
+    raise Damaged(
         f"{copies.database} cannot be opened at all, and there is no backup.",
         "Nothing was changed.",
         "Ask for help with that copy; it holds what there is.",
-        ExitCode.DAMAGED,
     )
 
 

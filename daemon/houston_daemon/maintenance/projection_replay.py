@@ -25,7 +25,7 @@ from houston_daemon.recorder.event_projections import (
     UNPROJECTED_COLUMNS,
 )
 from houston_daemon.recorder.hash_chain import EVENT_COLUMNS, INSERT_EVENT, EventRow
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import Damaged, HoustonError
 from houston_shared.home import Home
 from houston_shared.store import event_bodies, schema, store_reader
 
@@ -51,11 +51,10 @@ def _checked_home_uri(home: Home) -> str:
     try:
         opened = store_reader.open_journal(home)
     except UnicodeDecodeError as problem:  # SQLite's own words about damage quote the damage
-        raise HoustonError(
+        raise Damaged(
             f"{home.database} is damaged: its schema cannot be read ({problem.reason}).",
             "Nothing was checked.",
             "houston repair",
-            ExitCode.DAMAGED,
         ) from None
     opened.connection.close()
     return store_reader.read_only_uri(home.database) + ("&immutable=1" if opened.immutable else "")

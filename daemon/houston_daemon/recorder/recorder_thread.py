@@ -39,7 +39,7 @@ from houston_daemon.recorder.recorder_store import Store
 from houston_daemon.recorder.request_checks import is_disk_full
 from houston_shared.config import Configuration, RoleSettings, fingerprint
 from houston_shared.control_messages import ReplicaStatus, Status
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import Damaged, HoustonError
 from houston_shared.faults import point
 from houston_shared.home import Home
 from houston_shared.secret_redaction import redact, redact_all
@@ -171,9 +171,7 @@ class Recorder:
         """Raise the lease, move to `running` if queued, and give the spec; raises HoustonError."""
         assigned = self._call(lambda store: rollout_assignment.assign_rollout(store, rollout))
         if isinstance(assigned, str):
-            raise HoustonError(
-                assigned, f"{rollout} is paused.", "houston verify", ExitCode.DAMAGED
-            )
+            raise Damaged(assigned, f"{rollout} is paused.", "houston verify")
         return assigned
 
     def worker_ended(self, rollout: str, lease: int, failure: str) -> None:

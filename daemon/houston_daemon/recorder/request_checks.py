@@ -17,7 +17,7 @@ import msgspec
 
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.recorder_store import Store
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import HoustonError, UsageError
 from houston_shared.store.event_bodies import (
     BODY_TYPES,
     GuidanceReordered,
@@ -43,11 +43,9 @@ class Refusal(Exception):
         self.reason = reason
 
 
-def denial(
-    cause: str, next: str = "", effect: str = UNCHANGED, code: int = ExitCode.FAILED
-) -> HoustonError:
+def denial(cause: str, next: str = "", effect: str = UNCHANGED) -> HoustonError:
     """A person's message is not done; raised as the HoustonError that they will read."""
-    return HoustonError(cause, effect, next, ExitCode(code))
+    return HoustonError(cause, effect, next)
 
 
 def is_disk_full(problem: BaseException, folder: Path) -> bool:
@@ -90,7 +88,7 @@ class EarlierEvent(NamedTuple):
 def check_request_key(request: str) -> str:
     """The request key; raises HoustonError where it is none."""
     if not 0 < len(request) <= REQUEST_KEY_LIMIT:
-        raise denial(f"A request key has 1 to {REQUEST_KEY_LIMIT} characters.", code=ExitCode.USAGE)
+        raise UsageError(f"A request key has 1 to {REQUEST_KEY_LIMIT} characters.", UNCHANGED)
     return request
 
 

@@ -25,7 +25,7 @@ from houston_daemon.service.force_exit import STOP_RESERVE_SECONDS, shutdown_sec
 from houston_daemon.service.home_setup import make_home_folders
 from houston_shared.config import LoadedConfiguration, fingerprint
 from houston_shared.control_client import ControlClient
-from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError, NoAnswer
+from houston_shared.errors import Busy, DaemonNotRunning, ExitCode, HoustonError, NoAnswer
 from houston_shared.home import Home
 from houston_shared.home_lock import HomeLock, HomeOwner, find_running_daemon, unusable_home
 from houston_shared.times_and_counts import iso_time, now_us
@@ -121,11 +121,10 @@ def start_daemon(loaded: LoadedConfiguration) -> RunningDaemon:
     for _ in range(START_TRIES):
         if launched := find_answering_daemon(loaded) or _start_once(loaded):
             return launched
-    raise HoustonError(
+    raise Busy(
         f"Daemons on {loaded.home.path} are stopped as soon as they run.",
         "None was started.",
         "houston daemon status",
-        ExitCode.BUSY,
     )
 
 
@@ -144,11 +143,10 @@ def _start_once(loaded: LoadedConfiguration) -> RunningDaemon | None:
     try:
         report = wait_for_readiness(reading, READY_SECONDS)
     except TimeoutError:
-        raise HoustonError(
+        raise Busy(
             f"The daemon (pid {process.pid}) is not ready after {READY_SECONDS:g} s.",
             "It goes on in the background.",
             "houston daemon logs -f",
-            ExitCode.BUSY,
         ) from None
     finally:
         os.close(reading)
@@ -200,21 +198,19 @@ def _wait_for_answer(loaded: LoadedConfiguration, owner: HomeOwner) -> RunningDa
     except DaemonNotRunning:
         return None
     except NoAnswer:
-        raise HoustonError(
+        raise Busy(
             f"A daemon (pid {owner.pid or 'unknown'}) holds the home {loaded.home.path}, but has "
             f"not answered for {ANSWER_SECONDS:g} s.",
             "It may still be starting, or hang; a stop ends it in any case.",
             "houston daemon stop",
-            ExitCode.BUSY,
         ) from None
     owner = find_running_daemon(loaded.home) or owner
     if owner.configuration != fingerprint(loaded.config):
-        raise HoustonError(
+        raise Busy(
             f"A daemon with another configuration ({owner.source}) runs already "
             f"(pid {owner.pid}, since {owner.since}).",
             "The running one goes on as it is.",
             "houston daemon restart",
-            ExitCode.BUSY,
         )
     return RunningDaemon(owner.pid, owner.since)
 

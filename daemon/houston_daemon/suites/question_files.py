@@ -27,7 +27,7 @@ from houston_daemon.environments.questions.hidden_tests import HiddenTests, Test
 from houston_daemon.environments.questions.question_set import MOST_TEXT
 from houston_daemon.suites.suite_catalog import UNATTENDED, TaskSource
 from houston_shared import atomic_file
-from houston_shared.errors import ExitCode, HoustonError, unreadable_file_code
+from houston_shared.errors import ExitCode, HoustonError, UsageError, unreadable_file_code
 from houston_shared.task_tables import QuestionScorer
 
 QuestionKind = Literal["text", "aime", "gpqa", "livecodebench"]
@@ -95,7 +95,7 @@ class _Row:
         return self._values.get(name)
 
     def error(self, reason: str) -> HoustonError:
-        return HoustonError(f"{self.where}: {reason}.", NOTHING_EVALUATED, code=ExitCode.USAGE)
+        return UsageError(f"{self.where}: {reason}.", NOTHING_EVALUATED)
 
 
 def _as_text(value: Any) -> str:
@@ -124,7 +124,7 @@ def read_question_file(
     """
     rows = [_Row(values, where) for where, values in _read_rows(file)]
     if not rows:
-        raise HoustonError(f"{file} has no question.", NOTHING_EVALUATED, code=ExitCode.USAGE)
+        raise UsageError(f"{file} has no question.", NOTHING_EVALUATED)
     chosen: QuestionKind = kind or _kind_of(rows[0])
     questions = [
         _READERS[chosen](row, row.maybe("id", "question_id", "record id") or str(number))
@@ -296,9 +296,7 @@ def _parsed(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as problem:
-        raise HoustonError(
-            f"{where}: no JSON ({problem}).", NOTHING_EVALUATED, code=ExitCode.USAGE
-        ) from None
+        raise UsageError(f"{where}: no JSON ({problem}).", NOTHING_EVALUATED) from None
 
 
 def _numbered(
@@ -308,7 +306,7 @@ def _numbered(
     for number, row in rows:
         where = f"{file}, {word} {number}"
         if not isinstance(row, dict):
-            raise HoustonError(f"{where}: no JSON object.", NOTHING_EVALUATED, code=ExitCode.USAGE)
+            raise UsageError(f"{where}: no JSON object.", NOTHING_EVALUATED)
         numbered.append((where, row))
     return numbered
 
@@ -325,9 +323,7 @@ def _parquet_rows(file: Path) -> list[dict[str, Any]]:
     try:
         rows: list[dict[str, Any]] = parquet.read_table(file).to_pylist()
     except ArrowException as problem:
-        raise HoustonError(
-            f"{file} is no Parquet file: {problem}.", NOTHING_EVALUATED, code=ExitCode.USAGE
-        ) from None
+        raise UsageError(f"{file} is no Parquet file: {problem}.", NOTHING_EVALUATED) from None
     return rows
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from houston_daemon.environments.questions import reasoning_gym_child
 from houston_daemon.environments.questions.reasoning_gym_environment import check_package
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import HoustonError, NotFound
 
 STEPS = 4
 """Most steps: one answers, the others are for answers that are no call."""
@@ -101,9 +101,8 @@ def describe_dataset(dataset: str) -> str:
     check_package(f"The suite reasoning-gym:{dataset}")
     said = _question_maker().ask({"dataset": dataset})
     if said.unknown:
-        raise HoustonError(
-            f"reasoning-gym has no dataset {dataset!r}; it has: {', '.join(said.unknown)}.",
-            code=ExitCode.NOT_FOUND,
+        raise NotFound(
+            f"reasoning-gym has no dataset {dataset!r}; it has: {', '.join(said.unknown)}."
         )
     return f"{said.about.strip().partition(chr(10))[0].rstrip('.')}, by reasoning-gym"
 

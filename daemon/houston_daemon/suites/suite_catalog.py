@@ -25,7 +25,7 @@ from houston_daemon.suites.science_games import (
 )
 from houston_daemon.suites.word_worlds import LEVELS, WordLevel, word_world
 from houston_shared import atomic_file
-from houston_shared.errors import ConfigurationError, ExitCode, HoustonError, did_you_mean
+from houston_shared.errors import ConfigurationError, NotFound, did_you_mean
 from houston_shared.toml_file import parse_toml
 
 SPLITS = ("train", "validation", "test")
@@ -256,10 +256,9 @@ def find_suite(name: str) -> Suite:
         return suite
     if name.startswith(REASONING_GYM):
         return _reasoning_gym_suite(name.removeprefix(REASONING_GYM))
-    raise HoustonError(
+    raise NotFound(
         f"There is no suite {name!r}; there are: {', '.join(SUITES)}, {REASONING_GYM}DATASET.",
         next=did_you_mean(name, SUITES),
-        code=ExitCode.NOT_FOUND,
     )
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from houston_daemon.experiments.experiment_statistics import bootstrap_mean, score_differences
 from houston_shared import atomic_file
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import HoustonError, NotFound, UsageError
 from houston_shared.kept_suite_runs import SOLVED as SOLVED
 from houston_shared.kept_suite_runs import SuiteAttempt as SuiteAttempt
 from houston_shared.kept_suite_runs import SuiteRun as SuiteRun
@@ -45,14 +45,13 @@ def rollouts_of_run(suites: Path, name: str) -> list[str]:
     files = kept_runs(suites, name)
     if not files:
         problem = f"There is no run of a suite {name!r} in {suites}."
-        raise HoustonError(problem, code=ExitCode.NOT_FOUND)
+        raise NotFound(problem)
     if len(files) > 1:
         names = [f"{file.parent.name}/{name}" for file in files]
-        raise HoustonError(
+        raise UsageError(
             f"{len(files)} suites have a run {name!r}: {', '.join(names)}.",
             "None of them was taken.",
             f"Name its suite, too: {names[0]}",
-            ExitCode.USAGE,
         )
     return [attempt.rollout for world in read_run(files[0]).worlds for attempt in world.attempts]
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from houston_shared import home_lock
-from houston_shared.errors import ExitCode, HoustonError, close_words
+from houston_shared.errors import ExitCode, HoustonError, UsageError, close_words
 from houston_shared.records import (
     AT_REST_ACTIVITY,
     AWAY_ACTIVITY,
@@ -551,11 +551,8 @@ def select_rollout_ids(
     """
     names, task, group, _ = selection
     if sum(map(bool, selection)) != 1:
-        raise HoustonError(
-            "Name rollouts, or one of --task, --group and --all.",
-            effect,
-            "houston rollout list",
-            ExitCode.USAGE,
+        raise UsageError(
+            "Name rollouts, or one of --task, --group and --all.", effect, "houston rollout list"
         )
     ids: list[str] = []
     if names:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import UsageError
 from houston_shared.records import ForkBody, ObservationBody, Record, SampleBody, ToolResult
 from houston_shared.store.event_bodies import (
     GuidanceEdited,
@@ -230,9 +230,7 @@ class SearchMatcher:
         try:
             pattern = regex.compile(self.text, regex.IGNORECASE | regex.MULTILINE)
         except (regex.error, OverflowError, RecursionError, MemoryError) as problem:
-            raise HoustonError(
-                f"{self.text!r} is no regular expression: {problem}.", code=ExitCode.USAGE
-            ) from None
+            raise UsageError(f"{self.text!r} is no regular expression: {problem}.") from None
         return lambda text: pattern.finditer(
             text, timeout=PATTERN_SECONDS_PER_TEXT, concurrent=True
         )

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from houston_shared import context_messages
 from houston_shared.context_messages import ContextBody
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import HoustonError, NotFound
 from houston_shared.records import (
     LOOKAHEAD_KEY,
     ContextHead,
@@ -262,12 +262,7 @@ def _read_step_row(rollout: str, step: int, attempt: int | None) -> ReadPlan[ste
     newest = yield from step_queries.find_last_step(rollout)
     subject = f"step {step}" if attempt is None or not rows else f"attempt {attempt} of step {step}"
     steps = f"It has steps 1 to {newest}." if newest else "It has no step yet."
-    raise HoustonError(
-        f"Rollout {rollout} has no {subject}.",
-        steps,
-        f"houston steps {rollout}",
-        ExitCode.NOT_FOUND,
-    )
+    raise NotFound(f"Rollout {rollout} has no {subject}.", steps, f"houston steps {rollout}")
 
 
 def _read_policy_sample(row: step_queries.StepRow) -> ReadPlan[SampleRow]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
-from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
+from houston_shared.errors import DaemonNotRunning, HoustonError, NotFound
 from houston_shared.home import Home, unreadable_home
 from houston_shared.store import schema
 from houston_shared.store.journal_events import FetchBlob, ReadPlan, Row, RunSql
@@ -105,11 +105,10 @@ def open_journal(home: Home) -> OpenedDatabase:
     """The journal for reading. Raises HoustonError: no database, unreadable, newer schema."""
     path = home.database
     if not has_database(home):
-        raise HoustonError(
+        raise NotFound(
             f"There is no database in the home {home.path}.",
             "There is nothing to read yet.",
             "houston daemon start, or name the right folder with --home",
-            ExitCode.NOT_FOUND,
         )
     inode = path.stat().st_ino  # before it is opened: one that is replaced meanwhile is noticed
     opened = _open_database(path)

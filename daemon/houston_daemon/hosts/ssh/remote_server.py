@@ -36,7 +36,7 @@ from houston_daemon.hosts.ssh.file_bundles import BundleCache
 from houston_daemon.hosts.terminals.local_terminal import LocalTerminal
 from houston_daemon.hosts.terminals.terminal_log import TerminalLog
 from houston_shared import atomic_file, task, terminal_log_files
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import Busy, ExitCode, HoustonError
 
 _END_SECONDS = 2.0
 _HEARD_SECONDS = 20.0
@@ -93,11 +93,10 @@ def _require_replaceable(before: _ServingNote, ask: m.Hello, note: Path) -> None
             ExitCode.BUSY,
         )
     if before.lease > ask.lease:
-        raise HoustonError(
+        raise Busy(
             f"A later worker of {ask.rollout} is at work there"
             f" (lease {before.lease}, not {ask.lease}).",
             "Nothing was done there.",
-            code=ExitCode.BUSY,
         )
 
 
@@ -325,11 +324,10 @@ class RemoteServer:
         same = holder == home if home else holder.startswith(f"{self._hello.key}:")
         if holder and not same:
             rollout = self._hello.rollout
-            raise HoustonError(
+            raise Busy(
                 f"What runs of {rollout} there is another home's: {holder}.",
                 "It goes on.",
                 f"Where that home is gone, or was moved: houston rollout clean {rollout}",
-                ExitCode.BUSY,
             )
 
     def _service(self, host: LocalHost, name: str) -> RemoteService:

@@ -18,7 +18,14 @@ import msgspec
 from houston_shared.atomic_file import write_atomically
 from houston_shared.config_reload import FileStamp, read_file_stamp
 from houston_shared.config_sections import RecorderSettings
-from houston_shared.errors import ConfigurationError, ExitCode, HoustonError, did_you_mean
+from houston_shared.errors import (
+    ConfigurationError,
+    ExitCode,
+    HoustonError,
+    NotFound,
+    UsageError,
+    did_you_mean,
+)
 from houston_shared.home import Home
 from houston_shared.recorder_endpoint import RecorderEndpoint, is_curve_key
 from houston_shared.times_and_counts import now_us
@@ -82,10 +89,9 @@ def add_host(
     replace: a host of that name gets new keys, and its old ones count no more. Raises HoustonError.
     """
     if not _HOST_NAME.fullmatch(name):
-        raise HoustonError(
+        raise UsageError(
             f"{name!r} is no name of a host: lower case letters, digits, `.` and `-`.",
             "No key was made.",
-            code=ExitCode.USAGE,
         )
     address = reachable_address(home, settings)
     import zmq  # only who makes keys needs it
@@ -110,11 +116,10 @@ def remove_host(home: Home, name: str) -> None:
         keys = read_host_keys(home)
         known = keys.hosts if keys else {}
         if keys is None or name not in known:
-            raise HoustonError(
+            raise NotFound(
                 f"There is no host {name!r}; known: {', '.join(sorted(known)) or 'none'}.",
                 "Nothing was changed.",
                 did_you_mean(name, known) or "houston host list",
-                ExitCode.NOT_FOUND,
             )
         hosts = {other: key for other, key in known.items() if other != name}
         _write(home, msgspec.structs.replace(keys, hosts=hosts))

@@ -25,7 +25,7 @@ from houston_daemon.recorder.recorder_store import Store
 from houston_daemon.recorder.request_checks import check_request_key, denial
 from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.control_messages import BranchRollout
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import HoustonError, NotFound
 from houston_shared.records import BranchPoint, ObservationBody, RolloutSpec, ToolResult
 from houston_shared.store import removed_data_queries, rollout_queries
 from houston_shared.task import parse_task_record
@@ -82,11 +82,10 @@ def _step_owner(store: Store, rollout: str, step: int) -> str:
     named = require_rollout(store, rollout)
     if not 1 <= step <= named.steps:
         steps = f"steps 1 to {named.steps}" if named.steps else "no step yet"
-        raise denial(
+        raise NotFound(
             f"{named.id} has {steps} that are closed, and no step {step}.",
-            f"houston steps {named.id}",
             NO_BRANCH_STARTED,
-            ExitCode.NOT_FOUND,
+            f"houston steps {named.id}",
         )
     return store.read(rollout_queries.owner_of_step(named.id, step))
 

@@ -14,14 +14,14 @@ from houston_daemon.recorder.handlers.guidance_handlers import (
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
-from houston_daemon.recorder.request_checks import denial
+from houston_daemon.recorder.request_checks import UNCHANGED, denial
 from houston_shared.control_messages import (
     RejectDraft,
     StoreDraft,
     StoreReviewCost,
     new_guidance_id,
 )
-from houston_shared.errors import ExitCode
+from houston_shared.errors import NotFound, UsageError
 from houston_shared.records import RolloutSpec
 from houston_shared.secret_redaction import redact
 from houston_shared.store.event_bodies import (
@@ -49,16 +49,14 @@ def store_draft(store: Store, message: StoreDraft, author: Author) -> RequestSto
         check_text(message.reason, "the reason of a draft")
     named = 0 < len(message.critic) <= NAME_LIMIT and len(message.template) <= NAME_LIMIT
     if not (named and 0 < len(message.id) <= GUIDANCE_ID_LIMIT):
-        raise denial(
+        raise UsageError(
             f"A draft has an id of 1 to {GUIDANCE_ID_LIMIT} characters, and names its critic.",
-            code=ExitCode.USAGE,
+            UNCHANGED,
         )
     row = require_running(store, message.rollout, "The draft was not stored.")
     if not 0 <= message.step <= row.steps:
-        raise denial(
-            f"{row.id} has no closed step {message.step}.",
-            f"houston steps {row.id}",
-            code=ExitCode.NOT_FOUND,
+        raise NotFound(
+            f"{row.id} has no closed step {message.step}.", UNCHANGED, f"houston steps {row.id}"
         )
     earlier = store.connection.execute(
         "SELECT rollout FROM critic_drafts WHERE id = ?", (message.id,)
@@ -110,10 +108,10 @@ def reject_draft(store: Store, message: RejectDraft, author: Author) -> RequestS
         "SELECT rollout, state, by FROM critic_drafts WHERE id = ?", (message.id,)
     ).fetchone()
     if row is None:
-        raise denial(
+        raise NotFound(
             f"There is no draft {message.id[:GUIDANCE_ID_LIMIT]!r}.",
+            UNCHANGED,
             "houston guidance R",
-            code=ExitCode.NOT_FOUND,
         )
     rollout, state, by = row
     if state == "rejected":
@@ -128,14 +126,13 @@ def store_review_cost(store: Store, message: StoreReviewCost, author: Author) ->
     """Add what a judge or a critic took; the same message again changes nothing. Raises
     HoustonError for a rollout that is none."""
     if not (0 < len(message.reviewer) <= NAME_LIMIT and 0 < len(message.request) <= NAME_LIMIT):
-        raise denial(
-            f"A cost has a key and a reviewer of 1 to {NAME_LIMIT} characters.",
-            code=ExitCode.USAGE,
+        raise UsageError(
+            f"A cost has a key and a reviewer of 1 to {NAME_LIMIT} characters.", UNCHANGED
         )
     counts = (message.requests, message.prompt_tokens, message.sampled_tokens)
     cost = message.cost or 0.0
     if min(counts) < 0 or max(counts) >= 2**53 or not 0 <= cost < MOST_COST:
-        raise denial("Counts and costs are numbers of 0 or more.", code=ExitCode.USAGE)
+        raise UsageError("Counts and costs are numbers of 0 or more.", UNCHANGED)
     row = require_rollout(store, message.rollout)
     known = store.connection.execute(
         "SELECT 1 FROM review_costs WHERE rollout = ? AND request = ?", (row.id, message.request)

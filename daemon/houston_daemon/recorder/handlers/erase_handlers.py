@@ -23,10 +23,10 @@ from houston_daemon.recorder.hash_chain import EVENT_COLUMNS, EventRow
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_store import Store
-from houston_daemon.recorder.request_checks import denial
+from houston_daemon.recorder.request_checks import UNCHANGED, denial
 from houston_daemon.recorder.rollout_states import has_ended
 from houston_shared.control_messages import EraseBodies
-from houston_shared.errors import ExitCode
+from houston_shared.errors import UsageError
 from houston_shared.secret_redaction import redact
 from houston_shared.store import event_bodies, schema, store_reader
 from houston_shared.store.journal_events import EVENTS_OF_ROLLOUT, placeholders
@@ -82,17 +82,16 @@ def erase_bodies(store: Store, message: EraseBodies, author: Author) -> RequestS
 def _check_erase_request(message: EraseBodies) -> None:
     """Refuse too much at once, texts that are too short, and a reason that holds the text."""
     if len(message.seqs) > ERASE_LIMIT or 0 < len(message.text) < SHORTEST_ERASED_TEXT:
-        raise denial(
+        raise UsageError(
             f"At most {ERASE_LIMIT} events at once, and texts of {SHORTEST_ERASED_TEXT} characters"
             " at least.",
-            code=ExitCode.USAGE,
+            UNCHANGED,
         )
     if message.text and erased_body.has_text(message.reason.encode(), message.text):
-        raise denial(
+        raise UsageError(
             "The reason holds the text that is to go: it would stay in the journal.",
-            "the same command with another --reason",
             "Nothing was erased.",
-            ExitCode.USAGE,
+            "the same command with another --reason",
         )
 
 

@@ -14,6 +14,7 @@ from houston_daemon.recorder.identity_and_roles import Author, NotOwner
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
 from houston_daemon.recorder.request_checks import (
+    UNCHANGED,
     EarlierEvent,
     check_request_key,
     denial,
@@ -22,7 +23,7 @@ from houston_daemon.recorder.request_checks import (
 )
 from houston_daemon.recorder.rollout_states import has_ended
 from houston_shared.control_messages import ClaimRollout, ReadNote, ReorderGuidance
-from houston_shared.errors import ExitCode
+from houston_shared.errors import NotFound, UsageError
 from houston_shared.records import Guidance
 from houston_shared.secret_redaction import redact
 from houston_shared.store.event_bodies import (
@@ -56,9 +57,7 @@ def queue_guidance(store: Store, message: Guide, author: Author) -> RequestStore
     check_text(message.text, "guidance")
     text = redact(message.text)
     if not 0 < len(message.id) <= GUIDANCE_ID_LIMIT:
-        raise denial(
-            f"The id of guidance has 1 to {GUIDANCE_ID_LIMIT} characters.", code=ExitCode.USAGE
-        )
+        raise UsageError(f"The id of guidance has 1 to {GUIDANCE_ID_LIMIT} characters.", UNCHANGED)
     if guidance_delivery.read_guidance(store, message.id) is not None:
         return _answer_repeated_guidance(store, message, text, author)
     row = require_running(store, message.rollout, "The guidance was not queued.")
@@ -94,7 +93,7 @@ def _open_draft(store: Store, id: str, rollout: str) -> str:
     if row is None:
         cause = f"There is no draft {id[:GUIDANCE_ID_LIMIT]!r} for {rollout}."
         look = f"houston guidance {rollout}"
-        raise denial(cause, look, "The guidance was not queued.", ExitCode.NOT_FOUND)
+        raise NotFound(cause, "The guidance was not queued.", look)
     state, by, body = row
     if state != "open":
         cause = f"The draft {id} was {state} by {by} meanwhile."
@@ -163,10 +162,8 @@ def set_bookmark(store: Store, message: BookmarkStep, author: Author) -> Request
         check_text(message.note, "a note")
     row = require_rollout(store, message.rollout)
     if not 0 <= message.step <= row.steps + 1:
-        raise denial(
-            f"{row.id} has no step {message.step}.",
-            f"houston steps {row.id}",
-            code=ExitCode.NOT_FOUND,
+        raise NotFound(
+            f"{row.id} has no step {message.step}.", UNCHANGED, f"houston steps {row.id}"
         )
     _check_bookmark_owner(store, row.id, message.step, author)
     body = StepBookmarked(
@@ -184,7 +181,7 @@ def record_presence(store: Store, message: ReportPresence, author: Author) -> Re
     Under a name that another user has as a login, a claim shows nothing.
     """
     if not 0 <= message.step < 2**31:
-        raise denial(f"There is no step {message.step}.", code=ExitCode.USAGE)
+        raise UsageError(f"There is no step {message.step}.", UNCHANGED)
     store.presence.note(store, message, author)
     return RequestStored(seq=store.journal.seq)
 
@@ -193,9 +190,7 @@ def require_rollout(store: Store, id: str) -> RolloutRow:
     """The rollout with this id; raises HoustonError."""
     row = store.read_rollout(id)
     if row is None:
-        raise denial(
-            f"There is no rollout {id[:80]!r}.", "houston rollout list", code=ExitCode.NOT_FOUND
-        )
+        raise NotFound(f"There is no rollout {id[:80]!r}.", UNCHANGED, "houston rollout list")
     return row
 
 
@@ -232,10 +227,10 @@ def _check_bookmark_owner(store: Store, rollout_id: str, step: int, author: Auth
 def _require_queued(store: Store, id: str) -> Guidance:
     guidance = guidance_delivery.read_guidance(store, id)
     if guidance is None:
-        raise denial(
+        raise NotFound(
             f"There is no guidance {id[:GUIDANCE_ID_LIMIT]!r}.",
+            UNCHANGED,
             "houston guidance ROLLOUT",
-            code=ExitCode.NOT_FOUND,
         )
     if guidance.state != "queued":
         when = (
@@ -253,12 +248,12 @@ def check_text(text: str, subject: str) -> None:
     """Refuse an empty text and one that is too long."""
     size = len(text.encode())
     if not text.strip():
-        raise denial(f"The text of {subject} is empty.", code=ExitCode.USAGE)
+        raise UsageError(f"The text of {subject} is empty.", UNCHANGED)
     if size > GUIDANCE_TEXT_LIMIT:
-        raise denial(
+        raise UsageError(
             f"The text of {subject} has {size} bytes; {GUIDANCE_TEXT_LIMIT} is the most.",
+            UNCHANGED,
             "Put long material into a file of the workspace and name it.",
-            code=ExitCode.USAGE,
         )
 
 
@@ -347,13 +342,11 @@ def _check_receiver(message: ClaimRollout, author: Author) -> str:
     if not to:
         return ""
     if not (message.release and message.note):
-        raise denial("What is handed over to somebody is let go with a note.", code=ExitCode.USAGE)
+        raise UsageError("What is handed over to somebody is let go with a note.", UNCHANGED)
     if len(to) > PERSON_NAME_LIMIT or not to.isprintable():
-        raise denial(
-            f"A name has 1 to {PERSON_NAME_LIMIT} printable characters.", code=ExitCode.USAGE
-        )
+        raise UsageError(f"A name has 1 to {PERSON_NAME_LIMIT} printable characters.", UNCHANGED)
     if to == author.name:
-        raise denial(f"You are {to}: there is nobody to hand it over to.", code=ExitCode.USAGE)
+        raise UsageError(f"You are {to}: there is nobody to hand it over to.", UNCHANGED)
     return to
 
 

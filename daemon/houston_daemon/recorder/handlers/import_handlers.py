@@ -30,7 +30,7 @@ from houston_shared.control_messages import (
     ImportRollout,
     JudgedSteps,
 )
-from houston_shared.errors import ExitCode
+from houston_shared.errors import UsageError
 from houston_shared.records import ELSEWHERE, CallIntent, ForkBody, Record
 from houston_shared.store.event_bodies import GuidanceQueued, StoredObservation, StoredSample
 from houston_shared.task import parse_task_record
@@ -93,7 +93,7 @@ def _check_import(message: ImportRollout) -> None:
             try:
                 check_result_numbers(result)
             except Refusal as refusal:
-                raise denial(refusal.reason, effect=NOTHING_IMPORTED, code=ExitCode.USAGE) from None
+                raise UsageError(refusal.reason, NOTHING_IMPORTED) from None
         for said in step.guidance:
             check_text(said.text, "guidance")
 

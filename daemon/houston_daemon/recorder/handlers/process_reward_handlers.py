@@ -8,9 +8,9 @@ whose step it is. What the scores are of is decided by who sends them (`training
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_store import Store
-from houston_daemon.recorder.request_checks import denial
+from houston_daemon.recorder.request_checks import UNCHANGED
 from houston_shared.control_messages import MOST_SCORED_STEPS, StepScore, StoreProcessRewards
-from houston_shared.errors import ExitCode
+from houston_shared.errors import NotFound, UsageError
 from houston_shared.store.event_bodies import ProcessRewardGiven
 from houston_shared.wire import RequestStored
 
@@ -31,15 +31,15 @@ def store_process_rewards(
     Raises HoustonError for a policy that is not there, and for too many scores.
     """
     if not 0 < len(message.scores) <= MOST_SCORED_STEPS:
-        raise denial(f"A message scores 1 to {MOST_SCORED_STEPS} steps.", code=ExitCode.USAGE)
+        raise UsageError(f"A message scores 1 to {MOST_SCORED_STEPS} steps.", UNCHANGED)
     known = store.connection.execute(
         "SELECT 1 FROM policies WHERE name = ?", (message.policy,)
     ).fetchone()
     if known is None:
-        raise denial(
+        raise NotFound(
             f"There is no policy {message.policy[:80]!r} that could have scored steps.",
+            UNCHANGED,
             "houston policy list",
-            code=ExitCode.NOT_FOUND,
         )
     skipped = [
         place

@@ -21,7 +21,7 @@ from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_handle import RunnableChanged, StopRequested
 from houston_daemon.recorder.recorder_store import CleanupRequest, RolloutRow, Store
-from houston_daemon.recorder.request_checks import denial, find_events_since
+from houston_daemon.recorder.request_checks import UNCHANGED, denial, find_events_since
 from houston_daemon.recorder.rollout_states import (
     PAUSED_BY_ENGINE,
     PAUSED_BY_HOST_AWAY,
@@ -33,7 +33,7 @@ from houston_daemon.recorder.rollout_states import (
 )
 from houston_shared import task_secrets
 from houston_shared.control_messages import CleanRollouts, StartRollouts
-from houston_shared.errors import ExitCode
+from houston_shared.errors import Damaged, UsageError
 from houston_shared.faults import point
 from houston_shared.records import AWAY_ACTIVITY, ENDED_STATES, Refinement, RolloutSpec, TaskRecord
 from houston_shared.secret_redaction import redact, redact_all
@@ -60,9 +60,7 @@ CRITIQUE_LIMIT = 4_000
 def start_rollouts(store: Store, message: StartRollouts, author: Author) -> RequestStored:
     """Queue rollouts; the same request again gives the same ids."""
     if not 0 < len(message.request) <= 64 or not 0 < len(message.specs) <= START_LIMIT:
-        raise denial(
-            f"A start needs a request key and 1 to {START_LIMIT} rollouts.", code=ExitCode.USAGE
-        )
+        raise UsageError(f"A start needs a request key and 1 to {START_LIMIT} rollouts.", UNCHANGED)
     earlier = store.connection.execute(SELECT_REQUESTED, (message.request,)).fetchall()
     if earlier:
         return RequestStored(seq=earlier[-1][1], rollouts=tuple(id for id, _ in earlier))
@@ -123,7 +121,7 @@ def _check_refined(store: Store, refines: Refinement, task: str) -> None:
             f"houston rollout show {row.id}",
         )
     if not 0 < len(refines.text) <= CRITIQUE_LIMIT:
-        raise denial(f"A critique has 1 to {CRITIQUE_LIMIT} characters.", code=ExitCode.USAGE)
+        raise UsageError(f"A critique has 1 to {CRITIQUE_LIMIT} characters.", UNCHANGED)
 
 
 def _check_task_keys(task: Task) -> None:
@@ -314,7 +312,7 @@ def clean_rollouts(store: Store, message: CleanRollouts, author: Author) -> Requ
     What it says is the newest event before: those of the answer come behind it.
     """
     if not 0 < len(message.rollouts) <= CLEAN_LIMIT:
-        raise denial(f"Name 1 to {CLEAN_LIMIT} rollouts.", code=ExitCode.USAGE)
+        raise UsageError(f"Name 1 to {CLEAN_LIMIT} rollouts.", UNCHANGED)
     before = store.journal.seq
     rollouts = dict.fromkeys(message.rollouts)
     requests = [
@@ -389,9 +387,8 @@ def _read_spec(store: Store, row: RolloutRow) -> RolloutSpec | None:
     try:
         return store.read_record(row.spec_seq, RolloutSpec)
     except msgspec.MsgspecError:
-        raise denial(
+        raise Damaged(
             f"Event {row.spec_seq} is damaged: where {row.id} keeps its files is not known.",
-            "houston verify",
             "Nothing was freed.",
-            ExitCode.DAMAGED,
+            "houston verify",
         ) from None

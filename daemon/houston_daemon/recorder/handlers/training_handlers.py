@@ -20,7 +20,7 @@ from houston_daemon.recorder.request_checks import UNCHANGED, check_request_key,
 from houston_daemon.training.policies import policy_constraints
 from houston_shared import wire
 from houston_shared.config_sections import EngineSettings
-from houston_shared.errors import ExitCode
+from houston_shared.errors import NotFound, UsageError
 from houston_shared.policy_and_run_files import (
     BASE_MODEL,
     PolicyName,
@@ -112,10 +112,8 @@ def activate_policy(store: Store, message: wire.ActivatePolicy, author: Author) 
     wanted_name = _previous_policy(store, message.engine) if message.rollback else message.policy
     policy = store.read(policy_queries.find_policy(wanted_name)) if wanted_name else None
     if wanted_name and policy is None:
-        raise denial(
-            f"There is no policy {wanted_name[:80]!r}.",
-            "houston policy list",
-            code=ExitCode.NOT_FOUND,
+        raise NotFound(
+            f"There is no policy {wanted_name[:80]!r}.", UNCHANGED, "houston policy list"
         )
     if policy is not None and policy.kind == "reward":
         raise denial(
@@ -272,7 +270,7 @@ def start_training_run(store: Store, message: wire.StartTraining, author: Author
     """
     request = check_request_key(message.request)
     if not is_run_name(message.run):
-        raise denial(f"{message.run[:80]!r} cannot name a training run.", code=ExitCode.USAGE)
+        raise UsageError(f"{message.run[:80]!r} cannot name a training run.", UNCHANGED)
     check_family_name(message.name)
     run_row = store.read(policy_queries.find_training_run(message.run))
     if run_row is not None:
@@ -311,10 +309,10 @@ def _check_training_request(store: Store, message: wire.StartTraining) -> None:
     if not (training_folder(store.home) / message.run).is_dir():
         raise denial(f"The home has no folder training/{message.run}.", "houston train sft --help")
     if message.parent and store.read(policy_queries.find_policy(message.parent)) is None:
-        raise denial(
+        raise NotFound(
             f"There is no policy {message.parent!r} to begin from.",
+            UNCHANGED,
             "houston policy list",
-            code=ExitCode.NOT_FOUND,
         )
     if message.base_hash:
         every = store.read(policy_queries.list_policies())
@@ -411,7 +409,5 @@ def _put_back_policies(store: Store, run: str) -> None:
 def _require_run(store: Store, id: str) -> TrainingRunRow:
     run = store.read(policy_queries.find_training_run(id))
     if run is None:
-        raise denial(
-            f"There is no training run {id[:80]!r}.", "houston train list", code=ExitCode.NOT_FOUND
-        )
+        raise NotFound(f"There is no training run {id[:80]!r}.", UNCHANGED, "houston train list")
     return run

@@ -12,6 +12,7 @@ from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
 from houston_daemon.recorder.request_checks import (
+    UNCHANGED,
     check_request_key,
     denial,
     find_events_since,
@@ -25,7 +26,7 @@ from houston_shared.control_messages import (
     JudgedSteps,
     StoreVerdicts,
 )
-from houston_shared.errors import ExitCode
+from houston_shared.errors import NotFound, UsageError
 from houston_shared.secret_redaction import redact
 from houston_shared.store import rollout_queries
 from houston_shared.store.event_bodies import VerdictGiven
@@ -63,11 +64,11 @@ def store_automatic_verdicts(store: Store, message: StoreVerdicts, author: Autho
         message.by.partition(":")[0] != SOURCE_NAME_PREFIXES[message.source]
         or len(message.by) > SOURCE_NAME_LIMIT
     ):
-        raise denial(
+        raise UsageError(
             f"{message.by[:SOURCE_NAME_LIMIT]!r} is no name of a {message.source}.",
+            UNCHANGED,
             f"It begins with {SOURCE_NAME_PREFIXES[message.source]!r} and has at most"
             f" {SOURCE_NAME_LIMIT} characters.",
-            code=ExitCode.USAGE,
         )
     for owner in dict.fromkeys(part.rollout for _, part in parts):
         for event in find_events_since(store, owner, "verdict", 0):
@@ -92,16 +93,12 @@ def _split_by_owner(store: Store, message: GiveVerdicts | StoreVerdicts) -> list
     """What is said of whose steps; raises HoustonError for what cannot be judged."""
     row = require_rollout(store, message.rollout)
     if not 0 < len(message.steps) <= MOST_JUDGED_RANGES:
-        raise denial(
-            f"A message judges 1 to {MOST_JUDGED_RANGES} ranges of steps.", code=ExitCode.USAGE
-        )
+        raise UsageError(f"A message judges 1 to {MOST_JUDGED_RANGES} ranges of steps.", UNCHANGED)
     for judged in message.steps:
         _check_judged_steps(row, judged)
     if sum(judged.last - judged.first + 1 for judged in message.steps) > MOST_JUDGED_STEPS:
-        raise denial(
-            f"A message judges at most {MOST_JUDGED_STEPS} steps.",
-            "Say it in parts.",
-            code=ExitCode.USAGE,
+        raise UsageError(
+            f"A message judges at most {MOST_JUDGED_STEPS} steps.", UNCHANGED, "Say it in parts."
         )
     return [
         (judged, part)
@@ -129,13 +126,13 @@ def _check_judged_steps(row: RolloutRow, judged: JudgedSteps) -> None:
             if judged.first == judged.last
             else f"steps {judged.first} to {judged.last}"
         )
-        raise denial(
+        raise NotFound(
             f"{row.id} has {closed}; {named} cannot be judged.",
+            UNCHANGED,
             f"houston steps {row.id} -n 1",
-            code=ExitCode.NOT_FOUND,
         )
     if len(judged.reason) > REASON_LIMIT:
-        raise denial(f"A reason has at most {REASON_LIMIT} characters.", code=ExitCode.USAGE)
+        raise UsageError(f"A reason has at most {REASON_LIMIT} characters.", UNCHANGED)
 
 
 def _find_same_verdict(

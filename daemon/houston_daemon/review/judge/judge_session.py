@@ -42,7 +42,7 @@ from houston_shared.command_output import error_text
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import JudgeSettings
 from houston_shared.control_messages import StoreReviewCost
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import Busy
 from houston_shared.home import Home
 from houston_shared.store.annotation_queries import read_verdicts_with_reasons
 from houston_shared.store.store_reader import Reader
@@ -83,7 +83,7 @@ async def report_progress(
         beating.cancel()
 
 
-class RolloutBusy(HoustonError):
+class RolloutBusy(Busy):
     """Another judge works on a rollout."""
 
 
@@ -109,7 +109,6 @@ def _lock_or_refuse(fd: int, rollout: str) -> None:
             f"{rollout} is being judged already, by another `houston judge`.",
             "It was left to that.",
             f"houston judge {rollout}, when that has ended: what it was told is not asked again",
-            ExitCode.BUSY,
         ) from None
 
 

@@ -15,7 +15,7 @@ from houston_daemon.training.rl.rl_run_folder import RlRunFolder
 from houston_daemon.training.rl.rollout_groups import GroupFolder
 from houston_daemon.training.rl.update_figures import CriticFigures
 from houston_shared.critic_gain import critique_gain, unit_score
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import UsageError
 from houston_shared.home import Home
 from houston_shared.store import rollout_queries
 from houston_shared.store.store_reader import Reader
@@ -40,11 +40,10 @@ def critic_figures(folder: RlRunFolder, effect: str) -> dict[int, CriticFigures]
     Raises HoustonError for a run without a critic."""
     figures = {update.update: update.critic for update in folder.updates if update.critic}
     if not figures:
-        raise HoustonError(
+        raise UsageError(
             f"{folder.path.name} has trained no update with a critic.",
             effect,
             "houston train echo --help",
-            ExitCode.USAGE,
         )
     return figures
 

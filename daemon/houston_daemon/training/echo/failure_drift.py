@@ -34,7 +34,7 @@ from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.rl_run_folder import RlRunFolder
 from houston_daemon.training.rl.rollout_groups import TRAIN_SPLIT, GroupFolder
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import UsageError
 
 NEIGHBOURS = 3
 """Versions of the policy that are taken from a phase."""
@@ -136,12 +136,11 @@ def choose_checkpoints(folder: RlRunFolder) -> list[Checkpoint]:
     critics = {update.update: update.critic.policy for update in folder.updates if update.critic}
     updates = sorted(policies.keys() & critics.keys())
     if len(updates) < len(PHASES) * NEIGHBOURS:
-        raise HoustonError(
+        raise UsageError(
             f"{folder.path.name} has {len(updates)} updates with a critic, and"
             f" {len(PHASES) * NEIGHBOURS} are needed: three in each third of the run.",
             NOTHING_MEASURED,
             "houston train list",
-            ExitCode.USAGE,
         )
     chosen = []
     for phase, part in split_into_phases(updates).items():

@@ -25,7 +25,7 @@ from houston_daemon.training.export.export_line_builder import BuiltLine
 from houston_daemon.training.export.export_manifest import ExportedFile, ExportManifest
 from houston_daemon.training.policies.policy_files import hash_file
 from houston_shared import atomic_file
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import Busy, ExitCode, HoustonError
 
 if TYPE_CHECKING:
     from houston_daemon.training.export.parquet_writer import TableFile
@@ -258,11 +258,10 @@ class ExportFolder:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise HoustonError(
+            raise Busy(
                 f"Another export is being written into {self.folder}.",
                 NOTHING_EXPORTED_MESSAGE,
                 "Wait for it, or name another folder with --out",
-                ExitCode.BUSY,
             ) from None
 
     def _refuse_foreign_files(self) -> None:

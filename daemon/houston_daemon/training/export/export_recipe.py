@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from houston_daemon.training.rows.training_row import RowKind
-from houston_shared.errors import ExitCode, HoustonError, did_you_mean
+from houston_shared.errors import HoustonError, NotFound, UsageError, did_you_mean
 
 MAX_COPIES = 1000
 """Copies of a row at most: more is a slip of the pen."""
@@ -70,11 +70,10 @@ def choose_export_recipe(name: str, seed: int = 0) -> ExportRecipe:
         return replace(RECIPES[name], seed=seed)
     file = Path(name)
     if not file.is_file():
-        raise HoustonError(
+        raise NotFound(
             f"There is no recipe {name}; there are {', '.join(RECIPES)}, or a .toml file.",
             "Nothing was exported.",
             did_you_mean(name, RECIPES),
-            ExitCode.NOT_FOUND,
         )
     try:
         tables = tomllib.loads(file.read_text())
@@ -92,6 +91,4 @@ def choose_export_recipe(name: str, seed: int = 0) -> ExportRecipe:
 
 
 def _recipe_error(name: str, why: str) -> HoustonError:
-    return HoustonError(
-        f"{name!r} is no recipe: {why}.", "Nothing was exported.", code=ExitCode.USAGE
-    )
+    return UsageError(f"{name!r} is no recipe: {why}.", "Nothing was exported.")

@@ -53,7 +53,7 @@ from houston_daemon.training.rows.row_builder import (
 from houston_daemon.training.rows.rule_verdicts import RuleRuns, RulesFrom
 from houston_daemon.training.rows.shared_steps import LostAnswers, SharedSteps, read_shared_steps
 from houston_daemon.training.rows.training_row import ChatRow, RowOptions, TokenRow, provenance_of
-from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.errors import ConfigurationError, HoustonError, UsageError
 from houston_shared.home import Home
 from houston_shared.store import rollout_queries
 from houston_shared.store.store_reader import Reader
@@ -69,17 +69,14 @@ def choose_format(name: str, parquet: bool = False) -> ExportFormat:
     """The format called `name`; raises HoustonError where there is none, or no parquet of it."""
     format = FORMATS.get(name)
     if format is None:
-        raise HoustonError(
-            f"There is no format {name!r}; known: {', '.join(FORMATS)}.",
-            "Nothing was exported.",
-            code=ExitCode.USAGE,
+        raise UsageError(
+            f"There is no format {name!r}; known: {', '.join(FORMATS)}.", "Nothing was exported."
         )
     if parquet and format.only_lines:
-        raise HoustonError(
+        raise UsageError(
             f"There is no parquet file for {name}: {format.only_lines}.",
             "Nothing was exported.",
             "the same without --parquet",
-            ExitCode.USAGE,
         )
     return format
 
@@ -243,20 +240,18 @@ def _refuse_without_credit(format: ExportFormat, request: ExportRequest) -> None
     """Raise HoustonError where rows have no advantages and the format wants them, or have some for
     which it has no room."""
     if format.credited and not request.credits:
-        raise HoustonError(
+        raise UsageError(
             f"{format.name} holds advantages, and only groups of a run have some.",
             "Nothing was exported.",
             f"houston export --run RUN --format {format.name}",
-            ExitCode.USAGE,
         )
     if request.credits and not format.credited:
         credited = " or ".join(each.name for each in FORMATS.values() if each.credited)
-        raise HoustonError(
+        raise UsageError(
             f"{format.name} has no room for advantages: it would train what a run found bad as if"
             " it were good.",
             "Nothing was exported.",
             f"--format {credited}; or name the rollouts (houston export R… --format {format.name})",
-            ExitCode.USAGE,
         )
 
 

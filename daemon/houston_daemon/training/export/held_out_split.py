@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import HoustonError, UsageError
 from houston_shared.records import StepRecord, TaskRecord
 from houston_shared.store import rollout_queries, step_queries
 from houston_shared.store.journal_events import OPEN_END, ReadPlan
@@ -195,11 +195,10 @@ def _task_families(members: Sequence[SplitMember]) -> list[frozenset[str]]:
 
 
 def _held_out_error(why: str) -> HoustonError:
-    return HoustonError(
+    return UsageError(
         f"Nothing can be held out: {why}.",
         "Nothing was exported.",
         "houston task list, then --held-out TASK …",
-        ExitCode.USAGE,
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from houston_daemon.engines.vllm_install import MAX_LOADED_ADAPTERS
 from houston_shared.config_sections import EngineSettings
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import HoustonError, NotFound
 from houston_shared.home import Home
 from houston_shared.policy_and_run_files import PolicyName, policies_folder
 from houston_shared.store import policy_queries
@@ -78,11 +78,7 @@ def _require_parent(
     """Raise HoustonError where a policy cannot come from `parent`."""
     origin = next((row for row in rows if row.name == parent), None)
     if origin is None:
-        raise HoustonError(
-            f"There is no policy {parent!r} that it could come from.",
-            effect,
-            code=ExitCode.NOT_FOUND,
-        )
+        raise NotFound(f"There is no policy {parent!r} that it could come from.", effect)
     if base_hash not in (origin.base_hash, origin.hash):
         raise HoustonError(
             f"{parent} is of another base model than {base}: it cannot come from it.", effect

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from houston_shared import atomic_file
-from houston_shared.errors import ExitCode, HoustonError, unreadable_file_code
+from houston_shared.errors import HoustonError, NotFound, UsageError, unreadable_file_code
 from houston_shared.home import Home
 from houston_shared.policy_and_run_files import policies_folder
 from houston_shared.store import policy_queries
@@ -331,9 +331,7 @@ def require_policy(reader: Reader, name: str) -> PolicyRow:
     """The policy of that name. Raises HoustonError where there is none."""
     policy = reader.run(policy_queries.find_policy(name))
     if policy is None:
-        raise HoustonError(
-            f"There is no policy {name!r}.", next="houston policy list", code=ExitCode.NOT_FOUND
-        )
+        raise NotFound(f"There is no policy {name!r}.", next="houston policy list")
     return policy
 
 
@@ -346,11 +344,10 @@ def named_policy(home: Home, name: str) -> NamedPolicy:
     with Reader(home) as reader:
         policy = require_policy(reader, name)
     if policy.kind == "reward":
-        raise HoustonError(
+        raise UsageError(
             f"{name} is a process reward model: it scores decisions and samples nothing.",
             "Nothing was done with it.",
             "houston policy list",
-            ExitCode.USAGE,
         )
     registration = require_policy_files(home, policy)
     lineage = msgspec.to_builtins(registration) if registration else {"name": policy.name}

@@ -21,7 +21,7 @@ from houston_daemon.training.runs.run_folder import new_run_name
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import UsageError
 from houston_shared.policy_and_run_files import check_family_name, training_folder
 from houston_shared.store import policy_queries
 from houston_shared.store.store_reader import Reader
@@ -81,10 +81,9 @@ def _with_base(loaded: LoadedConfiguration, recipe: PrmRecipe, named: str) -> Pr
     if base:
         folder = find_model(base, "model", loaded.home, note, NOTHING_TRAINED_MESSAGE)
     if folder is None or not (folder / "config.json").is_file():
-        raise HoustonError(
+        raise UsageError(
             f"{folder or 'The default engine'} is no folder of a model: it has no config.json.",
             NOTHING_TRAINED_MESSAGE,
             "Name one with --base DIR",
-            ExitCode.USAGE,
         )
     return msgspec.structs.replace(recipe, base=str(folder.absolute()))

@@ -23,7 +23,7 @@ from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import EngineSettings
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import HoustonError, UsageError
 from houston_shared.policy_and_run_files import (
     DEFAULT_FAMILY,
     check_family_name,
@@ -102,12 +102,11 @@ def _resolved_recipe(loaded: LoadedConfiguration, request: RlRequest) -> tuple[R
     parent = request.base or recipe.base
     base, adapter = trained_base(loaded, settings, parent)
     if recipe.full and recipe.kl and adapter:
-        raise HoustonError(
+        raise UsageError(
             f"kl would be the divergence from {base}, not from its adapter {parent}, which the run"
             " begins from.",
             NOTHING_TRAINED_MESSAGE,
             f"--set kl=0; or houston policy merge {parent} --out DIR, and serve DIR by an engine",
-            ExitCode.USAGE,
         )
     if recipe.critic_engine:
         fetched_engine(loaded, recipe.critic_engine, command_output.print_note)
@@ -143,12 +142,11 @@ def _critic_name(loaded: LoadedConfiguration, recipe: RlRecipe) -> str:
     if begun.policy.kind == "base" and begun.base == Path(recipe.base):
         return ""
     if begun.policy.kind != "lora" or begun.base != Path(recipe.base):
-        raise HoustonError(
+        raise UsageError(
             f"{recipe.critic_policy} is no adapter of {recipe.base}: policy and critic share one"
             " base model.",
             NOTHING_TRAINED_MESSAGE,
             "houston policy list",
-            ExitCode.USAGE,
         )
     return begun.policy.name
 
@@ -159,19 +157,17 @@ def require_trained_engine(name: str, settings: EngineSettings, full: bool = Fal
     if full and settings.kind in TRAINED_ENGINES:
         if not settings.addressed:
             return
-        raise HoustonError(
+        raise UsageError(
             f"Engine {name} is reached by its URL: the daemon cannot start it with other weights.",
             NOTHING_TRAINED_MESSAGE,
             "Train an adapter (full = false), or name an engine that the daemon starts: --engine",
-            ExitCode.USAGE,
         )
     if settings.kind not in TRAINED_ENGINES or not settings.lora:
-        raise HoustonError(
+        raise UsageError(
             f"Engine {name} ({settings.kind}) gives no token ids, or loads no adapters: a policy"
             " that is trained cannot sample with it.",
             NOTHING_TRAINED_MESSAGE,
             f"Name an engine of kind {' or '.join(TRAINED_ENGINES)} with --engine",
-            ExitCode.USAGE,
         )
 
 
@@ -183,11 +179,10 @@ def trained_base(
     parent: policy to go on from; empty for the engine's model. Raises HoustonError.
     """
     if parent and not is_policy_name(parent):
-        raise HoustonError(
+        raise UsageError(
             f"{parent} is no policy: the engine's own model or one of its policies is trained.",
             NOTHING_TRAINED_MESSAGE,
             "houston policy list",
-            ExitCode.USAGE,
         )
     model = Path(settings.model) if settings.model else model_path()
     if model is None or not (model / "config.json").is_file():

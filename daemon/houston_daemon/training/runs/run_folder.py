@@ -17,7 +17,7 @@ import msgspec
 
 from houston_daemon.training.runs import run_checkpoints
 from houston_shared import atomic_file
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import Busy, HoustonError
 
 LOCK_NAME = "trainer.lock"
 Spec = TypeVar("Spec")
@@ -44,11 +44,10 @@ def take_folder(folder: Path, patience: float = PATIENCE_SECONDS) -> int:
         except BlockingIOError:
             if time.monotonic() >= end:
                 os.close(lock)
-                raise HoustonError(
+                raise Busy(
                     f"A trainer is at work in {folder} already.",
                     "Nothing was changed in it.",
                     f"houston train show {folder.name}",
-                    ExitCode.BUSY,
                 ) from None
         time.sleep(0.05)
 

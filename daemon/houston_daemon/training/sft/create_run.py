@@ -27,7 +27,13 @@ from houston_daemon.training.sft import run_policies, sft_launch, sft_recipe, sf
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE, SftRecipe
 from houston_daemon.training.sft.sft_run_folder import RunFolder, RunSpec
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.errors import (
+    Busy,
+    ConfigurationError,
+    HoustonError,
+    NotFound,
+    UsageError,
+)
 from houston_shared.home_lock import find_running_daemon
 from houston_shared.policy_and_run_files import (
     DEFAULT_FAMILY,
@@ -84,10 +90,8 @@ def create_run_folder(loaded: LoadedConfiguration, request: TrainingRequest) -> 
     if request.name:
         check_family_name(request.name)
     if bool(request.rollouts) == bool(request.data):
-        raise HoustonError(
-            "Name rollouts, or exported data with --data DIR.",
-            NOTHING_TRAINED_MESSAGE,
-            code=ExitCode.USAGE,
+        raise UsageError(
+            "Name rollouts, or exported data with --data DIR.", NOTHING_TRAINED_MESSAGE
         )
     run = run_folder.new_run_name("sft")
     parent = recipe.base if is_policy_name(recipe.base) else ""
@@ -202,11 +206,10 @@ def _changed_settings(folder: RunFolder, settings: Sequence[str]) -> SftRecipe:
     leave its checkpoint unread."""
     others = {setting.partition("=")[0] for setting in settings} - CHANGEABLE_SETTINGS
     if others:
-        raise HoustonError(
+        raise UsageError(
             f"{', '.join(sorted(others))} cannot change in a run that goes on.",
             NOTHING_TRAINED_MESSAGE,
             f"Start a new one, or change {', '.join(sorted(CHANGEABLE_SETTINGS))}",
-            ExitCode.USAGE,
         )
     changed = sft_recipe.changed_recipe(folder.spec.recipe, list(settings))
     if changed.accelerate:
@@ -225,11 +228,10 @@ def check_not_daemon_run(loaded: LoadedConfiguration, run: str) -> None:
         record = reader.run(policy_queries.find_training_run(run))
     if record is None or record.alone or record.state in ("failed", "cancelled"):
         return
-    raise HoustonError(
+    raise Busy(
         f"The daemon has {run} already ({record.state}).",
         "Nothing was changed.",
         f"houston train show {run}, or train cancel {run} first",
-        ExitCode.BUSY,
     )
 
 
@@ -242,11 +244,7 @@ def _prepare_data(
     """
     if request.data is not None:
         if not request.data.is_dir():
-            raise HoustonError(
-                f"There is no folder {request.data}.",
-                NOTHING_TRAINED_MESSAGE,
-                code=ExitCode.NOT_FOUND,
-            )
+            raise NotFound(f"There is no folder {request.data}.", NOTHING_TRAINED_MESSAGE)
         to.data.symlink_to(request.data.absolute(), target_is_directory=True)
         return ()
     ids = tuple(request.rollouts)

@@ -23,7 +23,7 @@ from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE, SftR
 from houston_daemon.training.sft.sft_run_folder import RunFolder
 from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration, load_configuration
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import HoustonError, UsageError
 from houston_shared.home import Home
 from houston_shared.home_lock import find_running_daemon
 from houston_shared.policy_and_run_files import is_policy_name, policies_folder
@@ -48,11 +48,10 @@ def with_policy_folders(home: Home, recipe: SftRecipe) -> SftRecipe:
         folder = find_model(recipe.base, "model", home, note, NOTHING_TRAINED_MESSAGE)
         return msgspec.structs.replace(recipe, base=str(folder))
     if recipe.adapter:
-        raise HoustonError(
+        raise UsageError(
             f"{recipe.base} says what to go on from, and `adapter` says it, too.",
             NOTHING_TRAINED_MESSAGE,
             "Name one of them",
-            ExitCode.USAGE,
         )
     policy = policy_files.named_policy(home, recipe.base)
     if policy.policy.kind == "lora":
@@ -158,11 +157,10 @@ class _AdapterConfig(msgspec.Struct):
 def _with_adapter_shape(recipe: SftRecipe, folder: Path, set_: Collection[str]) -> SftRecipe:
     """With rank, scale and targets of the adapter that goes on: it has its shapes."""
     if other := sorted(ADAPTER_KEYS & set(set_)):
-        raise HoustonError(
+        raise UsageError(
             f"{', '.join(other)} cannot be set: {folder} goes on with its own.",
             NOTHING_TRAINED_MESSAGE,
             "Leave it away, or train an adapter of its own from the model with --base DIR",
-            ExitCode.USAGE,
         )
     try:
         config = msgspec.json.decode((folder / ADAPTER_FILES[0]).read_bytes(), type=_AdapterConfig)

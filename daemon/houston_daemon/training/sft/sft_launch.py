@@ -24,7 +24,7 @@ from houston_daemon.training.sft.sft_run_folder import RunFolder, settle_run
 from houston_shared import command_output, gpu_leases, policy_and_run_files
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import LOCAL_HOST
-from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.errors import Busy, ConfigurationError, ExitCode, HoustonError, UsageError
 from houston_shared.gpu_leases import GpuLease
 from houston_shared.home_lock import find_running_daemon
 from houston_shared.store import policy_queries
@@ -173,11 +173,10 @@ def _visible_gpus(visible: str, leases: list[GpuLease]) -> list[int]:
     leases are kept by number."""
     words = [word.strip() for word in visible.split(",") if word.strip() not in ("", "-1")]
     if not all(word.isdecimal() for word in words):
-        raise HoustonError(
+        raise UsageError(
             f"{_VISIBLE_DEVICES} names GPUs otherwise than by number, and {_lease_words(leases)}.",
             NOTHING_TRAINED_MESSAGE,
             f"Name them by number: {_VISIBLE_DEVICES}=1",
-            ExitCode.USAGE,
         )
     return [int(word) for word in words]
 
@@ -186,13 +185,12 @@ def _too_few_gpus(
     count: int, free: int, total: int, leases: Collection[GpuLease], share: bool
 ) -> HoustonError:
     beside = any(lease.holder.startswith(_ENGINE_PREFIX) for lease in leases) and not share
-    return HoustonError(
+    return Busy(
         f"It asks for {pluralize(count, 'GPU')}, and {free} of {total} can be had:"
         f" {_lease_words(leases)}.",
         NOTHING_TRAINED_MESSAGE,
         "Train as a child of the daemon (houston daemon start, no --alone): it waits for its turn"
         + (", or beside engines with --share-gpus" if beside else ""),
-        ExitCode.BUSY,
     )
 
 

@@ -16,7 +16,7 @@ from houston_daemon.training.runs import run_checkpoints, run_progress
 from houston_daemon.training.runs.run_folder import TrainingRunFolder
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE, SftRecipe
 from houston_shared import atomic_file
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, HoustonError, NotFound, UsageError
 from houston_shared.home import Home
 from houston_shared.policy_and_run_files import TrainingProgress, training_folder
 
@@ -92,11 +92,10 @@ class RunFolder(TrainingRunFolder):
     def spec(self) -> RunSpec:
         """What was asked. Raises HoustonError where this is no folder of a run."""
         if not (self.path / "recipe.json").is_file():
-            raise HoustonError(
+            raise NotFound(
                 f"There is no training run {self.path.name!r} in {self.path.parent}.",
                 NOTHING_TRAINED_MESSAGE,
                 "houston train list",
-                ExitCode.NOT_FOUND,
             )
         return self._read_spec(RunSpec, "a run of training")
 
@@ -229,11 +228,10 @@ def check_checkpoint_kind(folder: RunFolder, now: str) -> None:
     if not newest or wrote in ("", now):
         return
     setting = "--set accelerate=" if wrote == PLAIN_KIND else f"--set accelerate={wrote}"
-    raise HoustonError(
+    raise UsageError(
         f"{newest.name} was written {SHARDING_KINDS.get(wrote, wrote)}, and training"
         f" {SHARDING_KINDS[now]} cannot "
         "read its optimizer and schedule.",
         f"Nothing was trained further. {folder.what_is_kept}",
         f"Next: {folder.resume_command} {setting}; or start a new run",
-        ExitCode.USAGE,
     )
