@@ -4,7 +4,8 @@ An error says its cause, its effect and the next command in one sentence each. I
 it is shown: the command line prints it, the console shows it.
 """
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 
 
@@ -87,6 +88,30 @@ class ConfigurationError(HoustonError):
     """A wrong key or value in a configuration or task file; names file, key and what is allowed."""
 
     code = ExitCode.CONFIGURATION
+
+
+@contextlib.contextmanager
+def unwritable_as_error(place: object, effect: str = "", next: str = "") -> Iterator[None]:
+    """Around writing to `place`, a path or the words for one: an OSError becomes a HoustonError."""
+    try:
+        yield
+    except OSError as problem:
+        cause = f"{place} cannot be written: {problem.strerror or problem}."
+        raise HoustonError(cause, effect, next) from problem
+
+
+@contextlib.contextmanager
+def unreadable_as_error(
+    place: object, effect: str = "", next: str = "", error: type[HoustonError] = HoustonError
+) -> Iterator[None]:
+    """The same around reading what a person named, text or not: `error`, with the code of NotFound
+    for what is not there."""
+    try:
+        yield
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "it is no UTF-8 text"
+        code = unreadable_file_code(problem, error.code)
+        raise error(f"{place} cannot be read: {reason}.", effect, next, code) from problem
 
 
 def unreadable_file_code(problem: Exception, otherwise: ExitCode = ExitCode.FAILED) -> ExitCode:

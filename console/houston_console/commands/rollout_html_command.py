@@ -25,7 +25,7 @@ from houston_console.commands.rollout_page.rollout_header import (
 from houston_console.commands.rollout_page.step_elements import StepView, step_element
 from houston_shared import atomic_file, command_arguments, command_output, secret_redaction
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ExitCode, HoustonError, UsageError
+from houston_shared.errors import ExitCode, HoustonError, UsageError, unwritable_as_error
 from houston_shared.records import ENDED_STATES, Guidance
 from houston_shared.store import (
     annotation_queries,
@@ -175,11 +175,5 @@ def _check_place(file: Path, force: bool) -> None:
 
 def _write_page(file: Path, data: bytes, force: bool) -> None:
     _check_place(file, force)
-    try:
+    with unwritable_as_error(file, "Nothing was written.", "Name another --out FILE."):
         atomic_file.write_atomically(file, data, durable=False)
-    except OSError as problem:
-        raise HoustonError(
-            f"{file} cannot be written: {problem.strerror}.",
-            "Nothing was written.",
-            "Name another --out FILE.",
-        ) from None

@@ -14,7 +14,7 @@ import msgspec
 
 from houston_daemon.artifacts.artifact_store import ArtifactStore, StoreRefused
 from houston_shared import atomic_file
-from houston_shared.errors import Busy, HoustonError
+from houston_shared.errors import Busy, unwritable_as_error
 from houston_shared.home import Home
 from houston_shared.times_and_counts import iso_time, now_us
 
@@ -77,10 +77,8 @@ def read_copied(home: Home, url: str) -> StoreNote | None:
 
 def write_note(home: Home, note: StoreNote) -> None:
     """Replace the home's note. Raises HoustonError."""
-    try:
+    with unwritable_as_error(note_file(home)):
         atomic_file.write_atomically(note_file(home), msgspec.json.encode(note) + b"\n")
-    except OSError as problem:
-        raise HoustonError(f"{note_file(home)} cannot be written: {problem.strerror}.") from None
 
 
 def read_owners(store: ArtifactStore) -> list[StoreOwner]:

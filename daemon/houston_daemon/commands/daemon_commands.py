@@ -35,7 +35,7 @@ from houston_daemon.service.systemd_service import (
 from houston_shared import command_output
 from houston_shared.atomic_file import write_atomically
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ExitCode, HoustonError, UsageError
+from houston_shared.errors import ExitCode, HoustonError, UsageError, unwritable_as_error
 from houston_shared.home_lock import find_running_daemon
 from houston_shared.store.presence_queries import login_name
 
@@ -273,15 +273,11 @@ def _refuse_other_home(file: Path, unit: SystemdUnit) -> None:
 
 
 def _write_unit(file: Path, text: str) -> None:
-    try:
+    with unwritable_as_error(
+        file, "No unit was installed.", "Use --user, or run it as root; --print shows the unit."
+    ):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, text.encode(), mode=0o644)
-    except OSError as problem:
-        raise HoustonError(
-            f"{file} cannot be written: {problem.strerror}.",
-            "No unit was installed.",
-            "Use --user, or run it as root; --print shows the unit.",
-        ) from None
 
 
 def _say_next_commands(say: Callable[[str], None], system: bool, name: str, user: str) -> None:

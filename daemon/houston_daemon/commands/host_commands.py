@@ -18,7 +18,7 @@ from houston_daemon.recorder.disk import host_keys
 from houston_shared import command_output, wire
 from houston_shared.command_arguments import seconds_argument
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, HoustonError, unwritable_as_error
 from houston_shared.recorder_endpoint import RecorderEndpoint, read_endpoint_file
 from houston_shared.times_and_counts import iso_time, local_time
 
@@ -63,16 +63,14 @@ def run_host_add(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> 
 
 
 def _write_secret(file: Path, data: bytes, name: str) -> None:
-    try:
+    with unwritable_as_error(
+        file,
+        f"{name} has keys that nobody was handed.",
+        f"houston host add {name} --replace --out FILE",
+    ):
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as handle:
             handle.write(data)
-    except OSError as problem:
-        raise HoustonError(
-            f"{file} cannot be written: {problem.strerror}.",
-            f"{name} has keys that nobody was handed.",
-            f"houston host add {name} --replace --out FILE",
-        ) from None
 
 
 def add_host_list_arguments(parser: argparse.ArgumentParser) -> None:

@@ -35,7 +35,7 @@ from houston_daemon.training.prm.label_session import (
 from houston_daemon.training.prm.scoring_rubric import NOTHING_LABELLED, RUBRIC_FORM, load_rubric
 from houston_shared import command_output, secret_redaction
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ExitCode, HoustonError, UsageError
+from houston_shared.errors import ExitCode, HoustonError, UsageError, unwritable_as_error
 from houston_shared.store import store_reader
 from houston_shared.store.rollout_queries import select_rollout_ids
 from houston_shared.store.store_reader import Reader
@@ -163,14 +163,10 @@ def _ask_judge(
 
 
 def _write(file: Path, labels: Sequence[DecisionLabel]) -> None:
-    try:
+    with unwritable_as_error(
+        file, "What the judge said is kept.", "the same command with another --out FILE"
+    ):
         write_labels(file, labels)
-    except OSError as problem:
-        raise HoustonError(
-            f"{file} cannot be written: {problem.strerror}.",
-            "What the judge said is kept.",
-            "the same command with another --out FILE",
-        ) from None
 
 
 def _print(

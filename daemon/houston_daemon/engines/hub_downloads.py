@@ -26,7 +26,7 @@ from houston_daemon.engines.local_machine import exclusive_lock
 from houston_shared import atomic_file, hub_models
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import EngineSettings
-from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.errors import ConfigurationError, HoustonError, unwritable_as_error
 from houston_shared.home import Home
 from houston_shared.hub_models import HubId, HubPin, parse_hub_id
 
@@ -211,19 +211,14 @@ def _keep_pin(home: Home | None, id: HubId, found: HubSnapshot) -> HubSnapshot:
     """Note in the home what an id was resolved to. Raises HoustonError."""
     if home is None or not home.path.is_dir():
         return found
-    pin = HubPin(found.id.revision, str(found.folder))
-    try:
-        with exclusive_lock(file := hub_models.pins_file(home)):
-            pins = hub_models.read_pins(home)
-            if pins.get(str(id)) != pin:
-                pins[str(id)] = pin
-                text = msgspec.json.format(msgspec.json.encode(pins, order="sorted"), indent=1)
-                atomic_file.write_atomically(file, text + b"\n", mode=0o640)
-    except OSError as problem:
-        raise HoustonError(
-            f"{file} cannot be written: {problem.strerror}.",
-            f"That {id} is {found.id.revision[:12]} was not kept.",
-        ) from problem
+    pin, file = HubPin(found.id.revision, str(found.folder)), hub_models.pins_file(home)
+    unkept = f"That {id} is {found.id.revision[:12]} was not kept."
+    with unwritable_as_error(file, unkept), exclusive_lock(file):
+        pins = hub_models.read_pins(home)
+        if pins.get(str(id)) != pin:
+            pins[str(id)] = pin
+            text = msgspec.json.format(msgspec.json.encode(pins, order="sorted"), indent=1)
+            atomic_file.write_atomically(file, text + b"\n", mode=0o640)
     return found
 
 

@@ -34,7 +34,7 @@ from houston_daemon.interchange.atif_schema import (
 )
 from houston_daemon.training.export.export_format import not_json_reason
 from houston_shared.atomic_file import write_atomically
-from houston_shared.errors import HoustonError
+from houston_shared.errors import HoustonError, unwritable_as_error
 from houston_shared.records import (
     ContextHead,
     DeliveredGuidance,
@@ -92,7 +92,7 @@ def write_trajectories(
         steps = sum(step.source == "agent" for step in document.steps)
         data = encode_trajectory(document, rollout)
         file = folder / f"{rollout}.json"
-        try:
+        with unwritable_as_error(file, NOTHING_EXPORTED):
             folder.mkdir(parents=True, exist_ok=True)
             earlier = file.read_bytes() if file.is_file() else None
             if earlier not in (None, data) and not force:
@@ -103,10 +103,6 @@ def write_trajectories(
                 )
             if earlier != data:
                 write_atomically(file, data)
-        except OSError as problem:
-            raise HoustonError(
-                f"{file} cannot be written: {problem.strerror}.", NOTHING_EXPORTED
-            ) from problem
         yield WrittenTrajectory(rollout, file, steps, earlier != data)
 
 

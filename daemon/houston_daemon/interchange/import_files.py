@@ -13,7 +13,7 @@ from houston_daemon.interchange import atif_import, inspect_import
 from houston_daemon.interchange.atif_import import RESULT_FILE, TRAJECTORY_FILE
 from houston_daemon.interchange.imported_rollout import NOTHING_IMPORTED
 from houston_shared.control_messages import ImportRollout
-from houston_shared.errors import HoustonError, unreadable_file_code
+from houston_shared.errors import HoustonError, unreadable_as_error
 
 MOST_FILE_BYTES = 1_000_000_000
 """Bytes of the longest file that is read."""
@@ -71,17 +71,10 @@ def _read_trial(folder: Path, task: str) -> Iterator[ImportRollout]:
 
 
 def _read(path: Path) -> bytes:
-    try:
+    with unreadable_as_error(path, NOTHING_IMPORTED):
         if path.stat().st_size > MOST_FILE_BYTES:
             raise HoustonError(f"{path} is larger than {MOST_FILE_BYTES} bytes.", NOTHING_IMPORTED)
         return path.read_bytes()
-    except OSError as problem:
-        reason = problem.strerror or str(problem)
-        raise HoustonError(
-            f"{path} cannot be read: {reason}.",
-            NOTHING_IMPORTED,
-            code=unreadable_file_code(problem),
-        ) from None
 
 
 def request_key(data: bytes) -> str:

@@ -21,7 +21,7 @@ from houston_daemon.maintenance.durable_copy import open_read_only
 from houston_daemon.service.daemon_log import LOGGER
 from houston_shared.atomic_file import write_atomically
 from houston_shared.config_sections import LOCAL_HOST
-from houston_shared.errors import HoustonError
+from houston_shared.errors import HoustonError, unwritable_as_error
 from houston_shared.gpu_leases import GpuLease, GpuLeases, describe_gpu_leases
 from houston_shared.home import Home
 from houston_shared.records import RolloutSpec
@@ -202,13 +202,10 @@ class GpuLedger:
         if new == self._leases:
             return
         text = msgspec.json.format(msgspec.json.encode(new), indent=1) + b"\n"
-        try:
+        with unwritable_as_error(
+            f"The ledger of GPUs {self._file}", "No GPU was leased or given back."
+        ):
             write_atomically(self._file, text, durable=False)
-        except OSError as problem:
-            raise HoustonError(
-                f"The ledger of GPUs {self._file} cannot be written: {problem.strerror}.",
-                "No GPU was leased or given back.",
-            ) from problem
         self._leases = new
 
 

@@ -27,7 +27,7 @@ from houston_daemon.environments.questions.hidden_tests import HiddenTests, Test
 from houston_daemon.environments.questions.question_set import MOST_TEXT
 from houston_daemon.suites.suite_catalog import UNATTENDED, TaskSource
 from houston_shared import atomic_file
-from houston_shared.errors import ExitCode, HoustonError, UsageError, unreadable_file_code
+from houston_shared.errors import HoustonError, UsageError, unreadable_as_error
 from houston_shared.task_tables import QuestionScorer
 
 QuestionKind = Literal["text", "aime", "gpqa", "livecodebench"]
@@ -268,17 +268,10 @@ _READERS: dict[QuestionKind, Callable[[_Row, str], EvaluationQuestion]] = {
 def _read_rows(file: Path) -> list[tuple[str, dict[str, Any]]]:
     """The rows of a file, by its ending, each with the words for where it stands. Raises
     HoustonError."""
-    try:
+    with unreadable_as_error(file, NOTHING_EVALUATED, error=UsageError):
         if file.suffix == ".parquet":
             return _numbered(file, "row", enumerate(_parquet_rows(file), 1))
         text = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as problem:
-        reason = problem.strerror if isinstance(problem, OSError) else "it is no UTF-8 text"
-        raise HoustonError(
-            f"{file} cannot be read: {reason}.",
-            NOTHING_EVALUATED,
-            code=unreadable_file_code(problem, ExitCode.USAGE),
-        ) from None
     if file.suffix == ".csv":
         csv.field_size_limit(1 << 30)
         return _numbered(file, "row", enumerate(csv.DictReader(io.StringIO(text, newline="")), 1))

@@ -26,7 +26,7 @@ from houston_daemon.telemetry.rollout_spans import (
 )
 from houston_shared import atomic_file
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import HoustonError
+from houston_shared.errors import HoustonError, unwritable_as_error
 from houston_shared.home import Home
 from houston_shared.records import ENDED_STATES
 from houston_shared.store import journal_events, rollout_queries
@@ -133,12 +133,8 @@ class SpanFollower:
     def _write_position(self) -> None:
         assert self._position is not None
         data = msgspec.json.encode(SpanPosition(self._position))
-        try:
+        with unwritable_as_error(position_file(self._home)):
             atomic_file.write_atomically(position_file(self._home), data, durable=False)
-        except OSError as problem:
-            raise HoustonError(
-                f"{position_file(self._home)} cannot be written: {problem.strerror}."
-            ) from None
 
     def _report(self, problem: str) -> None:
         failed = {**self.unreadable, "": problem} if problem else dict(self.unreadable)

@@ -22,7 +22,7 @@ from houston_daemon.environments.questions.question_set import (
 )
 from houston_daemon.environments.rollout_state import load_state, save_state, state_file
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
-from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.errors import ConfigurationError, HoustonError, unwritable_as_error
 from houston_shared.records import EVALUATION_CALL, RolloutSpec
 from houston_shared.task import LoadedTask, Task
 from houston_shared.task_tables import QuestionScorer
@@ -157,13 +157,8 @@ class QuestionAnswering:
         return Answered(overall_score=0.0, question_id=self.now.question.id, finished=False)
 
     def _keep(self, state: QuestionState) -> QuestionState:
-        try:
+        with unwritable_as_error("The state of the rollout", "The rollout cannot start."):
             save_state(self._file, state)
-        except OSError as problem:
-            raise HoustonError(
-                f"The state of the rollout cannot be written: {problem.strerror}.",
-                "The rollout cannot start.",
-            ) from None
         return state
 
 

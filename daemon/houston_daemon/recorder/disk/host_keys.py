@@ -25,6 +25,7 @@ from houston_shared.errors import (
     NotFound,
     UsageError,
     did_you_mean,
+    unwritable_as_error,
 )
 from houston_shared.home import Home
 from houston_shared.recorder_endpoint import RecorderEndpoint, is_curve_key
@@ -141,7 +142,9 @@ def reachable_address(home: Home, settings: RecorderSettings) -> str:
 @contextlib.contextmanager
 def _locked(home: Home) -> Iterator[None]:
     """One process at a time; raises HoustonError where this user may not write the home."""
-    try:
+    with unwritable_as_error(
+        home.host_keys, "No key was changed.", "Ask the user whose daemon it is."
+    ):
         home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(home.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -151,12 +154,6 @@ def _locked(home: Home) -> Iterator[None]:
             yield
         finally:
             os.close(descriptor)
-    except OSError as problem:
-        raise HoustonError(
-            f"{home.host_keys} cannot be written: {problem.strerror}.",
-            "No key was changed.",
-            "Ask the user whose daemon it is.",
-        ) from None
 
 
 def _read_or_make(home: Home) -> HostKeys:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from houston_shared.errors import ConfigurationError, ExitCode, unreadable_file_code
+from houston_shared.errors import ConfigurationError, unreadable_as_error
 
 _PART_HEADER = re.compile(r"^=== (\w+) ===[ \t]*$", re.MULTILINE)
 _GAP = re.compile(r"\{\{(\w+)\}\}")
@@ -36,15 +36,8 @@ class TemplateForm:
     def read(self, file: Path | None) -> str:
         """The text of a file, or of the packaged one. Raises ConfigurationError."""
         place = file or self.packaged
-        try:
+        with unreadable_as_error(f"The {self.name} {place}", self.effect, error=ConfigurationError):
             return place.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as problem:
-            reason = problem.strerror if isinstance(problem, OSError) else "it is no UTF-8 text"
-            raise ConfigurationError(
-                f"The {self.name} {place} cannot be read: {reason}.",
-                self.effect,
-                code=unreadable_file_code(problem, ExitCode.CONFIGURATION),
-            ) from None
 
     def parts(self, text: str, where: str) -> dict[str, str]:
         """By name the parts of a text; where: what to blame. Raises ConfigurationError."""

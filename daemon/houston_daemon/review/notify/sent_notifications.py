@@ -12,7 +12,7 @@ import msgspec
 
 from houston_daemon.review.notify.need_notifications import Notification
 from houston_shared.atomic_file import write_atomically
-from houston_shared.errors import HoustonError
+from houston_shared.errors import HoustonError, unwritable_as_error
 
 OWNER_ONLY = 0o600
 MOST_WAITING = 1_000
@@ -141,12 +141,8 @@ class SentNotifications:
     def save(self) -> None:
         """Have everything on disk. Raises HoustonError."""
         data = msgspec.json.encode(_SentFile(self._told, self._deliveries))
-        try:
+        with unwritable_as_error(self._path, "No message is sent."):
             write_atomically(self._path, data, mode=OWNER_ONLY)
-        except OSError as problem:
-            raise HoustonError(
-                f"{self._path} cannot be written: {problem.strerror}.", "No message is sent."
-            ) from None
 
 
 def _read_file(path: Path) -> _SentFile | None:

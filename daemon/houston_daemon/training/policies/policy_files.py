@@ -18,7 +18,13 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from houston_shared import atomic_file
-from houston_shared.errors import HoustonError, NotFound, UsageError, unreadable_file_code
+from houston_shared.errors import (
+    HoustonError,
+    NotFound,
+    UsageError,
+    unreadable_as_error,
+    unreadable_file_code,
+)
 from houston_shared.home import Home
 from houston_shared.policy_and_run_files import policies_folder
 from houston_shared.store import policy_queries
@@ -47,16 +53,12 @@ def hash_files(files: Iterable[Path], home: Home | None = None) -> dict[str, str
     fresh = dict(remembered)
     hashes = {}
     for file in sorted(files):
-        try:
+        with unreadable_as_error(file):
             status = file.stat()
             entry = remembered.get(key := str(file.absolute()))
             stamp = status.st_size, status.st_ctime_ns
             if entry is None or (entry.size, entry.changed) != stamp:
                 entry = _FileHash(*stamp, hash_file(file))
-        except OSError as problem:
-            raise HoustonError(
-                f"{file} cannot be read: {problem.strerror}.", code=unreadable_file_code(problem)
-            ) from problem
         fresh[key] = entry
         hashes[file.name] = entry.sha256
     if home and fresh != remembered:

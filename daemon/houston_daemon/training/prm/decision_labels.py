@@ -13,7 +13,7 @@ import msgspec
 
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared import atomic_file
-from houston_shared.errors import HoustonError, unreadable_file_code
+from houston_shared.errors import HoustonError, unreadable_as_error
 
 LabelSource = Literal["human", "judge", "rule"]
 """Who says what a decision is worth; a rule says it of what is no action."""
@@ -43,14 +43,8 @@ class DecisionLabel(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_labels(file: Path) -> list[DecisionLabel]:
     """All labels of a file, in order. Raises HoustonError with the number of a broken line."""
-    try:
+    with unreadable_as_error(file, NOTHING_TRAINED_MESSAGE):
         lines = file.read_bytes().splitlines()
-    except OSError as problem:
-        raise HoustonError(
-            f"{file} cannot be read: {problem.strerror}.",
-            NOTHING_TRAINED_MESSAGE,
-            code=unreadable_file_code(problem),
-        ) from None
     labels = []
     for number, line in enumerate(lines, 1):
         try:
