@@ -25,6 +25,11 @@ def bad_call(arguments: str, finish: str = "tool_calls") -> Answer:
     return 200, {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 4}}
 
 
+def hears(step: StepRecord, words: str) -> bool:
+    """Whether the agent is told them at the end of the step."""
+    return step.observation is not None and words in step.observation.tail
+
+
 def without_usage(tool: str = "noop") -> Answer:
     status, answer = call(tool, text="ready")  # type: ignore[misc]
     return status, {"choices": answer["choices"]}
@@ -122,7 +127,8 @@ BEHAVIOURS: dict[str, Behaviour] = {
         "the step has no call, and the agent is told that its answer was cut",
         ("tool call", "fail"),
         (200, {"choices": [{"message": {"content": "I thi"}, "finish_reason": "length"}]}),
-        step=lambda step: "cut at its limit" in step.sample.malformed,
+        step=lambda step: "cut at its limit" in step.sample.malformed
+        and hears(step, "Call one of your tools."),
     ),
     "arguments that are no JSON": Behaviour(
         "goes on", "the call, without arguments",

@@ -376,5 +376,5 @@ class LookaheadContext:
 
 def malformed_note(sample: SampleBody, renderer: PromptRenderer) -> str:
     """What a model is told whose answer was no action."""
-    note = f"No action was taken: {sample.malformed}. Answer in this form: {renderer.dialect.form}"
+    note = f"No action was taken: {sample.malformed}. {renderer.answer_hint}"
     return f"[{disarm(note).text}]"

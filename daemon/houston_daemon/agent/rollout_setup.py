@@ -50,7 +50,7 @@ from houston_daemon.agent.role_samplers import (
 from houston_daemon.agent.rollout_budgets import EvaluationScores, RolloutBudgets, SpentCost
 from houston_daemon.agent.step_attention import load_step_attention
 from houston_daemon.engines.engine_protocol import Engine, EngineRefused, EngineUnavailable
-from houston_daemon.engines.engine_registry import choose_engine
+from houston_daemon.engines.engine_registry import choose_engine, has_native_calls
 from houston_daemon.environments.environment_protocol import (
     Environment,
     Gpus,
@@ -455,7 +455,7 @@ def _make_renderer(
     if task.step_role == "planner":
         dialect = planner_dialect(dialect)
     strip = "strip" in (spec.thoughts, task.sampling.thoughts)
-    return PromptRenderer(dialect, tokens, "strip" if strip else "keep")
+    return PromptRenderer(dialect, tokens, "strip" if strip else "keep", has_native_calls(settings))
 
 
 def make_dialect_and_tokenizer(

@@ -90,7 +90,7 @@ def _chat_engine(settings: Mapping[str, Any], name: str, retry: RetryPolicy | No
         _required_setting(settings, "model"),
         api_key(settings),
         window=settings.get("window") or None,
-        tools_mode=settings.get("tool_calls", "native"),
+        tools_mode="native" if has_native_calls(settings) else "text",
         dialect=choose_dialect(
             str(settings.get("dialect") or "chatml-json"), bool(settings.get("reasoning"))
         ),
@@ -221,6 +221,11 @@ def plugin_factory(kind: str) -> EngineFactory:
         raise ConfigurationError(f"There is no engine kind {kind!r}; known: {kinds}.")
     factory: EngineFactory = plugins.load_plugin(plugins.ENGINE_GROUP, kind, "engine kind")
     return factory
+
+
+def has_native_calls(settings: Mapping[str, Any]) -> bool:
+    """Whether tools are sent and calls returned in the endpoint's own form, not a dialect's."""
+    return settings.get("kind") == "chat" and settings.get("tool_calls", "native") == "native"
 
 
 def _required_setting(settings: Mapping[str, Any], key: str) -> str:

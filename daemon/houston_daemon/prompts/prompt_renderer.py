@@ -38,9 +38,19 @@ class PromptRenderer:
     """Renders for one dialect; with a tokenizer also to ids."""
 
     def __init__(
-        self, dialect: Dialect, tokens: PromptTokenizer | None, thoughts: ThoughtHandling
+        self,
+        dialect: Dialect,
+        tokens: PromptTokenizer | None,
+        thoughts: ThoughtHandling,
+        native_calls: bool = False,
     ) -> None:
+        """native_calls: whether the engine takes and returns calls in its own form, so that the
+        model has not been told that of the dialect."""
         self.dialect = dialect
+        self.answer_hint = (
+            "Call one of your tools." if native_calls else f"Answer in this form: {dialect.form}"
+        )
+        """What a model is told to do whose answer was no action."""
         self.tokens = tokens
         self.measure: PromptTokenizer | TokenEstimator = tokens or TokenEstimator()
         self._strip = thoughts == "strip"
