@@ -58,7 +58,7 @@ class Behaviour:
 
 
 _AGAIN = "asked again by itself every 30 s to 5 min, and at once by `houston rollout resume`"
-_RETRIED = "6 tries with growing waits, then every 1 to 30 s; no active time passes"
+_RETRIED = "6 tries with growing waits, then every 1 to 30 s; no wait is active time"
 
 BEHAVIOURS: dict[str, Behaviour] = {
     "401, the key is wrong": Behaviour(

@@ -297,6 +297,7 @@ class PolicySampler:
     async def _sample_once(self, request: SampleRequest, interruptible: bool) -> EngineSample:
         stop = asyncio.Event()
         control = self.line.control
+        request = replace(request, waiting=self.line.clock.excluded)
         task = asyncio.create_task(self.engine.sample(request, stop))
         try:
             while not task.done():

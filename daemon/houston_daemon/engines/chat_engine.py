@@ -154,7 +154,7 @@ class ChatEngine:
                         raise
                     self._omitted.add(refused)
 
-        ended = bool(await with_retries(self.name, once, stop, self._retry))
+        ended = bool(await with_retries(self.name, once, stop, self._retry, request.waiting))
         text, thought = _join_parts(partial.text), _join_parts(partial.reasoning)
         native = self._tools_mode == "native"
         return EngineSample(

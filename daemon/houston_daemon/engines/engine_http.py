@@ -10,6 +10,7 @@ import contextlib
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, TypedDict, TypeVar
 from urllib.parse import urlsplit
@@ -130,11 +131,16 @@ def make_http_client(
 
 
 async def with_retries(
-    name: str, once: Callable[[], Awaitable[Answer]], stop: asyncio.Event, retry: RetryPolicy
+    name: str,
+    once: Callable[[], Awaitable[Answer]],
+    stop: asyncio.Event,
+    retry: RetryPolicy,
+    waiting: Callable[[], AbstractContextManager[None]],
 ) -> Answer | None:
     """Return what `once` returns, trying again while it raises TransientFailure.
 
-    None when `stop` was set while waiting. Raises EngineUnavailable when the attempts are spent.
+    waiting: entered while nothing is asked (`SampleRequest.waiting`). None when `stop` was set
+    meanwhile. Raises EngineUnavailable when the attempts are spent.
     """
     for failed in range(1, retry.attempts + 1):
         try:
@@ -143,8 +149,10 @@ async def with_retries(
         except (TransientFailure, httpx.RequestError) as problem:
             reason = str(problem) or type(problem).__name__
             after = problem.after if isinstance(problem, TransientFailure) else None
-        if failed < retry.attempts and await wait_until_set(stop, retry.wait(failed, after)):
-            return None
+        if failed < retry.attempts:
+            with waiting():
+                if await wait_until_set(stop, retry.wait(failed, after)):
+                    return None
     times = f" in {retry.attempts} attempts" if retry.attempts > 1 else ""
     away = EngineUnavailable(
         f"Engine {name} did not answer{times}: {reason}.",

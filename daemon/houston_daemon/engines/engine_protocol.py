@@ -7,7 +7,8 @@ server), `chat_engine` (any OpenAI-compatible endpoint), `script_engine` (plays 
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -60,6 +61,8 @@ class SampleRequest:
     """Which attempt at the step, for a `lookahead`: the correction that the script engine plays."""
     rollout: str = ""
     """Id of the rollout that asks; empty for others. A chat endpoint is told it in a header."""
+    waiting: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Entered while an engine waits before it tries again: no active time of the rollout."""
 
 
 @dataclass(frozen=True, slots=True)

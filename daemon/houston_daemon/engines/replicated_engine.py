@@ -108,7 +108,7 @@ class ReplicatedEngine:
         async def once() -> EngineSample:
             return await self._ask_in_turn(request, stop)
 
-        sampled = await with_retries(self.name, once, stop, self._retry)
+        sampled = await with_retries(self.name, once, stop, self._retry, request.waiting)
         if sampled is None:  # stopped while all were away
             ids: tuple[int, ...] | None = () if self.token_ids else None
             return EngineSample(

@@ -241,7 +241,7 @@ class TokenEngine:
                 self._verified_adapters.clear()
                 raise
 
-        ended = bool(await with_retries(self.name, once, stop, self._retry))
+        ended = bool(await with_retries(self.name, once, stop, self._retry, request.waiting))
         return EngineSample(
             text="".join(partial.text),
             finish_reason=partial.finish_reason(ended),

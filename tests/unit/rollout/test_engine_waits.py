@@ -1,6 +1,7 @@
 """How a rollout waits for its engine, which refuses, is away, or first one and then the other."""
 
 import asyncio
+import time
 from collections.abc import Collection
 from typing import Any
 
@@ -11,6 +12,7 @@ from houston_daemon.agent.policy_sampling import ENGINE_AWAY_WAITS, PolicySample
 from houston_daemon.agent.recorder_client import RecorderClient
 from houston_daemon.agent.rollout_budgets import ActiveClock
 from houston_daemon.agent.worker_control import ControlState
+from houston_daemon.engines.chat_engine import ChatEngine
 from houston_daemon.engines.engine_protocol import (
     EngineRefused,
     EngineSample,
@@ -19,9 +21,11 @@ from houston_daemon.engines.engine_protocol import (
 )
 from houston_shared.errors import HoustonError
 from houston_shared.wire import WorkerControl
+from tests.integration.rollout.endpoint import Answer, Endpoint, Page, says
 
 REFUSED, AWAY = EngineRefused("Wrong key.", status=401), EngineUnavailable("It does not answer.")
 LAST = ENGINE_AWAY_WAITS[-1]
+BUSY_SECONDS = 0.3
 
 
 class TimedControl(ControlState):
@@ -100,6 +104,28 @@ async def test_a_sample_waits(case: str) -> None:
     sampled = await PolicySampler(engine, line).sample(request)
     assert sampled.text == "yes"
     check(line, states, waits)
+
+
+async def test_waits_between_tries_are_no_active_time() -> None:
+    """What a real engine tries again by itself, while its server is busy."""
+    asked: list[int] = []
+
+    def decide(body: Any) -> Answer:
+        asked.append(1)
+        busy = Page("", 503, {"retry-after": f"{BUSY_SECONDS}"})
+        return busy if len(asked) <= 3 else says("yes")
+
+    endpoint = Endpoint(decide)
+    engine, line = ChatEngine("far", endpoint.url, "m"), Line()
+    line.clock = ActiveClock(0)
+    started = time.monotonic()
+    sampled = await PolicySampler(engine, line).sample(SampleRequest(None, (), (), 10))
+    passed, active = time.monotonic() - started, line.clock.seconds
+    await engine.close()
+    endpoint.close()
+    assert (sampled.text, len(asked)) == ("yes", 4)
+    assert line.timed.waits == [], "the engine waited by itself"
+    assert active < passed - 2 * BUSY_SECONDS
 
 
 @pytest.mark.parametrize("case", CASES)
