@@ -32,6 +32,7 @@ from houston_daemon.hosts.sandbox import sandbox_profile
 from houston_daemon.importers import harbor_importer, imported_task, innovatorbench_importer
 from houston_daemon.service.rollout_start_checks import (
     check_engine_file,
+    check_mapped_places,
     check_task_names,
     task_gpus,
     task_host_settings,
@@ -274,6 +275,7 @@ def run_task_validate(arguments: argparse.Namespace, loaded: LoadedConfiguration
         raise UsageError("No task file was named.", next="houston task validate FILE")
     task = load_task(Path(file))
     facts = describe_task(task)
+    check_mapped_places(loaded, task)
     if task_host_settings(loaded, task):
         facts["hosts"] = ", ".join(task.task.hosts)
     if leased := task_gpus(loaded, task):

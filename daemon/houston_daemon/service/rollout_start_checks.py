@@ -29,6 +29,7 @@ from houston_daemon.engines.local_model import model_path
 from houston_daemon.engines.script_engine import read_script
 from houston_daemon.engines.vllm_install import check_vllm_args, vllm_path
 from houston_daemon.environments.environment_registry import kind
+from houston_daemon.environments.local_host_setup import local_host
 from houston_daemon.hosts.sandbox import sandbox_profile
 from houston_daemon.hosts.sandbox.sandbox_profile import SandboxProfile, hidden_paths
 from houston_daemon.hosts.sandbox.sandboxed_process import probe_sandbox
@@ -91,6 +92,25 @@ def check_task_names(task: LoadedTask) -> None:
     _check_activate(task)
     _check_placeholders(task)
     _check_image(task)
+
+
+def check_mapped_places(loaded: LoadedConfiguration, task: LoadedTask) -> None:
+    """Raise ConfigurationError where the task maps what no sandbox of this home shows."""
+    definition = task.task
+    if LOCAL_HOST not in definition.hosts or not kind(definition.environment).sandbox:
+        return
+    spec = RolloutSpec(
+        rollout="check",
+        task=task.record(),
+        engine="",
+        engine_settings={},
+        host_root=str(loaded.host_root),
+        hidden=hidden_paths(loaded.home),
+    )
+    try:
+        local_host(spec, definition).sandbox.refuse_hidden()
+    except HoustonError as problem:
+        raise ConfigurationError(f"{task.file}: {problem.cause}", next=problem.next) from None
 
 
 @contextmanager
@@ -201,7 +221,10 @@ def build_rollout_specs(
     share_gpus, hints: whether they may share GPUs and are shown the task's hints, whatever it says.
     policy: empty for the one that is active as they are queued. purify: values over the task's
     `[purify]`. without_memory: neither recall earlier rollouts nor be recalled: for evaluations.
+    Raises ConfigurationError for what only home and configuration tell: hosts, GPUs, engines of
+    roles, and places that no sandbox shows.
     """
+    check_mapped_places(loaded, task)
     engine = loaded.engine(engine_name)
     if engine_name not in loaded.config.engines and engine.kind in FILE_ENGINES:
         engine_name = f"{engine.kind}:{engine.path}"  # absolute: workers have another folder

@@ -19,6 +19,7 @@ BAD = [
     ("[evaluate]\nformat = 'true'", "no `command`"),
     ("[budget]\nevaluation_seconds = -1", "evaluation_seconds"),
     ('sandbox = "none"\n[data.mounts]\nwords = "workspace"', "needs the sandbox"),
+    ('[data.mounts]\nwords = "../home/words"', "must not see"),
 ]
 
 
@@ -26,6 +27,7 @@ BAD = [
 def test_what_is_wrong_is_named(station: Station, text: str, cause: str) -> None:
     folder = station.folder / "task"
     (folder / "workspace").mkdir(parents=True)
+    (station.home / "words").mkdir(parents=True)
     (folder / "task.toml").write_text(f'name = "t"\ninstructions = "x"\n{text}\n')
     done = station.run("task", "validate", "task", code=78)
     assert cause in done.stderr

@@ -283,12 +283,11 @@ class SandboxProfile:
         return () if self.image is not None else find_python_folders()
 
     def _named(self) -> list[str]:
+        self.refuse_hidden()
         arguments: list[str] = []
         for path in (*self.read, *self._activated()):
-            self._refuse_hidden(path)
             arguments += ["--ro-bind", str(path), str(path)]
         for name, path in self.data.items():
-            self._refuse_hidden(path)
             arguments += ["--ro-bind", str(path), f"{DATA_FOLDER}/{name}"]
         for path in self._devices():
             arguments += ["--dev-bind", str(path), str(path)]
@@ -402,14 +401,19 @@ class SandboxProfile:
             and not any(program.is_relative_to(path) for program in programs)
         ]
 
-    def _refuse_hidden(self, path: Path) -> None:
-        for hidden in self.hidden:
-            if path.resolve().is_relative_to(hidden.resolve()):
-                raise HoustonError(
-                    f"The task maps {path}, which lies in {hidden}, a place agents must not see.",
-                    "No process was started.",
-                    "Take it out of [sandbox] read.",
-                )
+    def refuse_hidden(self) -> None:
+        """Raise HoustonError where the task maps something of what agents must not see."""
+        if self.kind == "none":
+            return
+        for path in (*self.read, *self._activated(), *self.data.values()):
+            for hidden in self.hidden:
+                if path.resolve().is_relative_to(hidden.resolve()):
+                    raise HoustonError(
+                        f"The task maps {path}, which lies in {hidden}, a place agents must not"
+                        " see.",
+                        "No process was started.",
+                        "Let `sandbox.read`, `data.mounts` and `activate` name places outside it.",
+                    )
 
 
 def _map_programs() -> list[str]:
