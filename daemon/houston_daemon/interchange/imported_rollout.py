@@ -6,6 +6,7 @@ gets a result, text can forge no guidance tag, and secrets are taken out. It kno
 (`atif_import`, `inspect_import`) and stores nothing: the recorder does.
 """
 
+import dataclasses
 import math
 import re
 from collections import Counter
@@ -15,6 +16,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
+from houston_daemon.agent.rollout_budgets import EvaluationScores
 from houston_daemon.importers.imported_task import make_task_name, tables_to_toml
 from houston_daemon.review.attention_catalog import SIGNALS_VERSION, AttentionTracker
 from houston_daemon.review.attention_window import RemainingBudgets, observe_step
@@ -133,6 +135,7 @@ class ImportedRollout:
         self._left_out: Counter[str] = Counter()
         self._began: float | None = None
         self._attention = AttentionTracker(AttentionSettings())
+        self._scores = EvaluationScores()
 
     @property
     def steps(self) -> int:
@@ -292,7 +295,12 @@ class ImportedRollout:
         observation = ObservationBody(tail=self._disarm(redact("\n".join(step.text))))
         number = len(self._steps) + 1
         observed = observe_step(number, step.sample, results, observation)
-        signals = self._attention.step(observed, _UNLIMITED, results)
+        for result in results:
+            self._scores.count_result(result, step.active_us / 1e6)
+        budgets = dataclasses.replace(
+            _UNLIMITED, evaluations=self._scores.evaluations, best=self._scores.best
+        )
+        signals = self._attention.step(observed, budgets, results)
         closed = replace(
             observation,
             attention=tuple(signals),
@@ -393,10 +401,9 @@ class ImportedRollout:
 
 
 _UNLIMITED = RemainingBudgets(
-    steps=10**6, steps_left=10**6, seconds=1e9, seconds_left=1e9, evaluations=10**6,
-    evaluations_left=10**6,
-)  # fmt: skip
-"""No budget of ours ended what ran elsewhere."""
+    steps=10**6, steps_left=10**6, seconds=1e9, seconds_left=1e9, evaluations_left=10**6
+)
+"""No budget of ours ended what ran elsewhere; whether it is scored, its results say."""
 
 
 def _make_task_record(name: str, instructions: str, format: str) -> TaskRecord:
