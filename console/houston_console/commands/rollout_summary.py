@@ -33,6 +33,12 @@ MIN_REASON_CHARACTERS = 16
 """Characters of a reason that are shown however narrow the terminal is."""
 
 
+def drift_words(drift: str, count: int = 1) -> str:
+    """The class of so many prompts, for people: `forked` is also the first one of a rollout, where
+    nothing was forked."""
+    return ("new context" if count == 1 else "new contexts") if drift == "forked" else drift
+
+
 def format_score(value: float | None) -> str:
     """A score from 0 to 100 as people read it, four digits of it, or a dash."""
     return "–" if value is None else f"{value:.4g}"

@@ -14,6 +14,7 @@ import msgspec
 from houston_console.commands import command_options, rollout_summary
 from houston_console.commands.output_page import OutputPage, span
 from houston_console.commands.rollout_summary import (
+    drift_words,
     format_local_time,
     format_score,
     state_span,
@@ -379,7 +380,9 @@ def _rollout_lines(
     row: RolloutRow, facts: dict[str, Any], scores: list[EvaluationRow]
 ) -> dict[str, str]:
     """What is known of a rollout, by label; empty where there is nothing to say."""
-    drift = ", ".join(f"{count} {name}" for name, count in sorted(facts["drift"].items()))
+    drift = ", ".join(
+        f"{count} {drift_words(name, count)}" for name, count in sorted(facts["drift"].items())
+    )
     history = ", ".join(
         f"{format_score(score.score)} at step {score.step}"
         + ("" if score.state == "scored" else " (no score, no submission used)")

@@ -22,7 +22,7 @@ from houston_console.commands.daemon_requests import JournalFollower
 from houston_console.commands.folded_steps import FoldedStepPrinter
 from houston_console.commands.output_page import OutputPage, OutputSpan, span
 from houston_console.commands.remote_terminal_log import fetch_command, first_error_line
-from houston_console.commands.rollout_summary import format_local_time
+from houston_console.commands.rollout_summary import drift_words, format_local_time
 from houston_shared import (
     command_arguments,
     command_output,
@@ -101,7 +101,7 @@ def print_step(
     sample = record.sample
     title = f"step {record.step}" + (f" attempt {record.attempt}" if record.attempt > 1 else "")
     times = (format_local_time(record.at), format_clock(record.active_seconds))
-    facts = filter(None, (*times, sample.policy, sample.drift))
+    facts = filter(None, (*times, sample.policy, drift_words(sample.drift)))
     page.line(span(title, "name"), span("  " + " · ".join(facts), "dim"))
     lines, characters = (0, 10**6) if full else (MAX_TEXT_LINES, _MAX_ARGUMENT_CHARACTERS)
     page.block(sample.thought, AGENT_BAR, limit=lines)
@@ -480,7 +480,8 @@ def _request_summary(view: ContextView) -> str:
     size = "without token ids" if view.token_ids is None else f"{len(view.token_ids)} tokens"
     prefix = f", {sample.kept} kept from step {parent.step}" if parent and sample.kept else ""
     cached = "" if sample.cached_tokens is None else f", {sample.cached_tokens} cached"
-    return f"{sample.rollout} step {sample.step}: {view.drift}, {size}{prefix}{cached}"
+    drift = drift_words(view.drift)
+    return f"{sample.rollout} step {sample.step}: {drift}, {size}{prefix}{cached}"
 
 
 DIFFS_PER_READ = 40

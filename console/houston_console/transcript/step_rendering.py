@@ -12,7 +12,7 @@ import msgspec
 from rich.cells import cell_len
 
 from houston_console.commands import step_outcomes
-from houston_console.commands.rollout_summary import format_score
+from houston_console.commands.rollout_summary import drift_words, format_score
 from houston_console.panes import diff_rendering
 from houston_console.transcript.trajectory_reader import (
     NO_ANNOTATIONS,
@@ -509,7 +509,8 @@ def _file_lines(files: tuple[FileChange, ...], more: int, width: int) -> list[Te
 def _sampling_line(record: StepRecord, width: int) -> list[TextLine]:
     """The last line of a step: how it was sampled."""
     sample = record.sample
-    parts = [sample.policy or sample.engine, sample.drift, sample.finish_reason]
+    drift = drift_words(sample.drift)
+    parts = [sample.policy or sample.engine, drift, sample.finish_reason]
     if sample.prompt_tokens is not None:
         cached = f" ({sample.cached_tokens:,} cached)" if sample.cached_tokens is not None else ""
         parts.append(f"{sample.prompt_tokens:,} prompt tokens{cached}")

@@ -396,6 +396,16 @@ def test_long_observations_are_cut_and_say_so_unless_full(
     assert "line 99" in full
 
 
+def test_a_first_prompt_is_no_fork(written: WrittenHome, houston: Houston) -> None:
+    written.rollout("words-aaaa")
+    written.step("words-aaaa", 1, sample(calls=(LOOK,), drift="forked"))
+    for command in ("steps words", "rollout show words", "context words 1"):
+        output = houston(*command.split())
+        assert "new context" in output.out + output.err, command
+        assert "forked" not in output.out + output.err, command
+    assert houston("rollout", "show", "words", "--json").lines[0]["drift"] == {"forked": 1}
+
+
 def test_the_context_goes_to_stdout_and_what_it_is_to_stderr(
     written: WrittenHome, houston: Houston
 ) -> None:

@@ -20,6 +20,7 @@ from houston_console.commands.rollout_summary import (
     cut_text as cut_line,
 )
 from houston_console.commands.rollout_summary import (
+    drift_words,
     format_local_time,
     format_score,
 )
@@ -233,7 +234,8 @@ def _remarks(view: StepView) -> Iterator[Element]:
             yield element("p", line, kind="remark")
     for mark in record.aside:
         yield element("p", step_queries.describe_quarantine(mark), kind="remark warn")
-    facts = [record.sample.engine, record.sample.policy, record.sample.drift]
+    drift = drift_words(record.sample.drift)
+    facts = [record.sample.engine, record.sample.policy, drift]
     counts = step_json.usage_json(record.sample)
     facts += [
         f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count is not None
