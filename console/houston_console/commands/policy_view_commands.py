@@ -10,7 +10,7 @@ import shutil
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from houston_console.commands import command_options, daemon_requests, policy_report
@@ -168,8 +168,8 @@ def run_policy_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
             span("  sampled   ", "dim"),
             f"{tokens.get(own, 0):,} tokens; {used.get(own, 0)} rollouts go on",
         )
-    for activation in history:
-        page.line(span("  engine    ", "dim"), span(_activation_text(activation)))
+    for text in _activation_texts(own, activations):
+        page.line(span("  engine    ", "dim"), span(text))
     lines = [*policy_report.policy_report(evidence)]
     if policy.kind != "base" and (missing := policy_report.no_curve_line(run, evidence.figures)):
         lines.append(missing)
@@ -252,12 +252,18 @@ def _is_table(value: Any) -> bool:
     return isinstance(value, dict)
 
 
-def _activation_text(activation: ActivationRow) -> str:
-    verb = "taken back to" if activation.rollback else "given"
-    reason = f": {activation.reason}" if activation.reason else ""
-    by = activation.by.removeprefix("person:")
-    when = local_time(activation.at)
-    return f"{activation.engine} was {verb} it, {activation.state}{reason} ({by}, {when})"
+def _activation_texts(policy: str, activations: Sequence[ActivationRow]) -> Iterator[str]:
+    """A line for each activation of a policy. activations: of all policies, oldest first."""
+    newest = {each.engine: each.seq for each in activations if each.state == "active"}
+    for activation in activations:
+        if activation.policy != policy:
+            continue
+        is_past = activation.state == "active" and activation.seq < newest[activation.engine]
+        state = "replaced since" if is_past else activation.state
+        verb = "taken back to" if activation.rollback else "given"
+        reason = f": {activation.reason}" if activation.reason else ""
+        by, when = activation.by.removeprefix("person:"), local_time(activation.at)
+        yield f"{activation.engine} was {verb} it, {state}{reason} ({by}, {when})"
 
 
 ACTIVATION_WAIT_SECONDS = 900.0

@@ -68,6 +68,15 @@ def test_what_is_not_known_is_said_with_what_finds_it_out(desk: Desk, houston: S
     assert "not known: it was trained elsewhere" in _imported(desk, houston)
 
 
+def test_only_what_an_engine_has_now_is_active(desk: Desk, houston: Shell) -> None:
+    start_training(desk)
+    for number in (2, 3):
+        register(desk, number)
+        activate(desk, f"policy@{number}")
+    assert "given it, replaced since (" in houston("policy", "show", "policy@2")
+    assert "given it, active (" in houston("policy", "show", "policy@3")
+
+
 def _imported(desk: Desk, houston: Shell) -> str:
     register(desk, 3, run="", note="from a friend")
     return houston("policy", "show", "policy@3")
