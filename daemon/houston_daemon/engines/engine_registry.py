@@ -256,10 +256,10 @@ def missing_variables(settings: Mapping[str, Any]) -> dict[str, str]:
 
 def _environment_variable(variable: str, named_by: str) -> str:
     if variable not in os.environ:
+        # Who waits shows the cause alone, so it says what to do, too.
         raise EngineUnavailable(
             f"the variable {variable}, named by `{named_by}`, is not set where the daemon was"
-            " started.",
+            f" started: export {variable}=…; houston daemon restart.",
             "The rollout waits.",
-            f"export {variable}=…; houston daemon restart",
         )
     return os.environ[variable]

@@ -414,10 +414,11 @@ def check_engine(loaded: LoadedConfiguration, name: str, running: dict[str, str]
     """
     engine = fetched_engine(loaded, name, command_output.print_note)
     require_engine(loaded, name, engine, running)
-    if not has_engine_key(engine):
+    if missing := missing_variables(msgspec.to_builtins(engine)):
         command_output.print_note(
             f"Engine {name!r} was not asked: its key is not set in this shell. Where the daemon was"
-            " not started with it, the rollout waits."
+            f" not started with it, the rollout waits for: export {min(missing)}=…;"
+            " houston daemon restart"
         )
 
 

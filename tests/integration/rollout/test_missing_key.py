@@ -19,7 +19,9 @@ def test_a_rollout_waits_for_its_key_over_a_restart(station: Station) -> None:
         )
         station.start()
         (rollout,) = station.rollout(station.task(), "far")
-        station.until(lambda: "FAR_KEY" in station.show(rollout)["activity"], why="it says so")
+        station.until(
+            lambda: "export FAR_KEY=…" in station.show(rollout)["activity"], why="it says so"
+        )
         assert station.show(rollout)["state"] == "running"
         station.environment["FAR_KEY"] = "secret"
         station.run("daemon", "restart")

@@ -49,6 +49,8 @@ def station(server: ChatServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
         f'[engines.jury]\nkind = "chat"\nurl = "{server.url}"\nmodel = "m"\nwindow = 40000\n'
         f'[engines.keyed]\nkind = "chat"\nurl = "{server.url}"\nmodel = "m"\n'
         'api_key_env = "NO_SUCH_KEY"\n'
+        f'[engines.headed]\nkind = "chat"\nurl = "{server.url}"\nmodel = "m"\n'
+        'headers_env = { "X-Key" = "NO_SUCH_KEY" }\n'
         f'[engines.bare]\nkind = "token"\nurl = "{server.url}"\nmodel = "m"\nwindow = 9000\n'
         '[judge]\nengine = "jury"\nprice_prompt = 2.0\nprice_sampled = 8.0\ncurrency = "EUR"\n'
     )
@@ -401,7 +403,12 @@ REFUSED = {
     "no such rollout": (("nothing-like-it",), 66, "nothing-like-it"),
     "an engine that plays": (("R", "--engine", "script:x"), 78, "plays a file"),
     "no such engine": (("R", "--engine", "other"), 66, "There is no engine 'other'"),
-    "a key that is not set": (("R", "--engine", "keyed"), 78, "NO_SUCH_KEY, which holds the key"),
+    "a key that is not set": (
+        ("R", "--engine", "keyed"),
+        78,
+        "NO_SUCH_KEY, named by `api_key_env`",
+    ),
+    "a header that is not set": (("R", "--engine", "headed"), 78, "named by `headers_env.X-Key`"),
     "no tokenizer": (("R", "--engine", "bare"), 78, "its tokenizer is not known"),
     "no such template": (("R", "--template", "none.md"), 66, "none.md"),
     "a window too small": (("R", "--window", "600"), 78, "too small"),

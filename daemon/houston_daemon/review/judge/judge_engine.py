@@ -21,7 +21,7 @@ import msgspec
 from houston_daemon.agent.rollout_setup import engine_price, tokenizer_file
 from houston_daemon.engines.engine_process import EngineProcess
 from houston_daemon.engines.engine_protocol import Engine, EngineSample, SampleRequest
-from houston_daemon.engines.engine_registry import choose_engine
+from houston_daemon.engines.engine_registry import choose_engine, missing_variables
 from houston_daemon.engines.hub_downloads import fetched_engine
 from houston_daemon.engines.local_model import configured_window, model_path
 from houston_daemon.engines.token_engine import TokenEngine
@@ -247,12 +247,11 @@ async def open_judge_client(
 
 
 def _open_engine(place: JudgeEnginePlace, ask: bool) -> Engine:
-    key = str(place.settings.get("api_key_env") or "")
-    if key and key not in os.environ:
+    for variable, key in missing_variables(place.settings).items():
         raise ConfigurationError(
-            f"The variable {key}, which holds the key of engine {place.name!r}, is not set here.",
+            f"The variable {variable}, named by `{key}` of engine {place.name!r}, is not set here.",
             "Nothing was judged.",
-            f"export {key}=…",
+            f"export {variable}=…",
         )
     if not place.child:
         return choose_engine(place.settings, None, place.name)
