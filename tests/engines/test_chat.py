@@ -19,6 +19,7 @@ from houston_shared.backoff import RetryPolicy
 from houston_shared.records import Message, ToolCall
 from tests.engines.chat_server import ChatServer, delta, tool
 from tests.engines.conftest import free_port
+from tests.integration.rollout.endpoint import Endpoint, Page
 
 TOOL = {"name": "run_command", "parameters": {"type": "object", "properties": {}}}
 MESSAGES = (
@@ -117,6 +118,25 @@ async def test_a_refusal_is_not_tried_again(server: ChatServer, status: int) -> 
     with pytest.raises(EngineRefused, match=str(status)):
         await sampled(engine(server))
     assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("end", "answer", "is_told"),
+    [
+        ("", (404, "<html>Not Found</html>"), True),
+        ("/v1", (404, "<html>Not Found</html>"), False),
+        ("", (404, '{"error": {"message": "The model `m` does not exist"}}'), False),
+        ("", (400, '{"error": {"message": "No."}}'), False),
+    ],
+    ids=["forgotten", "there", "of a model", "another refusal"],
+)
+async def test_a_forgotten_v1_is_told(end: str, answer: tuple[int, str], is_told: bool) -> None:
+    endpoint = Endpoint(lambda body: Page(answer[1], answer[0]))
+    url = f"{endpoint.url.removesuffix('/v1')}{end}"
+    with pytest.raises(EngineRefused) as refused:
+        await sampled(ChatEngine("chat:test", url, "m", retry=QUICK))
+    endpoint.close()
+    assert (f"set `url` of the engine to {url}/v1" in refused.value.next) == is_told
 
 
 async def test_nobody_there_is_unavailable() -> None:

@@ -118,6 +118,16 @@ def test_the_check_tells_it(tmp_path: Path, case: str, note: Answer) -> None:
     assert failed <= {line}, "one fault is told on one line"
 
 
+def test_a_forgotten_v1_is_told(tmp_path: Path, note: Answer) -> None:
+    endpoint = Endpoint(lambda body: note, pages={"/v1/models": lambda _: (200, {"data": []})})
+    endpoint.pages["/models"] = lambda _: error(404, "Not Found")
+    url = endpoint.url.removesuffix("/v1")
+    found = checked(tmp_path, {**endpoint.settings, "url": url})["reachable"]
+    endpoint.close()
+    assert found.state == "fail" and f"{url}/v1 is one" in found.text
+    assert found.next == "Add /v1 to `engines.it.url`."
+
+
 def test_nobody_there(tmp_path: Path) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))

@@ -20,6 +20,7 @@ import httpx
 
 from houston_daemon.engines.engine_http import (
     PartialAnswer,
+    lacks_version,
     make_http_client,
     raise_for_failure,
     read_events,
@@ -112,7 +113,7 @@ class ChatEngine:
     ) -> None:
         self.name = name
         self.window = window
-        self._model = model
+        self._url, self._model = url, model
         self._tools_mode = tools_mode
         self._dialect = dialect or choose_dialect("chatml-json")
         self._reasoning_field = reasoning_field
@@ -151,6 +152,7 @@ class ChatEngine:
                     return await run_unless_stopped(stop, self._ask(body, headers, partial))
                 except EngineRefused as problem:
                     if not (refused := _refused_own_parameters(body, problem)):
+                        problem.next = _address_hint(self._url, problem)
                         raise
                     self._omitted.add(refused)
 
@@ -216,6 +218,13 @@ def _refused_own_parameters(body: Mapping[str, Any], problem: EngineRefused) -> 
         if sent and re.search(rf"\b{name}\b", problem.cause):
             return name
     return ""
+
+
+def _address_hint(url: str, problem: EngineRefused) -> str:
+    """What to mend where an address may lack the `/v1` that most APIs have; empty elsewhere."""
+    if problem.status != 404 or not lacks_version(url) or "model" in problem.cause:
+        return ""
+    return f"Where its API is below /v1, set `url` of the engine to {url.rstrip('/')}/v1."
 
 
 def _chat_message(message: Message) -> dict[str, Any]:

@@ -90,6 +90,11 @@ def connection_settings(url: str) -> ConnectionSettings:
     return {"trust_env": not own_machine, "verify": not url.startswith("http:")}
 
 
+def lacks_version(url: str) -> bool:
+    """Whether an address names no version of an API, as `/v1` does."""
+    return url.startswith("http") and re.search(r"/v\d", urlsplit(url).path) is None
+
+
 def has_proxy(url: str) -> bool:
     """Whether the environment names a proxy for an address."""
     parts = urlsplit(url)

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 
 from houston_daemon.agent.rollout_setup import make_dialect_and_tokenizer
-from houston_daemon.engines.engine_http import error_sentence, make_http_client
+from houston_daemon.engines.engine_http import error_sentence, lacks_version, make_http_client
 from houston_daemon.engines.engine_protocol import EngineUnavailable
 from houston_daemon.engines.engine_registry import api_key, missing_variables, request_options
 from houston_daemon.environments.environment_protocol import ToolSpec
@@ -194,6 +194,12 @@ async def _list_models(
         )
         found = f"refused with {status}: {said}"
         return [ok_finding("reachable", url), CheckFinding("key", "fail", found, step)], None
+    if status == 404 and await _is_below_v1(server, http):
+        found, step = (
+            f"{url} is no API, and {url.rstrip('/')}/v1 is one",
+            f"Add /v1 to {server.key('url')}.",
+        )
+        return [CheckFinding("reachable", "fail", found, step)], None
     if status in (404, 405, 408, 429, 501):  # an equal server may have no such page, or be busy
         return [ok_finding("reachable", f"{url} answers, and lists no models ({status})")], None
     if not answer.is_success:
@@ -207,6 +213,17 @@ async def _list_models(
         found = f"{url} answers with {kind}, which is no list of models"
         return [CheckFinding("reachable", "fail", found, correct)], None
     return [ok_finding("reachable", f"{url} answers"), *_key_findings(server)], cards
+
+
+async def _is_below_v1(server: ServerAddress, http: httpx.AsyncClient) -> bool:
+    """Whether an API is where the configured address goes on with `/v1`."""
+    if server.takes_ids or not lacks_version(str(server.settings["url"])):
+        return False
+    try:
+        answer = await http.get("/v1/models")
+    except httpx.RequestError:
+        return False
+    return answer.is_success and _read_cards(answer) is not None
 
 
 def _key_findings(server: ServerAddress) -> list[CheckFinding]:
