@@ -28,9 +28,10 @@ class ConfidenceInterval(NamedTuple):
         return {name: known(value) for name, value in self._asdict().items()}
 
 
-def wilson_interval(hits: int, of: int, confidence: float = 0.95) -> ConfidenceInterval:
+def wilson_interval(hits: float, of: int, confidence: float = 0.95) -> ConfidenceInterval:
     """The share `hits / of` with its bounds, each 0 to 1 (Wilson 1927, eq. 6).
 
+    hits: a trial that is a mean from 0 to 1 counts as that; the bounds are rather too wide then.
     Without any trial nothing is known: the bounds are 0 and 1.
     """
     if of == 0:

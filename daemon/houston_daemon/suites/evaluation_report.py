@@ -55,7 +55,7 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
     """The same for people."""
     arms = [report[name] for name in ("before", "after") if name in report]
     compared = report.get("difference")
-    columns = [f"{arm['policy']} on {arm['engine']}" for arm in arms]
+    columns = _arm_titles(arms)
     rows = [["", *columns, *(["difference"] if compared else [])]]
     figures = [name for name in arms[-1] if name.startswith("pass@")]
     for name in [*figures, *MEANS]:
@@ -66,11 +66,7 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
             + [_cell(cell.get(name), sign) for cell, sign in zip(cells, signs, strict=False)]
         )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    tasks = arms[-1]["worlds"]
-    yield (
-        f"{report['suite']}, {report['split']}: {pluralize(tasks, 'task')},"
-        f" {pluralize(arms[-1]['attempts'], 'attempt')} each; intervals of 95 %"
-    )
+    yield f"{report['suite']}, {report['split']}: {_extent(arms)}; intervals of 95 %"
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
     for arm, column in zip(arms, columns, strict=True):
@@ -81,6 +77,23 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
             values = [arm[name] if arm[name] is not None else "as the tasks say" for arm in arms]
             yield f"{name}: {values[0]} before, {values[1]} after; the difference is of that, too."
         yield from _difference_lines(compared)
+
+
+def _arm_titles(arms: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Who played each arm; where that was the same, also which is which."""
+    titles = [f"{arm['policy']} on {arm['engine']}" for arm in arms]
+    if len(set(titles)) == len(titles):
+        return titles
+    return [f"{name}: {title}" for name, title in zip(("before", "after"), titles, strict=True)]
+
+
+def _extent(arms: Sequence[Mapping[str, Any]]) -> str:
+    """How many tasks were tried how often, of both arms where they differ."""
+    extents = [
+        f"{pluralize(arm['worlds'], 'task')}, {pluralize(arm['attempts'], 'attempt')} each"
+        for arm in arms
+    ]
+    return extents[0] if len(set(extents)) == 1 else f"{extents[0]} before; {extents[1]} after"
 
 
 def _difference_lines(compared: Mapping[str, Any]) -> Iterator[str]:
@@ -154,7 +167,7 @@ def _draw_figures(
 ) -> None:
     """A bar with its interval for each arm and figure; an arm without a figure has none."""
     width = 0.8 / len(arms)
-    for number, arm in enumerate(arms):
+    for number, (arm, title) in enumerate(zip(arms, _arm_titles(arms), strict=True)):
         shown = [(place, arm[name]) for place, name in enumerate(names) if arm.get(name)]
         values = [figure["value"] for _, figure in shown]
         below = [figure["value"] - (figure["low"] or 0.0) for _, figure in shown]
@@ -166,7 +179,7 @@ def _draw_figures(
             yerr=[[max(0.0, each) for each in below], [max(0.0, each) for each in above]],
             color=_COLOURS[number + 2 - len(arms)],
             capsize=3,
-            label=f"{arm['policy']} on {arm['engine']}",
+            label=title,
         )
     axes.set_xticks(range(len(names)), ticks)
     axes.spines[["top", "right"]].set_visible(False)

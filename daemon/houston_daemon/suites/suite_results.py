@@ -1,9 +1,9 @@
 """What a suite's run gave, as a file, and its figures: pass@1, pass@k, steps, failed calls.
 
 pass@k is the unbiased estimator of Chen et al. 2021 (arXiv:2107.03374, eq. 1). A world is what
-repeats: intervals are Wilson's where each was tried once, else the percentile bootstrap over
-worlds. Two runs are held against each other world by world, with the exact test of flipped signs
-(Fisher 1935, §21) on the worlds' differences. Runs nothing.
+repeats: intervals are Wilson's where each was tried once or all did alike, else the percentile
+bootstrap over worlds. Two runs are held against each other world by world, with the exact test of
+flipped signs (Fisher 1935, §21) on the worlds' differences. Runs nothing.
 """
 
 import math
@@ -107,13 +107,11 @@ def _solved(world: SuiteWorld) -> int:
 
 
 def _pass_interval(run: SuiteRun, k: int) -> ConfidenceInterval:
-    if all(len(world.attempts) == 1 for world in run.worlds):
-        return wilson_interval(sum(map(_solved, run.worlds)), len(run.worlds))
-    shares = {
-        str(world.index): {0: pass_at(k, len(world.attempts), _solved(world))}
-        for world in run.worlds
-    }
-    return bootstrap_mean(shares, _BOOTSTRAP_SEED)
+    shares = [pass_at(k, len(world.attempts), _solved(world)) for world in run.worlds]
+    tried_once = all(len(world.attempts) == 1 for world in run.worlds)
+    if tried_once or len(set(shares)) == 1:  # a bootstrap of what is all alike has no width
+        return wilson_interval(sum(shares), len(shares))
+    return bootstrap_mean({str(n): {0: share} for n, share in enumerate(shares)}, _BOOTSTRAP_SEED)
 
 
 Cells = Mapping[str, Mapping[int, float]]

@@ -78,7 +78,7 @@ def run_suite(
     begun, started_at = time.monotonic(), iso_time(now_us())
     by_world: list[list[str]] = []
     names: list[str] = []
-    for specs in _spec_batches(loaded, order):
+    for specs in _spec_batches(loaded, order, tell):
         names += [spec.task.name for spec in specs[:: order.attempts]]
         message = StartRollouts(request=uuid.uuid4().hex, specs=tuple(specs))
         answer = send_with_retry(
@@ -113,7 +113,9 @@ def _check_engine(loaded: LoadedConfiguration, engine: str) -> None:
     rollout_start_checks.check_engine(loaded, engine, running)
 
 
-def _spec_batches(loaded: LoadedConfiguration, order: SuiteOrder) -> Iterator[list[RolloutSpec]]:
+def _spec_batches(
+    loaded: LoadedConfiguration, order: SuiteOrder, tell: Callable[[str], None]
+) -> Iterator[list[RolloutSpec]]:
     """Specs of whole worlds, about `SPECS_PER_MESSAGE` at a time."""
     batch: list[RolloutSpec] = []
     folder = suites_folder(loaded.home) / "tasks"
@@ -122,6 +124,10 @@ def _spec_batches(loaded: LoadedConfiguration, order: SuiteOrder) -> Iterator[li
         if not index:  # they are all of one kind
             rollout_start_checks.check_task_names(task)
             rollout_start_checks.check_machine(task)
+            own = loaded.engine(order.engine).parameters.get("temperature")
+            drawn_at = task.task.sampling.temperature if own is None else own
+            if order.attempts > 1 and drawn_at == 0:
+                tell(f"warning: {order.attempts} attempts at temperature 0 are mostly alike")
         batch += rollout_start_checks.build_rollout_specs(
             loaded,
             task,

@@ -78,6 +78,13 @@ def test_before_and_after_play_the_same_tasks_with_the_same_decoding(
     assert "is there already" in again.stderr
 
 
+def test_attempts_that_are_alike_are_warned_of(station: Station, engine: str) -> None:
+    words = ("evaluate", SUITE, "-n", "1", "--engine", engine, "--attempts", "2")
+    for temperature in ("0", "0.5"):
+        done = station.run(*words, "--temperature", temperature, "--name", f"at-{temperature}")
+        assert ("2 attempts at temperature 0 are" in done.stderr) == (temperature == "0")
+
+
 def test_flips_are_named_and_the_picture_is_drawn(
     station: Station, engine: str, loser: str, tmp_path: Path
 ) -> None:

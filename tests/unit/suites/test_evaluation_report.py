@@ -1,5 +1,6 @@
 """The report of an evaluation, as people read it."""
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -48,6 +49,14 @@ def test_the_last_sentence_says_whether_it_may_be_chance(
     said = lines(tuple(before), tuple(after))
     assert f"flips: {flips}" in said
     assert said[-1].startswith(f"The difference in pass@1 {verdict}")
+
+
+def test_arms_of_one_policy_are_told_apart() -> None:
+    said = lines(("1", "0"), ("11", "10", "00"))
+    assert "2 tasks, 1 attempt each before; 3 tasks, 2 attempts each after;" in said[0]
+    assert re.split("  +", said[1].strip()) == [
+        "before: base on e", "after: base on e", "difference"
+    ]  # fmt: skip
 
 
 def test_arms_that_decode_otherwise_are_told() -> None:

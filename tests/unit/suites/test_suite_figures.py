@@ -64,6 +64,17 @@ def test_a_run_tried_once_has_wilsons_bounds() -> None:
     assert [name for name in figures if name.startswith("pass")] == ["pass@1"]
 
 
+@pytest.mark.parametrize(
+    ("world", "k", "low", "high"),
+    [("11", 1, 0.7225, 1.0), ("00", 2, 0.0, 0.2775), ("10", 1, 0.2366, 0.7634)],
+)
+def test_worlds_that_are_all_alike_have_wilsons_bounds_too(
+    world: str, k: int, low: float, high: float
+) -> None:
+    figure = run_figures(run(*[world] * 10))[f"pass@{k}"]
+    assert (figure["low"], figure["high"]) == (low, high)
+
+
 def test_several_attempts_give_pass_at_each_power_of_two() -> None:
     figures = run_figures(run("100", "000", "111"))
     assert figures["pass@1"]["value"] == pytest.approx(4 / 9, abs=1e-4)
