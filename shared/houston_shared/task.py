@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from houston_shared.errors import ConfigurationError
-from houston_shared.records import TaskRecord, ThoughtHandling
+from houston_shared.records import RolloutSpec, TaskRecord, ThoughtHandling
 from houston_shared.sample_roles import SAMPLE_ROLES, SampleRole
 from houston_shared.task_tables import (
     AgentKind,
@@ -464,6 +464,15 @@ def parse_task_record(record: TaskRecord) -> Task:
 @lru_cache(maxsize=64)  # half a millisecond, and rows of a group read the same task each time
 def _parse_definition(definition: str, where: str) -> Task:
     return convert_toml(parse_toml(definition, where), Task, where)
+
+
+def thought_handling(spec: RolloutSpec) -> ThoughtHandling:
+    """Whether the thoughts of a rollout stay in its context: its start or its task may strip them.
+
+    Raises ConfigurationError when this version cannot read its task.
+    """
+    own = parse_task_record(spec.task).sampling.thoughts
+    return "strip" if "strip" in (spec.thoughts, own) else "keep"
 
 
 def purify_settings(task: Task, changed: Mapping[str, Any]) -> PurifySettings:

@@ -74,7 +74,13 @@ from houston_shared.faults import point
 from houston_shared.guidance_tag import disarm
 from houston_shared.records import ContextHead, RolloutSpec, spec_of_role
 from houston_shared.sample_roles import SampleRole
-from houston_shared.task import BudgetSettings, Task, parse_task_record, purify_settings
+from houston_shared.task import (
+    BudgetSettings,
+    Task,
+    parse_task_record,
+    purify_settings,
+    thought_handling,
+)
 
 CHARACTERS_PER_TOKEN = 3
 QUESTION_LEAD = "Question: "
@@ -113,9 +119,8 @@ def tokenizer_file(settings: Mapping[str, Any]) -> str:
             return str(found / "tokenizer.json")
     raise ConfigurationError(
         "The engine takes token ids and its tokenizer is not known.",
-        "The rollout cannot start.",
-        "Set `tokenizer` of the engine in houston.toml to the model's tokenizer.json, or to a model"
-        " of the hub: org/name@revision.",
+        next="Set `tokenizer` of the engine in houston.toml to the model's tokenizer.json, or to a"
+        " model of the hub: org/name@revision.",
     )
 
 
@@ -454,8 +459,7 @@ def _make_renderer(
     dialect, tokens = make_dialect_and_tokenizer(settings, reasoning, engine.token_ids)
     if task.step_role == "planner":
         dialect = planner_dialect(dialect)
-    strip = "strip" in (spec.thoughts, task.sampling.thoughts)
-    return PromptRenderer(dialect, tokens, "strip" if strip else "keep", has_native_calls(settings))
+    return PromptRenderer(dialect, tokens, thought_handling(spec), has_native_calls(settings))
 
 
 def make_dialect_and_tokenizer(

@@ -42,6 +42,11 @@ def bent_sampling(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in drawn.items() if value not in NEUTRAL_SAMPLING[name]}
 
 
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """Settings as a refusal names them: `temperature = 0.5, top_k = 20`."""
+    return ", ".join(f"{name} = {value}" for name, value in settings.items())
+
+
 def true_logprob_kind(kind: LogprobKind, parameters: Mapping[str, Any]) -> LogprobKind:
     """What log-probabilities of the model at temperature 1 (`policy`) are to a sample that was
     drawn with these parameters; any other kind stays what it is."""

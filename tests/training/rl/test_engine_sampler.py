@@ -68,6 +68,15 @@ def asked(
     return [answer.text for answer in answers]
 
 
+def test_an_unknown_tokenizer_is_refused_without_a_word_of_rollouts(tmp_path: Path) -> None:
+    engines = {"far": EngineSettings(kind="token", url="http://127.0.0.1:9", model="m")}
+    loaded = LoadedConfiguration(Configuration(engines=engines), Home(tmp_path), "defaults")
+    sampler = EngineSampler(loaded, "far", lambda: False, lambda line: None)
+    with pytest.raises(HoustonError, match="its tokenizer is not known") as refused:
+        _ = sampler.tokenizer
+    assert "rollout" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("away", "told"),
     [

@@ -20,7 +20,7 @@ from houston_daemon.engines.engine_protocol import (
     SampleRequest,
 )
 from houston_daemon.engines.engine_registry import choose_engine
-from houston_daemon.engines.logprob_kind import bent_sampling, true_logprob_kind
+from houston_daemon.engines.logprob_kind import bent_sampling, settings_text, true_logprob_kind
 from houston_daemon.review.judge.judge_client import JudgeClient
 from houston_daemon.review.judge.judge_engine import JudgeEnginePlace, make_judge_client
 from houston_daemon.training.credit.policy_gradient_rows import RATIO_LOGPROB_KIND
@@ -146,10 +146,9 @@ class EngineSampler:
                 await self._until_it_answers(lambda: engine.sample(request, asyncio.Event())),
             )
         if self._trained and (bent := bent_sampling(answer.parameters)):
-            how = ", ".join(f"{name} = {value}" for name, value in bent.items())
             raise HoustonError(
-                f"Engine {self._place.name} answered with {how}: the policy would be trained on"
-                " answers that are not its own.",
+                f"Engine {self._place.name} answered with {settings_text(bent)}: the policy would"
+                " be trained on answers that are not its own.",
                 "Nothing was trained further.",
                 f"Leave {', '.join(bent)} out of parameters and omit_parameters of the engine",
             )

@@ -7,7 +7,7 @@ no torch.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from houston_daemon.engines.logprob_kind import bent_sampling
+from houston_daemon.engines.logprob_kind import bent_sampling, settings_text
 from houston_daemon.training.credit.credited_rows import (
     OUTCOME_ONLY,
     CreditedRow,
@@ -132,10 +132,9 @@ def require_plain_sampling(rows: Sequence[TokenRow]) -> None:
         for span in row.spans:
             bent = bent_sampling(span.sampling)
             if span.weight and (bent or span.guided):
-                how = ", ".join(f"{name} = {value}" for name, value in bent.items())
                 raise HoustonError(
-                    f"Rollout {row.rollout} was sampled with {how or 'a grammar'}: the policy would"
-                    " be trained on answers that are not its own.",
+                    f"Rollout {row.rollout} was sampled with {settings_text(bent) or 'a grammar'}:"
+                    " the policy would be trained on answers that are not its own.",
                     "Nothing was trained further.",
                     "Set temperature = 1 and top_p = 1 in [sampling] of the task, and no grammar;"
                     " none of them in parameters or omit_parameters of the engine",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from houston_daemon.engines.logprob_kind import bent_sampling
+from houston_daemon.engines.logprob_kind import bent_sampling, settings_text
 from houston_daemon.review.critic.refinements import Critiqued, refinement_specs
 from houston_daemon.service.rollout_end_wait import Rows, wait_until_ended, waiting_sentence
 from houston_daemon.service.rollout_start_checks import build_rollout_specs
@@ -32,7 +32,7 @@ from houston_shared.store.outcome_queries import Overlong
 from houston_shared.store.purification_queries import PurificationCounts
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.store.store_reader import Reader
-from houston_shared.task import LoadedTask, load_task, parse_task_record
+from houston_shared.task import LoadedTask, load_task, thought_handling
 from houston_shared.times_and_counts import pluralize
 
 StepScores = dict[int, float]
@@ -328,13 +328,13 @@ def refuse_bent_answers(spec: RolloutSpec) -> None:
     settings = spec.engine_settings
     drawn = {"temperature": 1.0, **(settings.get("parameters") or {})}
     sent = {name: drawn[name] for name in drawn.keys() - set(settings.get("omit_parameters") or ())}
-    bent = [f"{name} = {value}" for name, value in bent_sampling(sent).items()]
-    if "strip" in (spec.thoughts, parse_task_record(spec.task).sampling.thoughts):
-        bent.append('thoughts = "strip"')
+    bent = bent_sampling(sent)
+    if thought_handling(spec) == "strip":
+        bent["thoughts"] = '"strip"'
     if bent:
         raise HoustonError(
-            f"Rollouts of {spec.task.name} on {spec.engine} are sampled with {', '.join(bent)}: the"
-            " policy would be trained on answers that are not its own.",
+            f"Rollouts of {spec.task.name} on {spec.engine} are sampled with {settings_text(bent)}:"
+            " the policy would be trained on answers that are not its own.",
             NOTHING_TRAINED_MESSAGE,
             "Take it out of [sampling] of the task, or of parameters and omit_parameters of the"
             " engine",

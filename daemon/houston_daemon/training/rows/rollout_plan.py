@@ -23,7 +23,7 @@ from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.removed_data_queries import MissingData
 from houston_shared.store.rollout_queries import ForkRow, RolloutRow
 from houston_shared.store.step_queries import StepRow
-from houston_shared.task import parse_task_record
+from houston_shared.task import parse_task_record, thought_handling
 
 NO_ROWS_MESSAGE = "No rows were made of it."
 TrainedElsewhere = Callable[[AnswerKey], str]
@@ -87,7 +87,6 @@ def _make_plan(
     contexts: tuple[PlannedContext, ...],
 ) -> RolloutPlan:
     task = parse_task_record(spec.task)
-    stripped = "strip" in (spec.thoughts, task.sampling.thoughts)
     return RolloutPlan(
         rollout=record.id,
         task=record.task,
@@ -95,7 +94,7 @@ def _make_plan(
         domain=task.domain,
         engine=record.engine,
         provenance=provenance_of(record.sandbox),
-        thoughts="strip" if stripped else "keep",
+        thoughts=thought_handling(spec),
         reasoning=may_reason(spec),
         head=head,
         contexts=contexts,
