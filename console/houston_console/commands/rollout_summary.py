@@ -9,7 +9,7 @@ the console's screens; it reads no events.
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ from houston_shared.store import rollout_queries
 from houston_shared.store.attention_ranking import RolloutNeed, RolloutOverview
 from houston_shared.store.draft_queries import CriticDraft
 from houston_shared.store.rollout_queries import RolloutRow
-from houston_shared.times_and_counts import format_clock, local_time
+from houston_shared.times_and_counts import format_clock, local_time, pluralize
 
 _SANDBOX_MARKS = {"none": " [no sandbox]", ELSEWHERE: " [sampled elsewhere]"}
 STATE_TONES = {"running": "good", "finished": "good", "failed": "bad", "cancelled": "dim"}
@@ -33,10 +33,18 @@ MIN_REASON_CHARACTERS = 16
 """Characters of a reason that are shown however narrow the terminal is."""
 
 
-def drift_words(drift: str, count: int = 1) -> str:
-    """The class of so many prompts, for people: `forked` is also the first one of a rollout, where
-    nothing was forked."""
-    return ("new context" if count == 1 else "new contexts") if drift == "forked" else drift
+def drift_words(drift: str) -> str:
+    """The class of a prompt, for people: `forked` is also the first one, where nothing forked."""
+    return "new context" if drift == "forked" else drift
+
+
+def drift_counts(counts: Mapping[str, int]) -> str:
+    """How many prompts are of each class, for people; `none` without any."""
+    words = (
+        pluralize(count, drift_words(name)) if name == "forked" else f"{count} {name}"
+        for name, count in sorted(counts.items())
+    )
+    return ", ".join(words) or "none"
 
 
 def format_score(value: float | None) -> str:

@@ -14,7 +14,7 @@ import msgspec
 from houston_console.commands import command_options, rollout_summary
 from houston_console.commands.output_page import OutputPage, span
 from houston_console.commands.rollout_summary import (
-    drift_words,
+    drift_counts,
     format_local_time,
     format_score,
     state_span,
@@ -380,9 +380,6 @@ def _rollout_lines(
     row: RolloutRow, facts: dict[str, Any], scores: list[EvaluationRow]
 ) -> dict[str, str]:
     """What is known of a rollout, by label; empty where there is nothing to say."""
-    drift = ", ".join(
-        f"{count} {drift_words(name, count)}" for name, count in sorted(facts["drift"].items())
-    )
     history = ", ".join(
         f"{format_score(score.score)} at step {score.step}"
         + ("" if score.state == "scored" else " (no score, no submission used)")
@@ -398,7 +395,8 @@ def _rollout_lines(
         "seed": "" if facts["seed"] is None else str(facts["seed"]),
         "started": local_time(row.created_at),
         "newest": f"{local_time(row.updated_at)}{f', now {row.activity}' if row.activity else ''}",
-        "steps": f"{row.steps} ({drift or 'none'}); {row.errors} with errors; {row.forks} forks",
+        "steps": f"{row.steps} ({drift_counts(facts['drift'])}); {row.errors} with errors;"
+        f" {row.forks} forks",
         "tokens": _token_usage(facts["usage"]),
         "cost": facts["cost"],
         "active": format_clock(row.active_us / 1_000_000),

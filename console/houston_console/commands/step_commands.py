@@ -480,8 +480,7 @@ def _request_summary(view: ContextView) -> str:
     size = "without token ids" if view.token_ids is None else f"{len(view.token_ids)} tokens"
     prefix = f", {sample.kept} kept from step {parent.step}" if parent and sample.kept else ""
     cached = "" if sample.cached_tokens is None else f", {sample.cached_tokens} cached"
-    drift = drift_words(view.drift)
-    return f"{sample.rollout} step {sample.step}: {drift}, {size}{prefix}{cached}"
+    return f"{sample.rollout} step {sample.step}: {drift_words(view.drift)}, {size}{prefix}{cached}"
 
 
 DIFFS_PER_READ = 40

@@ -34,11 +34,7 @@ from houston_daemon.agent.policy_sampling import (
     PolicySampler,
     SampleRequestBuilder,
 )
-from houston_daemon.agent.purification import (
-    StepPurifier,
-    is_purified_rollout,
-    reopen_attempt,
-)
+from houston_daemon.agent.purification import StepPurifier, is_purified_rollout, reopen_attempt
 from houston_daemon.agent.recorder_client import RecorderClient
 from houston_daemon.agent.resumed_context import ResumedContext, rebuild_context
 from houston_daemon.agent.role_samplers import (
