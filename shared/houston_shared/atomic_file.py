@@ -1,19 +1,33 @@
 """A file that is replaced whole: after a kill or a power cut it is the old one or the new.
 
 Written beside, synced, then renamed: `write_atomically` for content at hand, `open_atomically` for
-what is written bit by bit. What lies in the file is not known here.
+what is written bit by bit; `read_json_file` reads one. What lies in the file is not known here.
 """
 
 import contextlib
 import os
-import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
 
 Synced = Literal["nothing", "content", "name"]
 """What is on the disk when a file has been replaced. nothing: a power cut may leave it empty.
 content: the old file or the new, whichever the folder names. name: the new one."""
+
+
+def read_json_file(file: Path, kind: type[T], absent: type[OSError] = OSError) -> T | None:
+    """What `file` holds; None where there is none, or a power cut left half of it.
+
+    absent: by what it is known that there is none; other errors of the system are raised.
+    """
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=kind)
+    except (absent, msgspec.DecodeError):
+        return None
 
 
 def write_atomically(
@@ -71,7 +85,8 @@ def open_atomically(
 
 def unique_beside(file: Path) -> Path:
     """A hidden name beside a file that several processes may replace at the same time."""
-    return file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    mark = os.urandom(4).hex()  # `secrets` takes OpenSSL along, which no reading command pays
+    return file.with_name(f".{file.name}.{os.getpid()}.{mark}")
 
 
 def sync_to_disk(path: Path) -> None:

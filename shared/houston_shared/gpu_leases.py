@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from houston_shared.atomic_file import read_json_file
 from houston_shared.home import Home
 
 
@@ -41,10 +42,7 @@ def gpu_ledger_file(home: Home) -> Path:
 
 def read_gpu_ledger(home: Home) -> GpuLeases:
     """The ledger as it was written last; empty where there is none, or it is damaged."""
-    try:
-        return msgspec.json.decode(gpu_ledger_file(home).read_bytes(), type=GpuLeases)
-    except (OSError, msgspec.DecodeError):
-        return GpuLeases()
+    return read_json_file(gpu_ledger_file(home), GpuLeases) or GpuLeases()
 
 
 def describe_gpu_leases(host: str, leases: list[GpuLease]) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from houston_shared.atomic_file import read_json_file
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home, unreadable_home
 
@@ -109,11 +110,8 @@ def find_dead_daemon(home: Home) -> HomeOwner | None:
     """
     if not home.lock_file.exists() or find_running_daemon(home) is not None:
         return None
-    try:
-        owner = msgspec.json.decode(home.lock_file.read_bytes(), type=HomeOwner)
-    except (OSError, msgspec.DecodeError):
-        return None
-    return owner if owner.pid else None
+    owner = read_json_file(home.lock_file, HomeOwner)
+    return owner if owner and owner.pid else None
 
 
 def unusable_home(home: Home, problem: OSError, effect: str = NOT_STARTED) -> HoustonError:

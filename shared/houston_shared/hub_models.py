@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from houston_shared.atomic_file import read_json_file
 from houston_shared.config_sections import EngineSettings
 from houston_shared.home import Home
 
@@ -74,10 +75,7 @@ def pins_file(home: Home) -> Path:
 def read_pins(home: Home) -> dict[str, HubPin]:
     """Id with its revision → what it was resolved to; nothing where none was, or the file cannot be
     read: it is then resolved again."""
-    try:
-        return msgspec.json.decode(pins_file(home).read_bytes(), type=dict[str, HubPin])
-    except (OSError, msgspec.DecodeError):
-        return {}
+    return read_json_file(pins_file(home), dict[str, HubPin]) or {}
 
 
 def with_hub_folders(
@@ -139,11 +137,9 @@ def holds_weights(folder: Path) -> bool:
         return False
     indexes = [*folder.glob("*.safetensors.index.json"), *folder.glob("*.bin.index.json")]
     for index in indexes:
-        try:
-            shards = msgspec.json.decode(index.read_bytes(), type=_WeightIndex).weight_map.values()
-        except (OSError, msgspec.DecodeError):
+        if (weights := read_json_file(index, _WeightIndex)) is None:
             return False
-        if all((folder / shard).is_file() for shard in set(shards)):
+        if all((folder / shard).is_file() for shard in set(weights.weight_map.values())):
             return True
     return not indexes and any((*folder.glob("*.safetensors"), *folder.glob("*.bin")))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from houston_shared.atomic_file import read_json_file
 from houston_shared.home import Home
 
 
@@ -46,7 +47,4 @@ def node_places_file(home: Home) -> Path:
 
 def read_node_places(home: Home) -> NodePlaces:
     """As it was written last; empty where there is none, or a power cut left half."""
-    try:
-        return msgspec.json.decode(node_places_file(home).read_bytes(), type=NodePlaces)
-    except (OSError, msgspec.DecodeError):
-        return NodePlaces()
+    return read_json_file(node_places_file(home), NodePlaces) or NodePlaces()

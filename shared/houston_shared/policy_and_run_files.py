@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from houston_shared.atomic_file import read_json_file
 from houston_shared.errors import HoustonError, NotFound, UsageError
 from houston_shared.home import Home
 from houston_shared.times_and_counts import format_duration
@@ -135,11 +136,7 @@ def training_run_folder(home: Home, run: str) -> Path:
 
 def read_training_progress(home: Home, run: str) -> TrainingProgress | None:
     """The last reading; None where there is none, or it cannot be read."""
-    try:
-        raw = (training_run_folder(home, run) / "progress.json").read_bytes()
-        return msgspec.json.decode(raw, type=TrainingProgress)
-    except (OSError, msgspec.DecodeError):
-        return None
+    return read_json_file(training_run_folder(home, run) / "progress.json", TrainingProgress)
 
 
 def describe_training_progress(progress: TrainingProgress | None) -> str:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from houston_shared.atomic_file import read_json_file
+
 METRICS_NAME = "metrics.jsonl"
 UPDATES_NAME = "updates.jsonl"
 HELD_OUT_BEFORE_NAME = "held_out_before.json"
@@ -215,7 +217,7 @@ def _signature(file: Path) -> tuple[int, int]:
 def _read_unchanged(folder: Path, signature: tuple[tuple[int, int], ...]) -> RunFigures:
     steps = _read_lines(folder / METRICS_NAME, StepMetrics)
     updates = _read_lines(folder / UPDATES_NAME, _Update)
-    result = _read_json(folder / "result.json", _Result)
+    result = read_json_file(folder / "result.json", _Result)
     held_out = _read_held_out(folder, result)
     last_step = max((line.step for line in steps), default=0)
     validated = tuple(_validated(updates, result))
@@ -244,7 +246,7 @@ def figures_of_metrics(metrics: dict[str, Any]) -> RunFigures:
 def _read_held_out(folder: Path, result: _Result | None) -> HeldOutLoss | None:
     if measured := _result_held_out(result):
         return measured
-    before = _read_json(folder / HELD_OUT_BEFORE_NAME, HeldOutBefore)
+    before = read_json_file(folder / HELD_OUT_BEFORE_NAME, HeldOutBefore)
     return HeldOutLoss(before.loss, None, before.rows) if before else None
 
 
@@ -288,8 +290,8 @@ def _validated(updates: list[_Update], result: _Result | None) -> Iterator[Valid
 
 
 def _read_data(folder: Path, updates: list[_Update], result: _Result | None) -> TrainingData | None:
-    copy = _read_json(folder / "manifest.json", _Manifest)
-    if manifest := copy or _read_json(folder / "data" / "manifest.json", _Manifest):
+    copy = read_json_file(folder / "manifest.json", _Manifest)
+    if manifest := copy or read_json_file(folder / "data" / "manifest.json", _Manifest):
         counts = manifest.counts
         return TrainingData(
             manifest.rows,
@@ -328,10 +330,3 @@ def _read_lines(file: Path, kind: type[T]) -> list[T]:
         except msgspec.MsgspecError:  # half a line, of a trainer that was killed
             continue
     return records
-
-
-def _read_json(file: Path, kind: type[T]) -> T | None:
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=kind)
-    except (OSError, msgspec.MsgspecError):
-        return None

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 import msgspec
 from platformdirs import user_state_path
@@ -107,9 +107,6 @@ def move_in_order(
     return tuple(order), tuple(wanted_order)
 
 
-T = TypeVar("T", bound=msgspec.Struct)
-
-
 class GuidanceDraft(msgspec.Struct, frozen=True):
     """What stands in the composer for one rollout."""
 
@@ -165,7 +162,8 @@ class GuidanceOutbox:
 
     def draft(self, rollout: str) -> GuidanceDraft:
         """The draft for `rollout`; an empty one when there is none."""
-        draft = _read_record(self._drafts / _file_name(rollout), GuidanceDraft)
+        file = self._drafts / _file_name(rollout)
+        draft = atomic_file.read_json_file(file, GuidanceDraft, FileNotFoundError)
         return draft or GuidanceDraft(rollout, "")
 
     def store_draft(self, draft: GuidanceDraft) -> None:
@@ -201,7 +199,10 @@ class GuidanceOutbox:
 
     def unsent(self, rollout: str = "") -> list[UnsentMessage]:
         """Messages without an acknowledgement, oldest first; of one rollout when named."""
-        records = [_read_record(path, UnsentMessage) for path in self._unsent.glob("*.json")]
+        records = [
+            atomic_file.read_json_file(path, UnsentMessage, FileNotFoundError)
+            for path in self._unsent.glob("*.json")
+        ]
         messages = [record for record in records if record and rollout in ("", record.rollout)]
         return sorted(messages, key=lambda message: message.number)
 
@@ -223,14 +224,6 @@ class GuidanceOutbox:
 def _file_name(key: str) -> str:
     """A file name for an id, whatever is in it."""
     return "".join(c if c.isalnum() or c in "-_" else f"%{ord(c):x}" for c in key) + ".json"
-
-
-def _read_record(path: Path, kind: type[T]) -> T | None:
-    """The record in `path`; None when there is none, or it was cut by a full disk."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (FileNotFoundError, msgspec.DecodeError):
-        return None
 
 
 def _write_record(path: Path, record: msgspec.Struct) -> None:

@@ -63,10 +63,7 @@ def note_file(home: Home) -> Path:
 
 def read_note(home: Home) -> StoreNote | None:
     """The home's note; None where it never claimed a prefix, or the note cannot be read."""
-    try:
-        return msgspec.json.decode(note_file(home).read_bytes(), type=StoreNote)
-    except (OSError, msgspec.MsgspecError):
-        return None
+    return atomic_file.read_json_file(note_file(home), StoreNote)
 
 
 def read_copied(home: Home, url: str) -> StoreNote | None:

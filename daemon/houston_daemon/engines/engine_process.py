@@ -195,11 +195,8 @@ class EngineProcess:
 
     def _recorded(self) -> ServerState | None:
         """What the state file says; None where it was copied here with its folder."""
-        try:
-            state = msgspec.json.decode(self._state_file.read_bytes(), type=ServerState)
-        except (FileNotFoundError, msgspec.DecodeError):
-            return None
-        return state if state.file in ("", str(self._state_file.absolute())) else None
+        state = atomic_file.read_json_file(self._state_file, ServerState, FileNotFoundError)
+        return state if state and state.file in ("", str(self._state_file.absolute())) else None
 
     def _session(self) -> int:
         """The session whose leader the server was; 0 when it may be somebody else's by now.

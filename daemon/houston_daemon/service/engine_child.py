@@ -17,8 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote
 
-import msgspec
-
 from houston_daemon.engines.engine_process import EngineProcess, ServerState
 from houston_daemon.engines.hub_downloads import require_fetched
 from houston_daemon.engines.local_model import model_path
@@ -34,6 +32,7 @@ from houston_daemon.service.engine_endpoints import (
     usable_port,
 )
 from houston_daemon.service.gpu_ledger import ENGINE_HOLDER_PREFIX, GpuLedger
+from houston_shared.atomic_file import read_json_file
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import LOCAL_HOST, EngineSettings
 from houston_shared.errors import ExitCode, HoustonError
@@ -291,11 +290,8 @@ def end_former_replicas(loaded: LoadedConfiguration, seconds: float = 3.0) -> No
 
 def recorded_command(home: Home, name: str) -> list[str]:
     """The command that the recorded child was started with; empty when none is recorded."""
-    try:
-        recorded = state_file(home, name).read_bytes()
-        return list(msgspec.json.decode(recorded, type=ServerState).command)
-    except (FileNotFoundError, msgspec.DecodeError):
-        return []
+    state = read_json_file(state_file(home, name), ServerState, FileNotFoundError)
+    return list(state.command) if state else []
 
 
 def engine_child_command(name: str, engine: EngineSettings, port: int) -> list[str]:

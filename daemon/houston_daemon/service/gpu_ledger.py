@@ -19,7 +19,7 @@ import msgspec
 
 from houston_daemon.maintenance.durable_copy import open_read_only
 from houston_daemon.service.daemon_log import LOGGER
-from houston_shared.atomic_file import write_atomically
+from houston_shared.atomic_file import read_json_file, write_atomically
 from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.errors import HoustonError, unwritable_as_error
 from houston_shared.gpu_leases import GpuLease, GpuLeases, describe_gpu_leases
@@ -62,11 +62,8 @@ class GpuLedger:
         """Who waits, the first first."""
         self._gpu_counts = dict(gpu_counts)
         self._turn = threading.Lock()
-        try:
-            self._leases = msgspec.json.decode(file.read_bytes(), type=GpuLeases)
-        except (FileNotFoundError, msgspec.DecodeError):  # none yet, or a power cut left half
-            self._leases = GpuLeases()
-        self._leases = msgspec.structs.replace(self._leases, waiting={})
+        leases = read_json_file(file, GpuLeases, FileNotFoundError) or GpuLeases()
+        self._leases = msgspec.structs.replace(leases, waiting={})
 
     def lease(
         self, holder: str, gpus_by_host: Mapping[str, int], shared: bool = False

@@ -302,11 +302,8 @@ class ControlGroups:
 
 def find_groups(note: Path) -> ControlGroups | None:
     """The groups that a note names; None without a note, or where a power cut left half of it."""
-    try:
-        note_content = msgspec.json.decode(note.read_bytes(), type=CgroupNote)
-    except (FileNotFoundError, msgspec.DecodeError):
-        return None
-    return ControlGroups(note, note_content)
+    noted = atomic_file.read_json_file(note, CgroupNote, FileNotFoundError)
+    return ControlGroups(note, noted) if noted else None
 
 
 def find_or_make_groups(note: Path, name: str, limits: ResourceLimits) -> ControlGroups:

@@ -146,14 +146,10 @@ def network_join_command(
 
 def _find_noted_holder(note: Path) -> _NetworkHolder | None:
     """The holder that was noted, if it still is that process and in that network."""
-    try:
-        held = msgspec.json.decode(note.read_bytes(), type=_NetworkHolder)
-    except (FileNotFoundError, msgspec.DecodeError):  # none, or cut off by a power cut
+    held = atomic_file.read_json_file(note, _NetworkHolder, FileNotFoundError)
+    if held is None or not process_table.is_alive(held.holder):
         return None
-    alive = (
-        process_table.is_alive(held.holder) and _network_namespace(held.holder.pid) == held.space
-    )
-    return held if alive else None
+    return held if _network_namespace(held.holder.pid) == held.space else None
 
 
 def _start_holder(

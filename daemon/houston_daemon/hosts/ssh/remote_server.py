@@ -132,10 +132,7 @@ def _touch(file: Path) -> None:
 
 
 def _read_serving_note(note: Path) -> _ServingNote | None:
-    try:
-        return msgspec.json.decode(note.read_bytes(), type=_ServingNote)
-    except (OSError, msgspec.DecodeError):  # none, or a power cut left half of it
-        return None
+    return atomic_file.read_json_file(note, _ServingNote)
 
 
 def _end_process(key: ProcessKey) -> None:

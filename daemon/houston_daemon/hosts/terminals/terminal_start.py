@@ -75,11 +75,7 @@ class TerminalState(msgspec.Struct):
 
 def load_terminal_state(folder: Path) -> TerminalState | None:
     """The state in a terminal's folder; None where there is none, or a power cut left half."""
-    try:
-        data = (folder / "state.json").read_bytes()
-        return msgspec.json.decode(data, type=TerminalState)
-    except (FileNotFoundError, msgspec.DecodeError):
-        return None
+    return atomic_file.read_json_file(folder / "state.json", TerminalState, FileNotFoundError)
 
 
 def save_terminal_state(folder: Path, state: TerminalState) -> None:

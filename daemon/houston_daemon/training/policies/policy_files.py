@@ -88,11 +88,8 @@ def model_hash(folder: Path, home: Home | None = None) -> str:
 
 def _read_hashes(home: Home) -> dict[str, _FileHash]:
     """What was hashed before; nothing where that cannot be read: it is hashed again."""
-    try:
-        raw = (policies_folder(home) / _HASHES_FILE).read_bytes()
-        return msgspec.json.decode(raw, type=dict[str, _FileHash])
-    except (OSError, msgspec.DecodeError):
-        return {}
+    hashes = policies_folder(home) / _HASHES_FILE
+    return atomic_file.read_json_file(hashes, dict[str, _FileHash]) or {}
 
 
 def _write_hashes(home: Home, hashes: Mapping[str, _FileHash]) -> None:

@@ -36,10 +36,7 @@ def log_file(folder: Path) -> Path:
 
 def read_progress(folder: Path) -> TrainingProgress | None:
     """The last reading; None where there is none."""
-    try:
-        return msgspec.json.decode(progress_file(folder).read_bytes(), type=TrainingProgress)
-    except (OSError, msgspec.DecodeError):
-        return None
+    return atomic_file.read_json_file(progress_file(folder), TrainingProgress)
 
 
 class ProgressWriter:

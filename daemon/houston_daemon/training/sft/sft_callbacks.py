@@ -181,11 +181,8 @@ class HeldOutLoss:
 
     def _earlier(self) -> float | None:
         """What was taken before this run went on, on as many rows."""
-        try:
-            earlier = msgspec.json.decode(self._file.read_bytes(), type=HeldOutBefore)
-        except (OSError, msgspec.DecodeError):
-            return None
-        return earlier.loss if earlier.rows == self.rows else None
+        earlier = atomic_file.read_json_file(self._file, HeldOutBefore)
+        return earlier.loss if earlier and earlier.rows == self.rows else None
 
     def _take_loss(self, when: str) -> float | None:
         what = f"{self.rows} of {len(self._lengths)} held-out rows {when}"

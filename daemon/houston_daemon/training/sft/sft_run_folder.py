@@ -102,11 +102,7 @@ class RunFolder(TrainingRunFolder):
     @property
     def manifest(self) -> dict[str, Any]:
         """The manifest of the data; empty where there is none."""
-        try:
-            manifest = msgspec.json.decode((self.data / "manifest.json").read_bytes())
-        except (OSError, msgspec.DecodeError):
-            return {}
-        return manifest if isinstance(manifest, dict) else {}
+        return atomic_file.read_json_file(self.data / "manifest.json", dict[str, Any]) or {}
 
     def keep_manifest(self) -> None:
         """Keep the manifest of the rows as they are taken: data that was exported elsewhere may be
