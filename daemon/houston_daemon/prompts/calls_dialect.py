@@ -28,17 +28,12 @@ _CODE = re.compile(r"```(?:python|py)?\n(.*?)\n?```", re.DOTALL)
 _CODE_TOOL = "python"
 
 
-class CallsDialect:
+class CallsDialect(read.FamilyDialect):
     """See `dialect_protocol.Dialect`."""
 
     name = "chatml-calls"
     stop_tokens: tuple[str, ...] = (_STOP,)
-    answer_tokens: tuple[str, ...] = ()
-    markup: tuple[str, ...] = ()
     form = 'name("argument")'
-
-    def __init__(self, reasoning: bool = False) -> None:
-        """reasoning: has no switch here."""
 
     def head(
         self, system: str, tools: Sequence[ToolSpec], task: str, short: bool = False
@@ -68,20 +63,11 @@ class CallsDialect:
         lines = [thought, *map(written_call, calls[:1])]
         return [PromptPiece("\n".join(filter(None, lines)), False), PromptPiece(_STOP, True)]
 
-    def parse(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
-        """See `Dialect.parse`; the call begins a line, and ends the text."""
-        try:
-            thought, name, arguments = _split_answer(text, tools)
-            call = read.build_call(name, arguments, step, 0, tools)
-        except read.UnreadableAnswer as problem:
-            return AgentAction(thought=text, calls=(), malformed=str(problem))
+    def read_action(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
+        """See `FamilyDialect.read_action`; the call begins a line, and ends the text."""
+        thought, name, arguments = _split_answer(text, tools)
+        call = read.build_call(name, arguments, step, 0, tools)
         return AgentAction(thought=thought, calls=(call,))
-
-    def grammar(
-        self, tools: Sequence[ToolSpec], answer_tokens: int = 1024
-    ) -> Mapping[str, Any] | None:
-        """None: the form is no JSON."""
-        return None
 
 
 def written_call(call: ToolCall) -> str:

@@ -1,12 +1,13 @@
 """What every dialect (one model family's way of writing) offers, and what their parsers share.
 
-Holds the `Dialect` protocol, the prompt pieces it renders and the action it parses, then how a call
-is built, how names of tools and arguments are checked, and how tools are shown in a prompt. Types
-and ranges of arguments are the environment's to check. The dialects themselves are in
-`model_dialects`.
+Holds the `Dialect` protocol, the prompt pieces it renders and the action it parses, the base class
+of those of model families, then how a call is built, how names of tools and arguments are checked,
+and how tools are shown in a prompt. Types and ranges of arguments are the environment's to check.
+The dialects themselves are in `model_dialects`.
 """
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -105,6 +106,35 @@ class Dialect(Protocol):
         """JSON schema of a whole answer, with strings, integers and the number of calls bounded
         so that a usual answer fits into `answer_tokens`; None: unguided only."""
         ...
+
+
+class FamilyDialect(ABC):
+    """What most dialects have alike: no tokens of their own and no grammar; an answer from which no
+    action can be read is malformed."""
+
+    answer_tokens: tuple[str, ...] = ()
+    markup: tuple[str, ...] = ()
+
+    def __init__(self, reasoning: bool = False) -> None:
+        """reasoning: as for `choose_dialect`; most families have no switch for it."""
+        self._reasoning = reasoning
+
+    def parse(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
+        """See `Dialect.parse`."""
+        try:
+            return self.read_action(text, step, tools)
+        except UnreadableAnswer as problem:
+            return AgentAction(thought=text, calls=(), malformed=str(problem))
+
+    @abstractmethod
+    def read_action(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
+        """The same; raises UnreadableAnswer for a text that is no action."""
+
+    def grammar(
+        self, tools: Sequence[ToolSpec], answer_tokens: int = 1024
+    ) -> Mapping[str, Any] | None:
+        """None: the form is no JSON, and models of these families know it by training."""
+        return None
 
 
 MAX_CALLS = 8

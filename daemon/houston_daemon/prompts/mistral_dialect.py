@@ -29,7 +29,7 @@ _TOOL_MARKUP = (
 )
 
 
-class MistralV13Dialect:
+class MistralV13Dialect(read.FamilyDialect):
     """See `dialect_protocol.Dialect`."""
 
     name = "mistral-v13"
@@ -42,9 +42,6 @@ class MistralV13Dialect:
     form = '[TOOL_CALLS]tool[ARGS]{"argument": "value"}'
     space = ""
     """What stands between markup and text."""
-
-    def __init__(self, reasoning: bool = False) -> None:
-        """reasoning: the models that have it are told in their system prompt."""
 
     def head(
         self, system: str, tools: Sequence[ToolSpec], task: str, short: bool = False
@@ -96,28 +93,19 @@ class MistralV13Dialect:
             ]
         return [*pieces, template_piece("</s>")]
 
-    def parse(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
-        """See `Dialect.parse`."""
+    def read_action(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
+        """See `FamilyDialect.read_action`."""
         thought, _, rest = text.partition("[TOOL_CALLS]")
-        try:
-            written = self._written_calls(rest) if rest else []
-            calls = read.require_call_count(
-                [
-                    read.build_call(name, arguments, step, index, tools)
-                    for index, (name, arguments) in enumerate(written)
-                ]
-            )
-        except read.UnreadableAnswer as problem:
-            return AgentAction(thought=text, calls=(), malformed=str(problem))
+        written = self._written_calls(rest) if rest else []
+        calls = read.require_call_count(
+            [
+                read.build_call(name, arguments, step, index, tools)
+                for index, (name, arguments) in enumerate(written)
+            ]
+        )
         reasoning, _, said = thought.rpartition("[/THINK]")
         thoughts = (reasoning.strip().removeprefix("[THINK]"), said)
         return AgentAction("\n".join(filter(None, map(str.strip, thoughts))), calls)
-
-    def grammar(
-        self, tools: Sequence[ToolSpec], answer_tokens: int = 1024
-    ) -> Mapping[str, Any] | None:
-        """None: the form is no JSON, and models of the family know it by training."""
-        return None
 
     def _opening(self, system: str, shown: Sequence[PromptPiece], text: str) -> list[PromptPiece]:
         """System prompt, tools and the first message, in the format's order."""

@@ -47,17 +47,12 @@ def chatml_prompt(system: str, text: str, opening: str) -> list[PromptPiece]:
     ]
 
 
-class ChatmlJsonDialect:
+class ChatmlJsonDialect(read.FamilyDialect):
     """ChatML, calls as JSON."""
 
     name = "chatml-json"
     stop_tokens: tuple[str, ...] = ("<|im_end|>",)
-    answer_tokens: tuple[str, ...] = ()
-    markup: tuple[str, ...] = ()
     form = '{"thought": "…", "calls": [{"name": "…", "arguments": {…}}]}'
-
-    def __init__(self, reasoning: bool = False) -> None:
-        """reasoning: has no form of its own here."""
 
     def head(
         self, system: str, tools: Sequence[ToolSpec], task: str, short: bool = False
@@ -96,14 +91,8 @@ class ChatmlJsonDialect:
         listed = [{"name": call.name, "arguments": call.arguments} for call in calls]
         return read.compact_json({"thought": thought, "calls": listed})
 
-    def parse(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
-        """See `Dialect.parse`."""
-        try:
-            return self._parse(text, step, tools)
-        except read.UnreadableAnswer as problem:
-            return AgentAction(thought=text, calls=(), malformed=str(problem))
-
-    def _parse(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
+    def read_action(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
+        """See `FamilyDialect.read_action`."""
         answer = read.parse_json(read.strip_code_fence(text))
         if not isinstance(answer, dict) or not isinstance(answer.get("calls"), list):
             raise read.UnreadableAnswer("it is no object with a list `calls`")
@@ -132,20 +121,16 @@ def _chatml_json_call(call: Any, step: int, index: int, tools: Mapping[str, Tool
 _HERMES_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
 
-class HermesDialect:
+class HermesDialect(read.FamilyDialect):
     """ChatML with `<tool_call>` blocks."""
 
     name = "hermes"
     stop_tokens: tuple[str, ...] = ("<|im_end|>",)
     answer_tokens: tuple[str, ...] = ("<think>", "</think>", "<tool_call>", "</tool_call>")
-    markup: tuple[str, ...] = ()
     form = '<tool_call>\n{"name": "tool", "arguments": {}}\n</tool_call>'
 
     opening = "<|im_start|>assistant\n"
     """What opens an answer; families that switch reasoning add to it."""
-
-    def __init__(self, reasoning: bool = False) -> None:
-        """reasoning: has no switch here."""
 
     def head(
         self, system: str, tools: Sequence[ToolSpec], task: str, short: bool = False
@@ -200,33 +185,19 @@ class HermesDialect:
             ]
         return [*pieces, template_piece("<|im_end|>")]
 
-    def parse(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
-        """See `Dialect.parse`."""
+    def read_action(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
+        """See `FamilyDialect.read_action`."""
         reasoning, answer = split_reasoning(text)
-        try:
-            calls = self._calls(answer, step, tools)
-        except read.UnreadableAnswer as problem:
-            return AgentAction(thought=text, calls=(), malformed=str(problem))
+        blocks = enumerate(tool_call_blocks(answer))
+        calls = read.require_call_count([self._call(b, step, i, tools) for i, b in blocks])
         thought = answer.split("<tool_call>", 1)[0].strip()
         return AgentAction(thought="\n".join(filter(None, (reasoning, thought))), calls=calls)
-
-    def _calls(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> tuple[ToolCall, ...]:
-        blocks = tool_call_blocks(text)
-        return read.require_call_count(
-            [self._call(b, step, i, tools) for i, b in enumerate(blocks)]
-        )
 
     def _call(self, block: str, step: int, index: int, tools: Mapping[str, ToolSpec]) -> ToolCall:
         call = read.parse_json(block.strip())
         if not isinstance(call, dict):
             raise read.UnreadableAnswer("a <tool_call> holds no object")
         return read.build_call(call.get("name"), call.get("arguments", {}), step, index, tools)
-
-    def grammar(
-        self, tools: Sequence[ToolSpec], answer_tokens: int = 1024
-    ) -> Mapping[str, Any] | None:
-        """None: the form is no JSON, and models of these families know it by training."""
-        return None
 
 
 def tool_call_blocks(text: str) -> list[str]:
@@ -259,7 +230,7 @@ class Qwen3Dialect(HermesDialect):
     stop_tokens: tuple[str, ...] = ("<|im_end|>", "<|endoftext|>")
 
     def __init__(self, reasoning: bool = False) -> None:
-        self._reasoning = reasoning
+        super().__init__(reasoning)
         if not reasoning:
             self.opening = "<|im_start|>assistant\n<think>\n\n</think>\n\n"
 
@@ -282,7 +253,7 @@ _GLM45_FORM = (
 )
 
 
-class Glm45Dialect:
+class Glm45Dialect(read.FamilyDialect):
     """GLM-4.5's roles and XML calls."""
 
     name = "glm45"
@@ -297,12 +268,11 @@ class Glm45Dialect:
         "<arg_value>",
         "</arg_value>",
     )
-    markup: tuple[str, ...] = ()
     form = "<tool_call>tool\n<arg_key>name</arg_key>\n<arg_value>value</arg_value>\n</tool_call>"
 
     def __init__(self, reasoning: bool = False) -> None:
+        super().__init__(reasoning)
         self._opening = "<|assistant|>" if reasoning else "<|assistant|>\n<think></think>"
-        self._reasoning = reasoning
         self._switch = "" if reasoning else "/nothink"
 
     def head(
@@ -373,24 +343,13 @@ class Glm45Dialect:
             pieces.append(template_piece("\n</tool_call>"))
         return [*pieces, template_piece("<|observation|>" if calls else "<|user|>")]
 
-    def parse(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
-        """See `Dialect.parse`."""
+    def read_action(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
+        """See `FamilyDialect.read_action`."""
         reasoning, answer = split_reasoning(text)
-        try:
-            blocks = tool_call_blocks(answer)
-            calls = read.require_call_count(
-                [_glm45_call(b, step, i, tools) for i, b in enumerate(blocks)]
-            )
-        except read.UnreadableAnswer as problem:
-            return AgentAction(thought=text, calls=(), malformed=str(problem))
+        blocks = enumerate(tool_call_blocks(answer))
+        calls = read.require_call_count([_glm45_call(b, step, i, tools) for i, b in blocks])
         thought = answer.split("<tool_call>", 1)[0].strip()
         return AgentAction(thought="\n".join(filter(None, (reasoning, thought))), calls=calls)
-
-    def grammar(
-        self, tools: Sequence[ToolSpec], answer_tokens: int = 1024
-    ) -> Mapping[str, Any] | None:
-        """None: the form is no JSON, and the family knows it by training."""
-        return None
 
 
 def _glm45_call(block: str, step: int, index: int, tools: Mapping[str, ToolSpec]) -> ToolCall:

@@ -35,7 +35,7 @@ def planner_dialect(family: Dialect) -> Dialect:
     return PlannerDialect(family)
 
 
-class PlannerDialect:
+class PlannerDialect(read.FamilyDialect):
     """See `dialect_protocol.Dialect`."""
 
     form = '{"thought": "…", "action": "…", "action_input": "…"}'
@@ -73,12 +73,20 @@ class PlannerDialect:
         """See `Dialect.assistant`: the first call; without calls the thought as plain text."""
         return self._family.assistant(written_action(thought, calls[0]) if calls else thought, ())
 
-    def parse(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
-        """See `Dialect.parse`; an action that is none of `tools` is malformed, too."""
-        try:
-            return _read_action(text, step, tools)
-        except read.UnreadableAnswer as problem:
-            return AgentAction(thought=text, calls=(), malformed=str(problem))
+    def read_action(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
+        """See `FamilyDialect.read_action`; an action that is none of `tools` is none."""
+        reasoning, body = _split_reasoning(text)
+        answer = read.parse_json(read.strip_code_fence(body))
+        if not isinstance(answer, dict):
+            raise read.UnreadableAnswer("it is no object")
+        thought, action = answer.get("thought", ""), answer.get("action")
+        if not isinstance(thought, str):
+            raise read.UnreadableAnswer("`thought` is no text")
+        if not isinstance(action, str) or action not in tools:
+            raise read.UnreadableAnswer(f"`action` is none of {', '.join(tools)}")
+        arguments = _arguments(answer.get("action_input", ""), tools[action])
+        call = read.build_call(action, arguments, step, 0, tools)
+        return AgentAction(thought="\n".join(filter(None, (reasoning, thought))), calls=(call,))
 
     def grammar(
         self, tools: Sequence[ToolSpec], answer_tokens: int = 1024
@@ -94,21 +102,6 @@ def written_action(thought: str, call: ToolCall) -> str:
     value = value if isinstance(value, str) else read.compact_json(value)
     written = {"thought": thought, "action": call.name, "action_input": value}
     return read.compact_json(written)
-
-
-def _read_action(text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
-    reasoning, body = _split_reasoning(text)
-    answer = read.parse_json(read.strip_code_fence(body))
-    if not isinstance(answer, dict):
-        raise read.UnreadableAnswer("it is no object")
-    thought, action = answer.get("thought", ""), answer.get("action")
-    if not isinstance(thought, str):
-        raise read.UnreadableAnswer("`thought` is no text")
-    if not isinstance(action, str) or action not in tools:
-        raise read.UnreadableAnswer(f"`action` is none of {', '.join(tools)}")
-    arguments = _arguments(answer.get("action_input", ""), tools[action])
-    call = read.build_call(action, arguments, step, 0, tools)
-    return AgentAction(thought="\n".join(filter(None, (reasoning, thought))), calls=(call,))
 
 
 def _arguments(value: Any, tool: ToolSpec) -> dict[str, Any]:

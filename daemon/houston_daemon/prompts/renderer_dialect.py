@@ -226,7 +226,7 @@ _PARSER_ERRORS = (
 )
 
 
-class RendererDialect:
+class RendererDialect(read.FamilyDialect):
     """See `dialect_protocol.Dialect`."""
 
     def __init__(self, family: RendererFamily, reasoning: bool) -> None:
@@ -266,19 +266,10 @@ class RendererDialect:
         """See `Dialect.assistant`; the first call where the family writes one an answer."""
         return self._tokenizer.pieces(self._answer(thought, calls[: self._most_calls]))
 
-    def parse(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
-        """See `Dialect.parse`."""
-        try:
-            reasoning, content, calls = self._parse(text, step, tools)
-        except read.UnreadableAnswer as problem:
-            return AgentAction(thought=text, calls=(), malformed=str(problem))
+    def read_action(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
+        """See `FamilyDialect.read_action`."""
+        reasoning, content, calls = self._parse(text, step, tools)
         return AgentAction(thought="\n".join(filter(None, (reasoning, content))), calls=calls)
-
-    def grammar(
-        self, tools: Sequence[ToolSpec], answer_tokens: int = 1024
-    ) -> Mapping[str, Any] | None:
-        """None: models of these families know their form by training."""
-        return None
 
     def _parse(
         self, text: str, step: int, tools: Mapping[str, ToolSpec], prompt: _Ids | None = None

@@ -11,7 +11,6 @@ as `<real_user> … </real_user>` behind the observation. The tokenizer lowers l
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.prompts import dialect_protocol as read
@@ -31,17 +30,12 @@ _EXTRA = "words"
 """Argument for words that a tool does not take, so that none is lost."""
 
 
-class WordsDialect:
+class WordsDialect(read.FamilyDialect):
     """See `dialect_protocol.Dialect`."""
 
     name = "words"
     stop_tokens: tuple[str, ...] = (END,)
-    answer_tokens: tuple[str, ...] = ()
-    markup: tuple[str, ...] = ()
     form = "open red"
-
-    def __init__(self, reasoning: bool = False) -> None:
-        """reasoning: has no switch here."""
 
     def head(
         self, system: str, tools: Sequence[ToolSpec], task: str, short: bool = False
@@ -70,19 +64,13 @@ class WordsDialect:
         text = _written(calls[0]) if calls else thought
         return [*_words(text), PromptPiece(f" {END}", True)]
 
-    def parse(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
-        """See `Dialect.parse`: one call; a text that is not all words is malformed."""
+    def read_action(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
+        """See `FamilyDialect.read_action`: one call; a text that is not all words is none."""
         name, *rest = text.split() or [""]
         if not all(map(_WORD.fullmatch, (name, *rest))):
-            return AgentAction(thought=text, calls=(), malformed="it is no words")
+            raise read.UnreadableAnswer("it is no words")
         call = read.build_call(name, _arguments(rest, tools.get(name)), step, 0, tools)
         return AgentAction(thought="", calls=(call,))
-
-    def grammar(
-        self, tools: Sequence[ToolSpec], answer_tokens: int = 1024
-    ) -> Mapping[str, Any] | None:
-        """None: the words are known by training."""
-        return None
 
 
 def without_own_lines(text: str) -> str:
