@@ -9,7 +9,7 @@ import argparse
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -157,12 +157,11 @@ def assign_gpus(
     arguments: argparse.Namespace,
     loaded: LoadedConfiguration,
     folder: TrainingRunFolder,
-    spec: TrainingRunSpec,
+    spec: TrainingRunSpec[Any],
 ) -> None:
     """Write into the folder how many GPUs a new run gets: as many as `--gpus` says; unless told one
     where there are some, none for the CPU."""
     gpus = 0 if spec.recipe.device == "cpu" else min(1, loaded.gpus(LOCAL_HOST))
-    assert isinstance(spec, msgspec.Struct)
     folder.write_spec(with_requested_gpus(arguments, msgspec.structs.replace(spec, gpus=gpus)))
 
 
@@ -183,7 +182,7 @@ def run_folder_path(loaded: LoadedConfiguration, run: str) -> Path:
 def queue_daemon_run(
     loaded: LoadedConfiguration,
     folder: TrainingRunFolder,
-    spec: TrainingRunSpec,
+    spec: TrainingRunSpec[Any],
     kind: RunKind,
     parent: str = "",
 ) -> None:

@@ -34,7 +34,7 @@ from houston_daemon.training.critic.people_examples import (
 )
 from houston_daemon.training.policies import policy_constraints, policy_files
 from houston_daemon.training.rl.create_rl_run import require_trained_engine, trained_base
-from houston_daemon.training.runs.run_folder import TrainingRunFolder, new_run_name
+from houston_daemon.training.runs.run_folder import TrainingRunFolder, TrainingRunSpec, new_run_name
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
@@ -50,21 +50,13 @@ UNKNOWN_REASON = "A person who watched the agent said so."
 """In the critic's form where nobody gave one."""
 
 
-class CriticRunSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """`recipe.json`: all that the trainer needs to know."""
+class CriticRunSpec(TrainingRunSpec[CriticRecipe], frozen=True, kw_only=True):
+    """`recipe.json`."""
 
-    run: str
-    name: str
-    """Family of the policy that comes out."""
     parent: str
     """The policy that it begins from; empty for the engine's own model."""
-    home: str
-    recipe: CriticRecipe
-    base_hash: str
     rows_hash: str
     """SHA-256 of the rows."""
-    gpus: int = 0
-    share_gpus: bool = False
 
 
 class CriticResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -52,7 +52,7 @@ class RegistrationResult(NamedTuple):
 
 
 def register_run_policy(
-    spec: TrainingRunSpec,
+    spec: TrainingRunSpec[Any],
     output: Path,
     metrics: Any,
     *,

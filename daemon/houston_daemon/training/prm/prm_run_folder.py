@@ -10,25 +10,14 @@ import msgspec
 
 from houston_daemon.training.prm.prm_figures import AgreementFigures
 from houston_daemon.training.prm.prm_recipe import PrmRecipe
-from houston_daemon.training.runs.run_folder import TrainingRunFolder
+from houston_daemon.training.runs.run_folder import TrainingRunFolder, TrainingRunSpec
 
 
-class PrmRunSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """`recipe.json`: all that the trainer needs to know."""
+class PrmRunSpec(TrainingRunSpec[PrmRecipe], frozen=True, kw_only=True):
+    """`recipe.json`."""
 
-    run: str
-    """Id of the run, the folder's name."""
-    name: str
-    """Family of the policy that comes out."""
-    home: str
-    recipe: PrmRecipe
-    """With the base model filled in."""
-    base_hash: str
-    """What the base model is, by content."""
     labels_hash: str
     """SHA-256 of the labels."""
-    gpus: int = 0
-    share_gpus: bool = False
 
 
 class PrmResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import msgspec
 
 from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.update_figures import UpdateFigures
-from houston_daemon.training.runs.run_folder import TrainingRunFolder
+from houston_daemon.training.runs.run_folder import TrainingRunFolder, TrainingRunSpec
 from houston_shared import atomic_file
 from houston_shared.home import Home
 from houston_shared.policy_and_run_files import is_run_name, missing_run_error, training_folder
@@ -22,26 +22,13 @@ def critic_family(name: str) -> str:
     return f"{name}-critic"
 
 
-class RlRunSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """`recipe.json`: all that the trainer needs to know."""
+class RlRunSpec(TrainingRunSpec[RlRecipe], frozen=True, kw_only=True):
+    """`recipe.json`; engine and adapter of its recipe are filled in, too."""
 
-    run: str
-    """Id of the run, the folder's name."""
-    name: str
-    """Family of its policies: `NAME@n`."""
     parent: str
     """The policy that it begins from; empty for the engine's own model."""
-    home: str
-    recipe: RlRecipe
-    """With the base model, engine and adapter filled in."""
-    base_hash: str
-    """What the base model is, by content, as the run was asked for."""
     active_before: str
     """Policy with which the engine's rollouts sampled before the run; empty for its own model."""
-    gpus: int = 0
-    """GPUs that were asked for; none: it trains on the CPU."""
-    share_gpus: bool = False
-    """Whether it may have one that an engine uses."""
 
 
 class RlRunFolder(TrainingRunFolder):

@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -77,36 +77,26 @@ class _TrainingRecipe(Protocol):
         """Where it is trained."""
 
 
-class TrainingRunSpec(Protocol):
-    """What every kind of run that the daemon queues says of itself."""
+Recipe = TypeVar("Recipe", bound=_TrainingRecipe)
 
-    @property
-    def run(self) -> str:
-        """Its id."""
 
-    @property
-    def name(self) -> str:
-        """Family of the policy that comes out."""
+class TrainingRunSpec(msgspec.Struct, Generic[Recipe], frozen=True, kw_only=True):
+    """`recipe.json` of every kind of run that the daemon queues: all that its trainer needs."""
 
-    @property
-    def home(self) -> str:
-        """The daemon's."""
-
-    @property
-    def recipe(self) -> _TrainingRecipe:
-        """Its settings."""
-
-    @property
-    def base_hash(self) -> str:
-        """What the base model is, by content."""
-
-    @property
-    def gpus(self) -> int:
-        """That were asked for."""
-
-    @property
-    def share_gpus(self) -> bool:
-        """Whether it may have one that an engine uses."""
+    run: str
+    """Its id, the folder's name."""
+    name: str
+    """Family of the policy that comes out: `NAME@n`."""
+    home: str
+    """The daemon's."""
+    recipe: Recipe
+    """With the base model filled in, and what else is found out before it starts."""
+    base_hash: str
+    """What the base model is, by content, as the run was asked for."""
+    gpus: int = 0
+    """That were asked for; none: it trains on the CPU."""
+    share_gpus: bool = False
+    """Whether it may have one that an engine uses."""
 
 
 class TrainingRunFolder:
