@@ -173,13 +173,6 @@ def test_a_line_says_changed_lines_and_which_way_a_score_went(builder: HomeBuild
     assert "no action no JSON in it" in lines[8]
 
 
-def test_the_brief_line_of_a_step_says_what_was_done(builder: HomeBuilder) -> None:
-    rows = _rows(builder)
-    text = line_text(step_rendering.brief_line(rows[2], 44))
-    assert text.split()[:4] == ["2", "✗", "$", "python3"] and text.rstrip().endswith("exit 137")
-    assert line_text(step_rendering.brief_line(rows[5], 44)).split()[-2:] == ["60", "▼"]
-
-
 @pytest.mark.parametrize(
     ("marks", "words"),
     [

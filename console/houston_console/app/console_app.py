@@ -340,7 +340,6 @@ class HoustonConsole(ErrorBoundary, App[None]):
 
     def _show_link_state(self, state: DaemonLinkState, reason: str) -> None:
         before, self.state.link = self.state.link, state
-        self.state.link_reason = reason
         for screen in self.full_screens:
             screen.show_link_state()
         if state == "foreign" and before != "foreign":

@@ -254,7 +254,6 @@ class ConsoleState:
     """Everything shown that is not the content of one rollout."""
 
     link: DaemonLinkState = "reconnecting"
-    link_reason: str = ""
     rollouts: dict[str, RolloutRow] = field(default_factory=dict)
     waiting_counts: dict[str, int] = field(default_factory=dict)
     seq: int = 0

@@ -245,19 +245,6 @@ def _fold_verdict(marks: FoldMarks | None, count: int) -> tuple[str, TextLine]:
     return "", tuple(spans)
 
 
-def brief_line(row: FoldedStepRow, width: int) -> TextLine:
-    """The shortest line of a step, for places beside the transcript: number, what went wrong or
-    who was heard, action, its command or file; result and score on the right."""
-    left = line(
-        span(f"{row.step:>5} ", "number"),
-        _worst_mark(row),
-        span(GUIDANCE_GLYPH if row.guidance_count else " ", "guidance"),
-        span(" "),
-        *_action_spans(row, 0),
-    )
-    return justify_line(left, _right_columns(row, 0), width)
-
-
 def _with_thought(
     left: TextLine, thought: str, right: TextLine, width: int, unfolded: bool
 ) -> TextLine:

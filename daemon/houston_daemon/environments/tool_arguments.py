@@ -6,7 +6,7 @@ on a field gives bounds and help. Knows nothing of what an action does.
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
+from typing import Any, ClassVar, get_args, get_type_hints
 
 import msgspec
 
@@ -29,7 +29,6 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Whether running it twice is as running it once, so that a lost request may be sent again."""
 
 
-A = TypeVar("A", bound=Arguments)
 Bounds = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Tool name → argument → keywords of JSON schema that a task sets tighter (`maximum`)."""
 

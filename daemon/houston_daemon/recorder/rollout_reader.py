@@ -7,7 +7,6 @@ worker and `houston context` read the same bytes. Changes nothing.
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
 
 import msgspec
 
@@ -23,7 +22,6 @@ from houston_shared.records import (
     ContextHead,
     ForkBody,
     GuidanceMode,
-    Record,
     RoleEngine,
     RolloutSpec,
     SampleBody,
@@ -124,9 +122,6 @@ def is_call_allowed(intent: CallIntent, control: WorkerControl) -> bool:
         return False
     return not (urgency == "wake" and intent.deadline > 0)
 
-
-T = TypeVar("T")
-R = TypeVar("R", bound=Record)
 
 SCORES_LIMIT = 1_000_000
 """More scores than a rollout has."""

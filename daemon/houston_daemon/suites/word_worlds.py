@@ -18,7 +18,6 @@ BOXES = ("red", "blue", "green", "black", "white", "brown", "pink", "gray")
 ITEMS = ("coin", "map", "rope", "lamp", "seal", "note", "ring", "cup")
 PLACES = ("kitchen", "garden", "cellar", "attic")
 DIGITS = tuple("0123456789")
-SPLITS = ("train", "validation", "test")
 _RULES = ((3, 1), (5, 4), (7, 6), (1, 3))
 """By place, factor and offset: item i of n lies in box (factor × i + offset) modulo n."""
 WRONG_WORDS = ("search", "take", "push")

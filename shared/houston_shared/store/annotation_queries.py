@@ -47,11 +47,6 @@ def list_guidance(rollout: str) -> ReadPlan[list[Guidance]]:
     return (yield from _read_guidance("rollout = ? ORDER BY place", (rollout,)))
 
 
-def list_queued_guidance() -> ReadPlan[list[Guidance]]:
-    """Everything that is queued, in any rollout."""
-    return (yield from _read_guidance("state = 'queued' ORDER BY place", ()))
-
-
 def list_guidance_by_author(author: str, most: int) -> ReadPlan[list[Guidance]]:
     """What a person said last to any rollout, at most so much, in the order it was queued."""
     newest = "SELECT id FROM guidance WHERE author = ? ORDER BY number DESC LIMIT ?"
