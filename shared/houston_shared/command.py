@@ -12,6 +12,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from itertools import takewhile
 
 from houston_shared import command_output, command_parser
 from houston_shared.command_parser import CommandParser, add_global_flags
@@ -185,12 +186,14 @@ def _print_unknown_command(words: list[str]) -> int:
     names = [" ".join(command.words) for command in COMMANDS]
     flags = ["--home", "--config", "--help", "--version"]
     typed = [words[0]] if words[0].startswith("-") else [" ".join(words[:2]), words[0]]
+    named = words[:1] + list(takewhile(lambda word: not word.startswith("-"), words[1:]))
     near = [name for name in names if name in words[1:2]]
     near += [word for text in typed for word in close_words(text, [*names, *groups, *flags])]
     near += [name for name in names if name.endswith(f" {words[0]}")]
+    near += [" ".join(command.words) for command in COMMANDS if words[0] in command.help.split()]
     suggested = "".join(f"houston {word}, or " for word in list(dict.fromkeys(near))[:2])
     command_output.print_note(
-        f"houston: there is no command `{' '.join(words)}`.\n  next: {suggested}houston --help"
+        f"houston: there is no command `{' '.join(named)}`.\n  next: {suggested}houston --help"
     )
     return int(ExitCode.USAGE)
 

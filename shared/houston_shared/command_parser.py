@@ -59,7 +59,9 @@ def add_global_flags(parser: argparse.ArgumentParser) -> None:
 
 def build_parser(command: CommandSpec) -> CommandParser:
     """The parser of a command; imports the command's module."""
-    parser = CommandParser("houston " + " ".join(command.words), description=command.help)
+    parser = CommandParser(
+        "houston " + " ".join(command.words), description=command.help, allow_abbrev=False
+    )
     parser.example = f"{parser.prog} {command.example}" if command.example else ""
     add_global_flags(parser)
     add_command_arguments(command, parser)

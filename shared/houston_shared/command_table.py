@@ -50,7 +50,7 @@ _ROLLOUTS = _build_commands(
     ("rollout branch", "console.rollout_control_commands",
      "a sibling from a step", "k3f9@12 --guidance 'Try the other parser.'"),
     ("rollout restore", "daemon.rollout_operator_commands",
-     "a workspace as it was", "k3f9@12 --out there"),
+     "write a workspace as it was at a step into a folder", "k3f9@12 --out there"),
     ("rollout printed", "daemon.rollout_operator_commands",
      "a terminal's log from another machine", "k3f9 main --host gpu2 --out log"),
     ("rollout clean", "console.rollout_control_commands",
@@ -157,7 +157,7 @@ _DATA = _build_commands(
     ("repair", "daemon.maintenance_commands",
      "set damaged events aside, rebuild the rest", "--json"),
     ("backup", "daemon.maintenance_commands",
-     "copy the home while the daemon runs", "--out /mnt/backups"),
+     "copy the home while the daemon runs; restore a copy", "--out /mnt/backups"),
 )  # fmt: skip
 _SERVICE = _build_commands(
     ("demo", "daemon.demo_commands", "the whole thing on the embedded model", "--headless"),

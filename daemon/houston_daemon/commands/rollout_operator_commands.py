@@ -126,16 +126,20 @@ class RestorableSnapshot(NamedTuple):
 
 def add_rollout_restore_arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `--at`, `--best`, `--final`, `--out`, `--json`."""
-    parser.add_argument("rollout", metavar="R", help="rollout; or R@STEP, as it was after a step")
+    parser.add_argument(
+        "rollout", metavar="R", help="R@STEP; or R, and one of --at, --best and --final"
+    )
     snapshot_choice = parser.add_mutually_exclusive_group()
     snapshot_choice.add_argument(
-        "--at", type=whole_number(1), metavar="STEP", help="as it was after this step"
+        "--at", type=whole_number(1), metavar="STEP", help="after this step, as R@STEP"
     )
     snapshot_choice.add_argument(
         "--best", action="store_true", help="as it was submitted with the best score"
     )
     snapshot_choice.add_argument("--final", action="store_true", help="as it was submitted last")
-    parser.add_argument("--out", required=True, metavar="DIR", help="new or empty folder")
+    parser.add_argument(
+        "--out", required=True, metavar="DIR", help="new or empty folder that gets its files"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 

@@ -75,7 +75,9 @@ SLIPS = {
     "a flag before the command": ("--hoem x steps k3f9", "houston --home"),
     "a flag": ("steps k3f9 --jsn", "did you mean --json?"),
     "a flag with a value": ("steps k3f9 --form=3", "did you mean --from"),
+    "a flag's beginning": ("rollout clean --ended 3d", "did you mean --ended-before?"),
     "a value": ("rollout list --state runing", "did you mean running?"),
+    "what two commands do": ("restore --help", "houston rollout restore, or houston backup"),
     "a suite": ("evaluate word-erands", "did you mean word-errands"),
 }
 
