@@ -8,12 +8,12 @@ policies were trained on are dropped. Runs are kept as files in the home; figure
 
 import argparse
 import contextlib
-import sys
 from pathlib import Path
 
 from houston_daemon.commands.suite_commands import (
     add_player_arguments,
     default_result_name,
+    names_file,
     new_result_file,
     result_file,
 )
@@ -30,12 +30,12 @@ from houston_daemon.suites.suite_catalog import (
     REASONING_GYM,
     SUITES,
     TaskSource,
-    is_suite,
     suite_tasks,
 )
 from houston_daemon.suites.suite_results import SuiteRun
 from houston_daemon.suites.suite_run import SuiteOrder
 from houston_daemon.training.policies.lineage_texts import LineageTexts, lineage_texts
+from houston_daemon.training.policies.policy_constraints import POLICY_ENGINES
 from houston_shared import command_output
 from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
@@ -43,8 +43,6 @@ from houston_shared.errors import ExitCode, HoustonError, UsageError
 from houston_shared.store import policy_queries
 from houston_shared.store.store_reader import Reader
 
-SUITE_TASKS = 200
-"""Tasks of a suite, where nobody says how many."""
 AGENTS = ("react", "flow")
 
 
@@ -140,7 +138,7 @@ def _tasks(
     """What is asked, the questions of a file that are not, since they were trained on, and the
     policies of whose training not all is known."""
     file = Path(arguments.suite)
-    if is_suite(arguments.suite) or not (file.suffix or file.is_file()):
+    if not names_file(arguments.suite):
         return suite_tasks(arguments.suite, arguments.split), [], []
     questions = read_question_file(file, arguments.kind)
     texts, unknown = _training_texts(arguments, loaded)
@@ -168,11 +166,16 @@ def _training_texts(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     ]
     with contextlib.closing(Reader(loaded.home)) as reader:
         names = [arguments.policy, arguments.before] if arguments.policy else []
-        names = names or [row.name for row in reader.run(policy_queries.list_policies())]
+        if not names and _takes_policies(loaded, arguments.engine or loaded.config.default_engine):
+            names = [row.name for row in reader.run(policy_queries.list_policies())]
         lineage = lineage_texts(loaded.home, reader, names)
     for policy in lineage.unknown:
         command_output.print_note(f"questions may have been trained on: {policy}")
     return LineageTexts(texts + lineage.texts, lineage.unknown)
+
+
+def _takes_policies(loaded: LoadedConfiguration, engine: str) -> bool:
+    return loaded.engine(engine).kind in POLICY_ENGINES
 
 
 def _evaluate(
@@ -190,7 +193,8 @@ def _evaluate(
     runs = []
     for file, (_, policy) in zip(files, arms, strict=True):
         order = _order(arguments, loaded, tasks, policy)
-        command_output.print_note(f"{policy or 'the active policy'}: {order.worlds} tasks")
+        own = "the active policy" if _takes_policies(loaded, engine) else f"engine {engine}"
+        command_output.print_note(f"{policy or own}: {order.worlds} tasks")
         run = suite_run.run_suite(loaded, order, command_output.print_note)
         suite_results.write_run(file, run)
         runs.append(run)
@@ -200,10 +204,9 @@ def _evaluate(
 def _order(
     arguments: argparse.Namespace, loaded: LoadedConfiguration, tasks: TaskSource, policy: str
 ) -> SuiteOrder:
-    default = SUITE_TASKS if is_suite(arguments.suite) else tasks.count or SUITE_TASKS
     return SuiteOrder(
         tasks=tasks,
-        worlds=min(arguments.n or default, tasks.count or sys.maxsize),
+        worlds=tasks.count_to_play(arguments.n),
         attempts=arguments.attempts,
         engine=arguments.engine or loaded.config.default_engine,
         policy=policy,

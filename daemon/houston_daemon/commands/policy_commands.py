@@ -10,6 +10,7 @@ import argparse
 from pathlib import Path
 
 from houston_daemon.artifacts.export_destination import open_destination
+from houston_daemon.training.policies.policy_constraints import activation_command
 from houston_shared import command_output, secret_redaction
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import require_daemon
@@ -69,11 +70,13 @@ def run_policy_import(arguments: argparse.Namespace, loaded: LoadedConfiguration
         parent=arguments.parent,
         note=arguments.note,
     )
-    _say_registered(result.name, result.existed, arguments.json)
+    _say_registered(loaded, result.name, result.existed, arguments.json)
     return int(ExitCode.DONE)
 
 
-def _say_registered(name: str, existed: bool, as_json: bool, origin: str = "") -> None:
+def _say_registered(
+    loaded: LoadedConfiguration, name: str, existed: bool, as_json: bool, origin: str = ""
+) -> None:
     """origin: where on the hub it came from; empty for a folder."""
     if as_json:
         fields = {"origin": origin} if origin else {}
@@ -85,7 +88,7 @@ def _say_registered(name: str, existed: bool, as_json: bool, origin: str = "") -
         command_output.print_note(
             f"These very files are known as {name}; no other policy was made of them."
         )
-    command_output.print_note(f"next: houston policy activate {name}")
+    command_output.print_note(f"next: {activation_command(loaded, name)}")
 
 
 def add_policy_pull_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,7 +115,7 @@ def run_policy_pull(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
         note=arguments.note,
         tell=command_output.print_note,
     )
-    _say_registered(result.name, result.existed, arguments.json, str(origin))
+    _say_registered(loaded, result.name, result.existed, arguments.json, str(origin))
     return int(ExitCode.DONE)
 
 

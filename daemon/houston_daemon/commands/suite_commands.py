@@ -11,11 +11,13 @@ from typing import Any
 
 from houston_daemon.suites import suite_results, suite_run
 from houston_daemon.suites.suite_catalog import (
+    DEFAULT_TASKS,
     REASONING_GYM,
     SPLITS,
     SUITES,
     base_rates,
     find_suite,
+    is_suite,
     suite_tasks,
 )
 from houston_daemon.suites.suite_run import SuiteOrder
@@ -77,7 +79,10 @@ def add_suite_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_player_arguments(parser)
     parser.add_argument(
-        "-n", type=whole_number(1, 100_000), default=200, metavar="N", help="tasks (200, or all)"
+        "-n",
+        type=whole_number(1, 100_000),
+        metavar="N",
+        help=f"tasks ({DEFAULT_TASKS}, or as many as there are)",
     )
     parser.add_argument(
         "--purify",
@@ -106,6 +111,7 @@ def add_player_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_suite_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Run it, keep the result, print its figures."""
+    _refuse_file(arguments.suite)
     find_suite(arguments.suite)
     name = arguments.name or default_result_name()
     file = new_result_file(loaded, arguments.suite, name, "Nothing was run.")
@@ -123,11 +129,28 @@ def run_suite_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
     return int(ExitCode.DONE)
 
 
+def names_file(suite: str) -> bool:
+    """Whether what stands in a suite's place is a file."""
+    return not is_suite(suite) and (bool(Path(suite).suffix) or Path(suite).is_file())
+
+
+def _refuse_file(suite: str) -> None:
+    """Raise HoustonError for a file, with the command that takes it."""
+    if names_file(suite):
+        starts = Path(suite).suffix == ".toml"
+        raise HoustonError(
+            f"{suite} is a file, and this command plays suites.",
+            "Nothing was run.",
+            f"houston rollout start {suite}" if starts else f"houston evaluate {suite}",
+            ExitCode.USAGE,
+        )
+
+
 def _order(arguments: argparse.Namespace, default_engine: str) -> SuiteOrder:
     tasks = suite_tasks(arguments.suite, arguments.split)
     return SuiteOrder(
         tasks=tasks,
-        worlds=min(arguments.n, tasks.count or arguments.n),
+        worlds=tasks.count_to_play(arguments.n),
         attempts=arguments.attempts,
         engine=arguments.engine or default_engine,
         policy=arguments.policy,

@@ -20,6 +20,7 @@ from houston_daemon.commands.export_commands import (
 )
 from houston_daemon.commands.train_rl_commands import add_recipe_arguments, with_requested_gpus
 from houston_daemon.training.export import export_manifest
+from houston_daemon.training.policies.policy_constraints import activation_command
 from houston_daemon.training.rows.training_row import RowOptions
 from houston_daemon.training.runs import run_progress
 from houston_daemon.training.sft import create_run, sft_launch, sft_recipe, sft_run_folder
@@ -317,7 +318,7 @@ def _say_run_state(
         command_output.print_json_line({**fields, "result": folder.result})
     elif state == "finished" and policy:
         command_output.print_line(f"{run} became {policy}.")
-        command_output.print_note(f"next: houston policy activate {policy}")
+        command_output.print_note(f"next: {activation_command(loaded, policy)}")
     elif state == "finished":
         command_output.print_line(
             f"{run}: no daemon runs, so it became no policy; it lies in {folder.output}."

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from houston_daemon.training.policies.policy_constraints import activation_command
 from houston_daemon.training.rl import create_rl_run, rl_recipe
 from houston_daemon.training.rl.rl_run_folder import RlRunFolder
 from houston_daemon.training.runs import run_progress
@@ -111,8 +112,8 @@ def add_daemon_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_train_rl(arguments: argparse.Namespace, loaded: LoadedConfiguration, algorithm: str) -> int:
     """Make or find the run, start it, follow it. Raises HoustonError."""
-    require_daemon(loaded.home)
     if arguments.resume:
+        require_daemon(loaded.home)
         folder = _resumed(loaded, arguments)
     else:
         folder = _created(loaded, arguments, algorithm)
@@ -123,7 +124,7 @@ def run_train_rl(arguments: argparse.Namespace, loaded: LoadedConfiguration, alg
         loaded,
         folder,
         lambda _: {"updates": folder.updates},
-        lambda policy: f"houston policy activate {policy}",
+        lambda policy: activation_command(loaded, policy, spec.recipe.engine),
     )
 
 
@@ -139,7 +140,9 @@ def _created(
         base=arguments.base,
         name=arguments.name,
     )
-    folder = create_rl_run.create_rl_run(loaded, request)
+    recipe = create_rl_run.read_asked_recipe(request)  # what was typed is the first thing to say
+    require_daemon(loaded.home)
+    folder = create_rl_run.create_rl_run(loaded, request, recipe)
     assign_gpus(arguments, loaded, folder, folder.spec)
     return folder
 

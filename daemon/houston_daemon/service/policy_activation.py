@@ -240,7 +240,7 @@ class PolicyActivations:
 
 def _check_engine_kind(name: str, engine: EngineSettings, policy: PolicyRow) -> None:
     """Raise HoustonError for an engine of a kind that cannot sample with the policy."""
-    kinds = ("embedded", "vllm") if policy.kind == "full" else ("embedded", "vllm", "token")
+    kinds = ("embedded", "vllm") if policy.kind == "full" else policy_constraints.POLICY_ENGINES
     if engine.kind not in kinds or (policy.kind == "full" and not is_daemon_child(engine)):
         reason = (
             "only a child of the daemon can be started with full weights"

@@ -361,6 +361,15 @@ def check_policy(loaded: LoadedConfiguration, engine: str, policy: str) -> None:
     would make more live than fit."""
     if policy in ("", BASE_MODEL):
         return
+    kind = loaded.engine(engine).kind
+    if kind not in policy_constraints.POLICY_ENGINES:
+        raise HoustonError(
+            f"Engine {engine} is of kind {kind}, which takes no policies: it samples with its own"
+            " model.",
+            NOTHING_STARTED,
+            f"Leave {policy} out, or name an engine that was given it: houston policy list",
+            ExitCode.USAGE,
+        )
     with Reader(loaded.home) as reader:
         if not reader.run(policy_queries.was_activated(engine, policy)):
             raise HoustonError(

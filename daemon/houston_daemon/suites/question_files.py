@@ -329,7 +329,7 @@ def question_tasks(file: Path, questions: Sequence[EvaluationQuestion]) -> TaskS
     def write(index: int, folder: Path) -> Path:
         return write_question_task(questions[index], name, folder)
 
-    return TaskSource(name, 1, SPLIT, write, len(questions))
+    return TaskSource(name, 1, SPLIT, write, len(questions), len(questions))
 
 
 def write_question_task(question: EvaluationQuestion, suite: str, folder: Path) -> Path:

@@ -29,6 +29,8 @@ from houston_shared.errors import ConfigurationError, NotFound, did_you_mean
 from houston_shared.toml_file import parse_toml
 
 SPLITS = ("train", "validation", "test")
+WORDS = "words"
+"""The dialect of tiny policies, and of the suites that only they can play."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ def _word_suite(level: WordLevel) -> Suite:
         solve=partial(_solve_word_world, level),
         steps=level.steps,
         context_tokens=15 * level.steps,
-        dialect="words",
+        dialect=WORDS,
     )
 
 
@@ -311,6 +313,10 @@ def write_suite_task(name: str, split: str, index: int, folder: Path) -> Path:
     return file
 
 
+DEFAULT_TASKS = 200
+"""Tasks of a suite that are played where nobody says how many."""
+
+
 @dataclass(frozen=True, slots=True)
 class TaskSource:
     """Numbered tasks of one kind: a split of a suite, or what else can be evaluated."""
@@ -322,6 +328,13 @@ class TaskSource:
     """Number of a task, folder → its `task.toml`, written below the folder."""
     count: int | None = None
     """How many there are; None where there is no end."""
+    default: int = DEFAULT_TASKS
+    """How many are played where nobody says."""
+
+    def count_to_play(self, asked: int | None) -> int:
+        """How many of them: as were asked for, but no more than there are."""
+        wanted = asked or self.default
+        return wanted if self.count is None else min(wanted, self.count)
 
 
 def suite_tasks(name: str, split: str) -> TaskSource:

@@ -112,8 +112,8 @@ def test_flips_are_named_and_the_picture_is_drawn(
         (("--compare", f"{SUITE}/poor", "other.json"), 1, "have no world in common"),
         (("nonsense",), 66, "There is no suite 'nonsense'"),
         (("--compare", "a/b", "a/c"), 66, "There is no result"),
-        ((SUITE, "--policy", "policy@9"), 1, "policy@9"),
-        ((SUITE, "--before", "base", "--policy", "policy@9"), 1, "never was given policy@9"),
+        ((SUITE, "--policy", "policy@9"), 2, "takes no policies"),
+        ((SUITE, "--before", "base", "--policy", "policy@9"), 2, "takes no policies"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused_in_a_sentence(

@@ -103,11 +103,12 @@ def replace_recipe(**changes: object) -> RlRecipe:
         (['states=["a"]', "process_reward=prm", "purify=0.7"], "nothing to purify"),
         (['states=["a"]', "process_reward=prm", "ahead=1"], "begin ahead"),
         (["process_reward=prm", "purify_gate=0.5"], "purify_gate decides by weights"),
+        (["updatez=3"], "^--set has an unknown key `updatez`"),
         (["full=true", "critic=frozen"], "an engine of its own"),
         (["full=true", 'states=["a"]', "process_reward=prm"], "an engine of its own"),
     ],
 )
-def test_settings_that_exclude_each_other_are_refused(settings: list[str], cause: str) -> None:
+def test_settings_that_are_none_or_clash_are_refused(settings: list[str], cause: str) -> None:
     with pytest.raises(ConfigurationError, match=cause):
         load_rl_recipe("small", settings)
 

@@ -161,6 +161,11 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "neither rollouts nor data": ({"data": None}, {}, "Name rollouts, or exported data"),
     "no such folder": ({"data": Path("/no/where")}, {}, "There is no folder /no/where"),
     "no base anywhere": ({"settings": ()}, {}, "Which model to train cannot be told"),
+    "a base that is not there": (
+        {"settings": ("base=/no/model",)},
+        {},
+        "There is no folder /no/model",
+    ),
     "a base that is none": ({"settings": ("base=/tmp",)}, {}, "has no config.json"),
     "two bases": ({"settings": ()}, {"base": ["a", "b"]}, "names a, b"),
     "ids of another tokenizer": (

@@ -79,7 +79,12 @@ SLIPS = {
     "a value": ("rollout list --state runing", "did you mean running?"),
     "what two commands do": ("restore --help", "houston rollout restore, or houston backup"),
     "a suite": ("evaluate word-erands", "did you mean word-errands"),
+    "questions for a suite": ("suite run a.jsonl", "houston evaluate a.jsonl"),
+    "a task for a suite": ("suite run lab/task.toml", "houston rollout start lab/task.toml"),
+    "no suite": ("train dapo --engine tiny", "houston train dapo --suite SUITE"),
+    "a setting": ("train dapo --suite word-worlds --set updatez=3", "did you mean updates?"),
 }
+SLIP_CODES = {"a suite": ExitCode.NOT_FOUND, "a setting": ExitCode.CONFIGURATION}
 
 
 @pytest.mark.parametrize("slip", SLIPS)
@@ -91,7 +96,7 @@ def test_a_slip_is_answered_with_what_was_meant(
         code = main(shlex.split(typed))
     except SystemExit as end:
         code = int(end.code or 0)
-    assert code == (ExitCode.NOT_FOUND if slip == "a suite" else ExitCode.USAGE)
+    assert code == SLIP_CODES.get(slip, ExitCode.USAGE)
     assert f"next: {meant}" in capsys.readouterr().err
 
 

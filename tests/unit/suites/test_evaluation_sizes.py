@@ -1,4 +1,4 @@
-"""`houston evaluate`: how many tasks are played, where somebody says so and where nobody does."""
+"""How many tasks `houston evaluate` and `suite run` play, where somebody says so and where not."""
 
 import argparse
 import json
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.commands import evaluate_commands
+from houston_daemon.commands import evaluate_commands, suite_commands
 from houston_shared.config import load_configuration
 from tests.support.written_home import WrittenHome
 
@@ -40,3 +40,17 @@ def test_of_a_suite_200_are_played_and_of_a_file_all_unless_told_otherwise(
     loaded = load_configuration(str(tmp_path), None)
     source, _, _ = evaluate_commands._tasks(arguments, loaded)
     assert evaluate_commands._order(arguments, loaded, source, "").worlds == tasks
+
+
+@pytest.mark.parametrize(
+    ("words", "tasks"),
+    [
+        (("word-worlds",), 200),
+        (("science-games",), 139),
+        (("science-games", "--split", "train", "-n", "300"), 274),
+    ],
+)
+def test_a_run_of_a_suite_plays_as_many(words: tuple[str, ...], tasks: int) -> None:
+    parser = argparse.ArgumentParser()
+    suite_commands.add_suite_run_arguments(parser)
+    assert suite_commands._order(parser.parse_args(list(words)), "tiny").worlds == tasks

@@ -10,6 +10,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from houston_daemon.engines.vllm_install import MAX_LOADED_ADAPTERS
+from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import EngineSettings
 from houston_shared.errors import HoustonError, NotFound
 from houston_shared.home import Home
@@ -18,6 +19,25 @@ from houston_shared.store import policy_queries
 from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.policy_queries import PolicyRow
 from houston_shared.times_and_counts import join_first
+
+POLICY_ENGINES = ("embedded", "vllm", "token")
+"""Kinds of engines that can be given policies; the others sample with their own model alone."""
+
+
+def activation_command(loaded: LoadedConfiguration, policy: str, engine: str = "") -> str:
+    """The command that has new rollouts sample with a policy, on an engine that takes policies.
+
+    engine: the one that it was trained on; empty: the default one, or another that can.
+    """
+    default = loaded.config.default_engine
+    kinds = {"embedded": "embedded"}
+    kinds |= {name: settings.kind for name, settings in loaded.config.engines.items()}
+    wanted = [engine or default, *loaded.config.engines]
+    able = next((name for name in wanted if kinds.get(name) in POLICY_ENGINES), "")
+    command = f"houston policy activate {policy}"
+    if not able:
+        return f"{command} --engine ENGINE, with one of kind embedded or vllm in houston.toml"
+    return command if able == default else f"{command} --engine {able}"
 
 
 def check_family_lineage(

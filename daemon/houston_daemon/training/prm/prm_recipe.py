@@ -12,11 +12,9 @@ from houston_daemon.training.sft.sft_recipe import (
     PositiveFloat,
     PositiveInt,
     UnitShare,
-    find_recipe_file,
-    lay_settings,
     packaged_recipe_names,
+    read_recipe,
 )
-from houston_shared import toml_file
 from houston_shared.toml_file import Settings
 
 RECIPES_FOLDER = Path(__file__).parent / "recipes"
@@ -60,9 +58,6 @@ def prm_recipe_names() -> list[str]:
 def load_prm_recipe(name: str, settings: list[str]) -> PrmRecipe:
     """A named recipe or a file, with `key=value` settings laid over it. Raises
     ConfigurationError."""
-    file = find_recipe_file(name, RECIPES_FOLDER)
-    tables = toml_file.read_toml(file)
-    lay_settings(tables, settings)
-    recipe = toml_file.convert_toml(tables, PrmRecipe, str(file))
+    recipe = read_recipe(name, RECIPES_FOLDER, settings, PrmRecipe)
     require_trackers(recipe.report_to)
     return recipe

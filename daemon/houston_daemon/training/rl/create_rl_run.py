@@ -13,7 +13,7 @@ import msgspec
 
 from houston_daemon.engines.hub_downloads import fetched_engine
 from houston_daemon.engines.local_model import model_path
-from houston_daemon.suites.suite_catalog import find_suite
+from houston_daemon.suites.suite_catalog import WORDS, Suite, find_suite
 from houston_daemon.training.policies import policy_constraints, policy_files
 from houston_daemon.training.prm.reward_policy import find_reward_policy
 from houston_daemon.training.rl.rl_recipe import RlRecipe, load_rl_recipe
@@ -57,9 +57,25 @@ class RlRequest(NamedTuple):
     """Family of the policies; empty for that of the policy that it goes on from."""
 
 
-def create_rl_run(loaded: LoadedConfiguration, request: RlRequest) -> RlRunFolder:
-    """Make the folder of a new run. Raises HoustonError; nothing then stays."""
-    recipe, parent = _resolved_recipe(loaded, request)
+def read_asked_recipe(request: RlRequest) -> RlRecipe:
+    """The recipe with its suite. Raises HoustonError (2) where none is named; nothing of the home
+    is looked at."""
+    recipe = load_rl_recipe(request.recipe, list(request.settings))
+    named = request.suite or recipe.suite
+    if not named:
+        raise HoustonError(
+            "No suite is named whose tasks are trained on.",
+            NOTHING_TRAINED_MESSAGE,
+            f"houston train {request.algorithm} --suite SUITE; houston suite list says which",
+            ExitCode.USAGE,
+        )
+    return msgspec.structs.replace(recipe, suite=find_suite(named).name)
+
+
+def create_rl_run(loaded: LoadedConfiguration, request: RlRequest, asked: RlRecipe) -> RlRunFolder:
+    """Make the folder of a new run. asked: as `read_asked_recipe` gives it. Raises HoustonError;
+    nothing then stays."""
+    recipe, parent = _resolved_recipe(loaded, request, asked)
     family = request.name or (parse_policy_name(parent).family if parent else DEFAULT_FAMILY)
     families = {family: parent}
     if recipe.critic == "trained":
@@ -91,14 +107,15 @@ def create_rl_run(loaded: LoadedConfiguration, request: RlRequest) -> RlRunFolde
     return folder
 
 
-def _resolved_recipe(loaded: LoadedConfiguration, request: RlRequest) -> tuple[RlRecipe, str]:
+def _resolved_recipe(
+    loaded: LoadedConfiguration, request: RlRequest, recipe: RlRecipe
+) -> tuple[RlRecipe, str]:
     """The recipe with what command line and configuration fill in, and the policy that it goes on
     from; empty for none. Raises HoustonError."""
-    recipe = load_rl_recipe(request.recipe, list(request.settings))
     engine = request.engine or recipe.engine or loaded.config.default_engine
-    suite = find_suite(request.suite or recipe.suite)
     settings = fetched_engine(loaded, engine, command_output.print_note)
     require_trained_engine(engine, settings, recipe.full)
+    _require_suite_dialect(find_suite(recipe.suite), engine, settings.dialect)
     parent = request.base or recipe.base
     base, adapter = trained_base(loaded, settings, parent)
     if recipe.full and recipe.kl and adapter:
@@ -115,7 +132,6 @@ def _resolved_recipe(loaded: LoadedConfiguration, request: RlRequest) -> tuple[R
         base=str(base),
         adapter=adapter,
         engine=engine,
-        suite=suite.name,
         process_reward=_full_reward_name(loaded, recipe.process_reward),
         critic_policy=_critic_name(loaded, recipe),
     )
@@ -169,6 +185,24 @@ def require_trained_engine(name: str, settings: EngineSettings, full: bool = Fal
             NOTHING_TRAINED_MESSAGE,
             f"Name an engine of kind {' or '.join(TRAINED_ENGINES)} with --engine",
         )
+
+
+def _require_suite_dialect(suite: Suite, engine: str, dialect: str) -> None:
+    """Raise HoustonError where a language model would play worlds of words, or a tiny policy tasks
+    of another kind: no rollout would solve one, and nothing be learned."""
+    if suite.dialect == dialect or WORDS not in (suite.dialect, dialect):
+        return
+    tiny = suite.dialect == WORDS
+    raise HoustonError(
+        f"The tasks of {suite.name} are for the dialect {suite.dialect}, and engine {engine} writes"
+        f" {dialect}: no rollout would solve one.",
+        NOTHING_TRAINED_MESSAGE,
+        "houston policy tiny --out DIR makes a policy for them and says which engine it needs"
+        " (--engine); or name a suite for language models: houston suite list"
+        if tiny
+        else "Name a suite of words: houston suite list; or another engine: --engine",
+        ExitCode.USAGE,
+    )
 
 
 def trained_base(

@@ -22,11 +22,9 @@ from houston_daemon.training.sft.sft_recipe import (
     PositiveFloat,
     PositiveInt,
     UnitShare,
-    find_recipe_file,
-    lay_settings,
     packaged_recipe_names,
+    read_recipe,
 )
-from houston_shared import toml_file
 from houston_shared.critic_gain import GAIN_SMOOTHING, GainKind
 from houston_shared.errors import ConfigurationError
 from houston_shared.policy_and_run_files import BASE_MODEL
@@ -209,10 +207,7 @@ def load_rl_recipe(name: str, settings: list[str]) -> RlRecipe:
 
     A value is read as TOML (`2e-4`, `true`), and as text where it is none.
     """
-    file = find_recipe_file(name, RECIPES_FOLDER)
-    tables = toml_file.read_toml(file)
-    lay_settings(tables, settings)
-    recipe = toml_file.convert_toml(tables, RlRecipe, str(file))
+    recipe = read_recipe(name, RECIPES_FOLDER, settings, RlRecipe)
     parse_row_roles(recipe.roles, NOTHING_TRAINED_MESSAGE)
     _check_clashes(recipe)
     require_trackers(recipe.report_to)

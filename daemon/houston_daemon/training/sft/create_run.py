@@ -231,7 +231,7 @@ def check_not_daemon_run(loaded: LoadedConfiguration, run: str) -> None:
     raise Busy(
         f"The daemon has {run} already ({record.state}).",
         "Nothing was changed.",
-        f"houston train show {run}, or train cancel {run} first",
+        f"houston train show {run}, or houston train cancel {run} first",
     )
 
 

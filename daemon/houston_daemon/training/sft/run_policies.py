@@ -46,6 +46,14 @@ def with_policy_folders(home: Home, recipe: SftRecipe) -> SftRecipe:
     if not is_policy_name(recipe.base):
         note = command_output.print_note
         folder = find_model(recipe.base, "model", home, note, NOTHING_TRAINED_MESSAGE)
+        if not folder.is_dir():
+            raise HoustonError(
+                f"There is no folder {folder}, which should hold the model to train.",
+                NOTHING_TRAINED_MESSAGE,
+                "Name a folder with config.json and weights, a model of the hub (org/name@revision)"
+                " or a policy (houston policy list): --base MODEL",
+                ExitCode.NOT_FOUND,
+            )
         return msgspec.structs.replace(recipe, base=str(folder))
     if recipe.adapter:
         raise UsageError(

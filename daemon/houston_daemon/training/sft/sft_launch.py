@@ -230,7 +230,7 @@ def follow_daemon_run(loaded: LoadedConfiguration, folder: TrainingRunFolder) ->
     except KeyboardInterrupt:
         run = folder.path.name
         command_output.print_note(
-            f"\n{run} goes on.\n  next: houston train show {run}, or train cancel {run}"
+            f"\n{run} goes on.\n  next: houston train show {run}, or houston train cancel {run}"
         )
         raise
 

@@ -6,7 +6,7 @@ refused. It knows nothing about data and imports no torch.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -24,6 +24,7 @@ PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
 NonNegativeInt = Annotated[int, msgspec.Meta(ge=0)]
 PositiveFloat = Annotated[float, msgspec.Meta(gt=0)]
 UnitShare = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Recipe = TypeVar("Recipe", bound=Settings)
 
 
 class Upsample(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -197,6 +198,16 @@ def find_recipe_file(name: str, folder: Path) -> Path:
             code=ExitCode.NOT_FOUND,
         )
     return file
+
+
+def read_recipe(name: str, folder: Path, settings: list[str], kind: type[Recipe]) -> Recipe:
+    """A packaged recipe of a trainer, or a file, with `key=value` settings laid over it; an error
+    names the file or `--set`, whichever is wrong. Raises ConfigurationError."""
+    file = find_recipe_file(name, folder)
+    tables = toml_file.read_toml(file)
+    toml_file.convert_toml(tables, kind, str(file))
+    lay_settings(tables, settings)
+    return toml_file.convert_toml(tables, kind, "--set")
 
 
 def lay_settings(tables: dict[str, Any], settings: list[str]) -> None:
