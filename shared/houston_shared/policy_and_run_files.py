@@ -14,7 +14,7 @@ import msgspec
 from houston_shared.atomic_file import read_json_file
 from houston_shared.errors import HoustonError, NotFound, UsageError
 from houston_shared.home import Home
-from houston_shared.times_and_counts import format_duration
+from houston_shared.times_and_counts import format_duration, join_first
 
 DEFAULT_FAMILY = "policy"
 """What a policy is called where nobody named it."""
@@ -91,6 +91,26 @@ def missing_run_error(run: str, effect: str) -> HoustonError:
     """There is no training run of that name. effect: what did not happen."""
     cause = f"There is no training run {run[:80]!r}."
     return NotFound(cause, effect, "houston train list")
+
+
+def full_run_name(home: Home, name: str) -> str:
+    """The training run that `name` stands for: its name, or a unique beginning or else ending of
+    one; `name` itself where there is none, for who asks to refuse. Raises HoustonError (2) naming
+    those that are meant."""
+    folder = training_folder(home)
+    if not name or (is_run_name(name) and (folder / name).is_dir()):
+        return name
+    runs = sorted(each.name for each in folder.glob("*") if is_run_name(each.name))
+    matching = [run for run in runs if run.startswith(name)]
+    matching = matching or [run for run in runs if run.endswith(name)]
+    if len(matching) > 1:
+        raise HoustonError(
+            f"{name!r} can mean several training runs: {join_first(matching, 3)}.",
+            "Nothing was done.",
+            "houston train list",
+            ExitCode.USAGE,
+        )
+    return matching[0] if matching else name
 
 
 def policies_folder(home: Home) -> Path:

@@ -44,6 +44,13 @@ def add_rollout_argument(parser: argparse.ArgumentParser, *, optional: bool = Fa
         parser.add_argument("rollout", metavar="R", help=words)
 
 
+def add_run_argument(parser: argparse.ArgumentParser) -> None:
+    """`RUN`: a training run's name or a unique beginning or ending of one."""
+    parser.add_argument(
+        "run", metavar="RUN", help="its name, or a unique beginning or ending of it (train list)"
+    )
+
+
 def add_place_argument(parser: argparse.ArgumentParser, steps: str = "STEP") -> None:
     """`R@STEP` and the like, to be read with `command_arguments.parse_permalink`."""
     parser.add_argument(

@@ -25,7 +25,12 @@ from houston_shared.control_messages import (
 from houston_shared.errors import Busy, DaemonNotRunning, ExitCode, HoustonError, UsageError
 from houston_shared.home_lock import find_running_daemon
 from houston_shared.records import ENDED_STATES
-from houston_shared.store import json_views, removed_data_queries, rollout_queries
+from houston_shared.store import (
+    json_views,
+    policy_queries,
+    removed_data_queries,
+    rollout_queries,
+)
 from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.removed_data_queries import HostCleaning
 from houston_shared.store.rollout_queries import RolloutRow
@@ -50,8 +55,16 @@ STEER_TIMING = {
 
 
 def add_steer_arguments(parser: argparse.ArgumentParser) -> None:
-    """`R`, `--reason`, `--wait`, `--as`, `--json`."""
-    command_options.add_rollout_argument(parser)
+    """`R…` or what chooses them, `--reason`, `--wait`, `--as`, `--json`."""
+    parser.add_argument(
+        "rollouts",
+        metavar="R",
+        nargs="*",
+        help="rollouts: ids, or unique beginnings or endings of them",
+    )
+    parser.add_argument("--task", default="", metavar="TASK", help="all of a task")
+    parser.add_argument("--group", default="", metavar="G", help="all of a group")
+    parser.add_argument("--run", default="", metavar="RUN", help="all that a training run started")
     parser.add_argument("--reason", default="", metavar="TEXT", help="why; kept in the journal")
     parser.add_argument(
         "--wait",
@@ -59,47 +72,97 @@ def add_steer_arguments(parser: argparse.ArgumentParser) -> None:
         type=seconds_argument,
         const=STEER_WAIT_SECONDS,
         metavar="SECONDS",
-        help="return when the rollout stands so, or fail (75) after SECONDS"
-        f" ({STEER_WAIT_SECONDS:g})",
+        help=f"return when they stand so, or fail (75) after SECONDS ({STEER_WAIT_SECONDS:g})",
     )
     command_options.add_speaker_option(parser)
-    command_options.add_json_option(parser, "one JSON object: the rollout as `rollout show`")
+    command_options.add_json_option(parser, "one JSON line a rollout, as `rollout show`")
 
 
 def run_steer(
     arguments: argparse.Namespace, loaded: LoadedConfiguration, action: SteerAction
 ) -> int:
-    """Send the request, and print the state of the rollout."""
-    reader = Reader(loaded.home)
-    name = daemon_requests.resolve_rollout(reader, arguments.rollout).id
+    """Ask for all of them, and print the state of each. Of several, those that are refused are
+    told, and the others go on."""
+    code, asked = ExitCode.DONE, []
+    with Reader(loaded.home) as reader:
+        names = _choose_rollouts(arguments, reader, action)
+        if not names:
+            command_output.print_note(f"There is nothing to {action}.")
+        for name in names:
+            try:
+                _ask_to_steer(arguments, loaded, name, action)
+            except DaemonNotRunning:
+                raise
+            except HoustonError as problem:
+                if len(names) == 1:
+                    raise
+                command_output.print_error(problem)
+                code = problem.code
+            else:
+                asked.append(name)
+        end = time.monotonic() + (arguments.wait or 0.0)
+        for name in asked:
+            now = reader.run(rollout_queries.find_rollout(name))
+            if arguments.wait is not None:
+                now = _wait_for_state(loaded, reader, name, action, end)
+            if arguments.json:
+                command_output.print_json_line(json_views.rollout_json(now))
+            else:
+                command_output.print_line(_steer_answer(now, action))
+    return int(code)
+
+
+def _choose_rollouts(
+    arguments: argparse.Namespace, reader: Reader, action: SteerAction
+) -> list[str]:
+    """Whole ids of those that are named, or of those of a task, a group or a run for which there is
+    something to do. Raises HoustonError."""
+    task, group, run = arguments.task, arguments.group, arguments.run
+    if sum(map(bool, (arguments.rollouts, task, group, run))) != 1:
+        raise UsageError(
+            "Name rollouts, or one of --task, --group and --run.",
+            "Nothing was changed.",
+            "houston rollout list",
+        )
+    if arguments.rollouts:
+        named = [daemon_requests.resolve_rollout(reader, name).id for name in arguments.rollouts]
+        return list(dict.fromkeys(named))
+    rows = [
+        row
+        for row in reader.run(rollout_queries.list_rollouts(task))
+        if row.state not in ENDED_STATES and not STEER_REACHED[action](row)
+    ]
+    if run:
+        from houston_console.commands.training_run_commands import resolve_training_run
+
+        started = reader.run(
+            policy_queries.list_unfinished_rollouts(resolve_training_run(reader, run).id)
+        )
+        return [row.id for row in rows if row.id in started]
+    return [row.id for row in rows if group in ("", row.group_id)]
+
+
+def _ask_to_steer(
+    arguments: argparse.Namespace, loaded: LoadedConfiguration, name: str, action: SteerAction
+) -> None:
     claimed = daemon_requests.claimed_name(arguments, loaded)
     message = Steer(rollout=name, action=action, reason=arguments.reason, claimed=claimed)
     daemon_requests.send_request(
         loaded, message, "It may have been heard.", f"houston rollout show {name}"
     )
-    if arguments.wait is None:
-        now = reader.run(rollout_queries.find_rollout(name))
-    else:
-        now = _wait_for_state(loaded, reader, name, action, arguments.wait)
-    reader.close()
-    if arguments.json:
-        command_output.print_json_line(json_views.rollout_json(now))
-    else:
-        command_output.print_line(_steer_answer(now, action))
-    return int(ExitCode.DONE)
 
 
 def _wait_for_state(
-    loaded: LoadedConfiguration, reader: Reader, name: str, action: SteerAction, seconds: float
+    loaded: LoadedConfiguration, reader: Reader, name: str, action: SteerAction, end: float
 ) -> RolloutRow:
-    end = time.monotonic() + seconds
+    """How it stands once that is reached; raises HoustonError (75) at `end`, monotonic."""
     with JournalFollower(loaded.home, reader) as following:
         now = following.read(lambda: rollout_queries.find_rollout(name))
         while not STEER_REACHED[action](now):
             if not following.wait(max(0.0, end - time.monotonic())):
                 doing = "working" if action == "pause" else now.state
                 raise Busy(
-                    f"{name} is still {doing} after {seconds:g} s.",
+                    f"{name} is still {doing}.",
                     f"{action.capitalize()} is asked for; {STEER_TIMING[action]}.",
                     f"houston rollout show {name}",
                 )

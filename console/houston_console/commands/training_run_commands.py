@@ -89,7 +89,7 @@ def _run_row(
 
 def add_train_show_arguments(parser: argparse.ArgumentParser) -> None:
     """`RUN`, `--json`."""
-    parser.add_argument("run", metavar="RUN", help="its name, as `train list` says it")
+    command_options.add_run_argument(parser)
     command_options.add_json_option(parser, "one JSON object")
 
 
@@ -138,8 +138,9 @@ def run_report(run: TrainingRunRow, figures: RunFigures) -> list[ReportLine]:
 
 
 def resolve_training_run(reader: Reader, name: str) -> TrainingRunRow:
-    """The run of that name. Raises HoustonError."""
-    run = reader.run(policy_queries.find_training_run(name))
+    """The run of that name, or of a unique beginning or ending of one. Raises HoustonError."""
+    full = policy_and_run_files.full_run_name(reader.home, name)
+    run = reader.run(policy_queries.find_training_run(full))
     if run is None:
         raise NotFound(f"There is no training run {name!r}.", next="houston train list")
     return run
@@ -147,7 +148,7 @@ def resolve_training_run(reader: Reader, name: str) -> TrainingRunRow:
 
 def add_train_cancel_arguments(parser: argparse.ArgumentParser) -> None:
     """`RUN`, `--reason`, `--as`, `--json`."""
-    parser.add_argument("run", metavar="RUN", help="its name, as `train list` says it")
+    command_options.add_run_argument(parser)
     parser.add_argument("--reason", default="", metavar="TEXT", help="why; kept in the journal")
     command_options.add_speaker_option(parser)
     command_options.add_json_option(parser, "one JSON object: the run as `train list`")
@@ -162,6 +163,7 @@ def run_train_cancel(arguments: argparse.Namespace, loaded: LoadedConfiguration)
         look = f"houston train show {run.id}"
         daemon_requests.send_request(loaded, message, "It may have been heard.", look)
         now = resolve_training_run(reader, run.id)
+        left = len(reader.run(policy_queries.list_unfinished_rollouts(run.id)))
     if arguments.json:
         command_output.print_json_line(policy_queries.training_run_json(now, None))
     elif now.state == "cancelled":
@@ -169,5 +171,10 @@ def run_train_cancel(arguments: argparse.Namespace, loaded: LoadedConfiguration)
     else:
         command_output.print_line(
             f"{now.id}: cancel is asked for; it ends once its checkpoint is written."
+        )
+    if left:
+        command_output.print_note(
+            f"Rollouts that it started go on, {left:,} so far: --resume {now.id} takes them up.\n"
+            f"  next: houston rollout cancel --run {now.id}"
         )
     return int(ExitCode.DONE)

@@ -252,7 +252,9 @@ class PoliciesScreen(HoustonScreen):
             return
         message = CancelTraining(run=run, claimed=self._link.claimed)
         self.app.push_screen(
-            ConfirmDialog(f"End training {run}? Its checkpoints stay."),
+            ConfirmDialog(
+                f"End training {run}? Its checkpoints stay; rollouts that it started go on."
+            ),
             lambda yes: self._send(message, f"{run} is to end.") if yes else None,
         )
 

@@ -38,7 +38,7 @@ from houston_shared.errors import ExitCode, HoustonError, UsageError
 from houston_shared.home import Home
 from houston_shared.home_lock import find_running_daemon
 from houston_shared.hub_models import parse_hub_id
-from houston_shared.policy_and_run_files import is_policy_name, is_run_name
+from houston_shared.policy_and_run_files import full_run_name, is_policy_name, is_run_name
 from houston_shared.store import policy_queries
 from houston_shared.store.rollout_queries import select_rollout_ids
 from houston_shared.store.store_reader import Reader
@@ -105,6 +105,7 @@ def run_train_sft(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
     """Make or find the run, start it, follow it. Raises HoustonError."""
     if arguments.resume:
         _check_resume_flags(arguments)
+        arguments.resume = full_run_name(loaded.home, arguments.resume)
     if (finished := _finished_without_policy(arguments, loaded)) is not None:
         _register_finished_run(loaded, finished, arguments.name)
         return _say_run_state(arguments, loaded, finished, "finished")

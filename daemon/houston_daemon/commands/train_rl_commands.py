@@ -27,7 +27,12 @@ from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.control_client import require_daemon, send_with_retry
 from houston_shared.control_messages import StartTraining
 from houston_shared.errors import ExitCode, HoustonError, UsageError
-from houston_shared.policy_and_run_files import is_run_name, missing_run_error, training_folder
+from houston_shared.policy_and_run_files import (
+    full_run_name,
+    is_run_name,
+    missing_run_error,
+    training_folder,
+)
 from houston_shared.store import policy_queries
 from houston_shared.store.store_reader import Reader
 from houston_shared.store.training_event_bodies import RunKind
@@ -177,6 +182,7 @@ def with_requested_gpus(arguments: argparse.Namespace, spec: Spec) -> Spec:
 
 def run_folder_path(loaded: LoadedConfiguration, run: str) -> Path:
     """Where a run's folder lies. Raises HoustonError for what is no name of a run."""
+    run = full_run_name(loaded.home, run)
     if not is_run_name(run):
         raise missing_run_error(run, NOTHING_TRAINED_MESSAGE)
     return training_folder(loaded.home) / run

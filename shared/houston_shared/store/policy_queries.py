@@ -295,6 +295,16 @@ def find_training_run(id: str) -> ReadPlan[TrainingRunRow | None]:
     return (yield from select_first_record(TrainingRunRow, "training_runs WHERE id = ?", (id,)))
 
 
+def list_unfinished_rollouts(run: str) -> ReadPlan[list[str]]:
+    """Ids of the rollouts that a training run started and that have not ended."""
+    rows = yield RunSql(  # what begins with the run and a slash, by the index
+        "SELECT id FROM rollouts WHERE request > ?1 || '/' AND request < ?1 || '0'"
+        f" AND state IN {UNFINISHED_STATES} ORDER BY id",
+        (run,),
+    )
+    return [id for (id,) in rows]
+
+
 def read_training_request(run: TrainingRunRow) -> ReadPlan[TrainingQueued | None]:
     """What was asked of it; None where that was erased or set aside."""
     erased = TrainingQueued(by="", run="", kind="sft")

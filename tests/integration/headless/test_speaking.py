@@ -163,6 +163,35 @@ def test_a_rollout_is_paused_resumed_and_cancelled(desk: Desk) -> None:
     assert (heard.returncode, "nobody would hear it" in heard.stderr) == (1, True)
 
 
+def test_several_rollouts_are_cancelled_at_once(desk: Desk) -> None:
+    def ids(*words: str) -> set[str]:
+        return {line["rollout"] for line in desk.json("rollout", "cancel", *words, "--wait", "10")}
+
+    person, run = desk.station.person(), "dapo-20261130-1"
+    (desk.station.home.path / "training" / run).mkdir(parents=True)
+    person.ask(wire.StartTraining(request=run, run=run, kind="dapo"))
+    of_run = person.start(2, request=f"{run}/0.0-train-3")
+    first, second, *others = person.start(4)
+    other_run = person.start(1, request=f"{run}0/0.0-train-3")
+    said = desk.run("train", "cancel", "dapo-2026")
+    assert (said.returncode, said.stdout) == (0, f"{run} is cancelled.\n")
+    assert f"2 so far: --resume {run} takes them up." in said.stderr
+    assert f"next: houston rollout cancel --run {run}\n" in said.stderr
+    assert ids("--run", "130-1") == set(of_run)
+    assert ids(first, second, first) == {first, second}
+    paused = desk.run("rollout", "pause", first, others[0], "--wait", "10")
+    assert (paused.returncode, paused.stdout) == (1, f"{others[0]} is paused.\n")
+    assert f"{first} has ended (cancelled)" in paused.stderr
+    (task,) = {rollout["task"] for rollout in desk.json("rollout", "list")}
+    assert ids("--task", task) == {*others, *other_run}
+    assert "There is nothing to cancel." in desk.run("rollout", "cancel", "--task", task).stderr
+    assert desk.run("rollout", "cancel", first, "--task", task).returncode == 2
+    assert "no training run 'dapo-3'" in desk.run("rollout", "cancel", "--run", "dapo-3").stderr
+    (desk.station.home.path / "training" / f"{run}1").mkdir()
+    several = desk.run("train", "show", "dapo-2026")
+    assert (several.returncode, f"{run}, {run}1" in several.stderr) == (2, True)
+
+
 def test_waiting_for_a_worker_that_does_not_come_to_a_safe_point(desk: Desk) -> None:
     worker = desk.station.working()
     result = desk.run("rollout", "cancel", worker.rollout)

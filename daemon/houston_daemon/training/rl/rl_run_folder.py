@@ -14,7 +14,12 @@ from houston_daemon.training.rl.update_figures import UpdateFigures
 from houston_daemon.training.runs.run_folder import TrainingRunFolder, TrainingRunSpec
 from houston_shared import atomic_file
 from houston_shared.home import Home
-from houston_shared.policy_and_run_files import is_run_name, missing_run_error, training_folder
+from houston_shared.policy_and_run_files import (
+    full_run_name,
+    is_run_name,
+    missing_run_error,
+    training_folder,
+)
 
 
 def critic_family(name: str) -> str:
@@ -75,6 +80,7 @@ class RlRunFolder(TrainingRunFolder):
 def find_rl_run(home: Home, run: str, effect: str) -> RlRunFolder:
     """The folder of a run by its name. effect: what did not happen, for the error. Raises
     HoustonError where there is none."""
+    run = full_run_name(home, run)
     folder = RlRunFolder(training_folder(home) / run)
     if not is_run_name(run) or not folder.path.is_dir():
         raise missing_run_error(run, effect)
