@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.commands import export_commands
+from houston_daemon.engines.local_model import MODEL_NAME
 from houston_daemon.review import rollout_trace
 from houston_daemon.review.judge import judge_calibration
 from houston_daemon.review.judge.judge_cache import JudgeCache
@@ -255,8 +256,11 @@ def _judge_rollouts(
     )
     if request.judge:
         with choose_judge_place(loaded, command_output.print_note, settings.engine) as place:
+            if place.serves_packaged_model and not arguments.policy:
+                command_output.print_note(_packaged_model_note(place.name))
             client = open_judge_client(place, arguments.policy, settings.window, not request.dry)
-            asyncio.run(_run_with_client(session, client, rollouts))
+            with _told_when_interrupted():
+                asyncio.run(_run_with_client(session, client, rollouts))
     else:
         asyncio.run(session.run(rollouts))
     if sentence := passed_over_sentence(session.passed_over):
@@ -266,6 +270,27 @@ def _judge_rollouts(
     if failed or session.failed:
         return int(ExitCode.FAILED)
     return int(ExitCode.BUSY if session.busy else ExitCode.DONE)
+
+
+def _packaged_model_note(engine: str) -> str:
+    return (
+        f"Engine {engine} serves {MODEL_NAME}, which judges hardly better than a coin: it shows how"
+        " judging goes, and its verdicts are not worth training on.\n"
+        "  next: --engine ENGINE, or engine in [judge], with a larger model (docs/judging.md)"
+    )
+
+
+@contextlib.contextmanager
+def _told_when_interrupted() -> Iterator[None]:
+    """Around judging: after Ctrl-C say what became of it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        command_output.print_note(
+            "\nStopped: what was stored stays, and answers that came are kept.\n"
+            "  next: the same command again, which asks only what was not answered"
+        )
+        raise
 
 
 async def _run_with_client(

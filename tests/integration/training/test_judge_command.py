@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import signal
 import subprocess
 import sys
 import uuid
@@ -356,6 +357,22 @@ def test_a_second_judge_over_the_same_rollout_leaves_it_to_the_first(
     assert found["judge"]["kept"] == 4, "a judge that was killed holds nothing"
 
 
+def test_an_interrupted_judge_says_what_stays(
+    station: Station, server: ChatServer, rollout: str
+) -> None:
+    server.pausing.clear()
+    server.answers += [[3600.0]]
+    words = [sys.executable, "-m", "houston_shared.command", "judge", rollout]
+    judging = subprocess.Popen(
+        words, env=station.environment, cwd=station.folder, stderr=subprocess.PIPE, text=True
+    )
+    assert server.pausing.wait(60), "it asks"
+    judging.send_signal(signal.SIGINT)
+    _, said = judging.communicate(timeout=60)
+    assert judging.returncode == 130
+    assert "Stopped: what was stored stays" in said and "the same command again" in said
+
+
 def test_a_dry_run_asks_and_stores_nothing(
     station: Station, server: ChatServer, plain: str
 ) -> None:
@@ -365,6 +382,9 @@ def test_a_dry_run_asks_and_stores_nothing(
     assert found["cost"]["prompt_tokens"] > 500 and found["cost"]["price"] > 0
     assert list(found["rules"]["steps"]) == ["2"] and not found["stored"]
     assert len(server.asked) == asked and standing(station, plain) == {}
+    of_no_use = "hardly better than a coin"
+    assert of_no_use not in station.run("judge", plain, "--dry-run").stderr
+    assert of_no_use in station.run("judge", plain, "--dry-run", "--engine", "embedded").stderr
 
 
 def test_an_engine_that_refuses_ends_the_run_and_touches_no_verdict(

@@ -85,6 +85,11 @@ class JudgeEnginePlace:
             return {**self.settings, "url": answering[0].url}
         return {**self.settings, "urls": [process.url for process in answering]}
 
+    @property
+    def serves_packaged_model(self) -> bool:
+        """Whether it serves the small model that Houston fetches where nobody names one."""
+        return self.child and _is_packaged_model(self.settings)
+
     def running(self) -> bool:
         """Whether the child runs already, or one of its replicas."""
         return bool(self._running())
@@ -301,10 +306,15 @@ def _model_window(settings: Mapping[str, Any]) -> int:
         return 0
 
 
+def _is_packaged_model(settings: Mapping[str, Any]) -> bool:
+    own = settings.get("model") or settings.get("command")
+    return settings.get("kind") in ("embedded", "vllm") and not own
+
+
 def _model_name(engine: Engine, settings: Mapping[str, Any]) -> str:
     """The model for the cache: as configured, a child's folder, or as the server names it."""
     if configured := settings.get("model"):
         return str(configured)
-    if settings.get("kind") in ("embedded", "vllm") and not settings.get("command"):
+    if _is_packaged_model(settings):
         return str(model_path())
     return engine.model if isinstance(engine, TokenEngine) else ""
