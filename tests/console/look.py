@@ -1,12 +1,12 @@
-"""Draw the console on a made-up home: `python -m tests.console.look OUT [WIDTHxHEIGHT] [keys…]`.
+"""Draw the console on a made-up home: `python -m tests.console.look OUT [WIDTHxHEIGHT] [KEY…]`.
 
-After the size `crowd` takes a home of eighteen rollouts, and begins where nobody names one. A
+As the first KEY, `crowd` takes a home of eighteen rollouts, and begins where nobody names one. A
 script for looking, not a test. Writes OUT.svg and OUT.png (cairosvg).
 """
 
+import argparse
 import asyncio
 import os
-import sys
 import tempfile
 from pathlib import Path
 
@@ -159,13 +159,16 @@ async def picture(path: Path, out: Path, size: tuple[int, int], keys: list[str])
 
 
 def main() -> None:
-    out, *rest = sys.argv[1:]
-    size = (160, 50)
-    if rest and "x" in rest[0] and rest[0][0].isdigit():
-        width, _, height = rest.pop(0).partition("x")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("rest", nargs="*", metavar="[WIDTHxHEIGHT] [KEY…]")
+    arguments = parser.parse_args()
+    keys, size = arguments.rest, (160, 50)
+    if keys and "x" in keys[0] and keys[0][0].isdigit():
+        width, _, height = keys.pop(0).partition("x")
         size = (int(width), int(height))
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(picture(Path(folder), Path(out), size, rest))
+        asyncio.run(picture(Path(folder), arguments.out, size, keys))
 
 
 if __name__ == "__main__":
