@@ -8,6 +8,7 @@ written as escapes. It does not know what is written.
 import contextlib
 import io
 import os
+import select
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -66,6 +67,15 @@ def flush_stdout() -> None:
     """Let a reader at the pipe's end see now what was written."""
     with guard_stdout():
         sys.stdout.flush()
+
+
+def require_reader() -> None:
+    """Raise BrokenPipeError where standard output is a pipe that nobody reads any more, as a write
+    would: who waits for something to write asks now and then."""
+    watched = select.poll()
+    watched.register(1, 0)  # nothing but what is always told: error and hang-up
+    if watched.poll(0):
+        raise BrokenPipeError
 
 
 @contextlib.contextmanager

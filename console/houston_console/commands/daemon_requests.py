@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
 from houston_shared.home import Home
 from houston_shared.store import rollout_queries, store_reader
@@ -47,6 +48,8 @@ T = TypeVar("T")
 
 DATA_VERSION_POLL_SECONDS = 0.5
 """How often the version is looked at when no notice comes."""
+READER_LOOK_SECONDS = 1.0
+"""How often who follows the journal looks whether its own output is read."""
 READ_RETRY_SECONDS = 20.0
 """How long a read that fails (a daemon that recovers the file) is tried again."""
 
@@ -83,6 +86,12 @@ class JournalFollower:
                 return True
             if end is not None and time.monotonic() >= end:
                 return False
+
+    def wait_while_read(self) -> None:
+        """Wait until something was committed. Raises BrokenPipeError where nobody reads what would
+        be shown of it any more."""
+        while not self.wait(READER_LOOK_SECONDS):
+            command_output.require_reader()
 
     def read(self, make: Callable[[], ReadPlan[T]]) -> T:
         """Run the plan that `make` gives; again, for some seconds, while the file cannot be read.

@@ -481,7 +481,7 @@ def run_tail(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
             entries, seq = following.read(lambda: read_newest_events(tail_filter, arguments.n))
             _print_events(page, arguments.json, entries)
             while not ended:
-                following.wait()
+                following.wait_while_read()
                 ended = _is_over(following, tail_filter)
                 show = partial(_print_events, page, arguments.json)
                 seq = _print_new_events(following, tail_filter, seq, show)

@@ -372,7 +372,7 @@ def _follow_steps(
                 command_output.print_note(f"{rollout.id} has ended.")
             if ended or first > last:
                 return first
-            following.wait()
+            following.wait_while_read()
 
 
 def _print_pages(run: PlanRunner, rollout: str, first: int, last: int, show: StepPrinter) -> int:

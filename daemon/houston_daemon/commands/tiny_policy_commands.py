@@ -4,7 +4,12 @@ torch is imported inside the function, since it takes seconds. The work is `suit
 """
 
 import argparse
+import contextlib
 import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from houston_daemon.suites.suite_catalog import words_suite_name
@@ -85,7 +90,8 @@ def run_policy_tiny(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
         wrong=arguments.wrong,
         seed=arguments.seed,
     )
-    figures = make_tiny_policy(folder, recipe, command_output.print_note)
+    with _removed_when_ended(folder):
+        figures = make_tiny_policy(folder, recipe, command_output.print_note)
     if arguments.json:
         command_output.print_json_line({"out": str(folder), **figures})
         return int(ExitCode.DONE)
@@ -99,6 +105,19 @@ def run_policy_tiny(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
         f"{words_suite_name(LEVELS[arguments.level])} --engine tiny"
     )
     return int(ExitCode.DONE)
+
+
+@contextlib.contextmanager
+def _removed_when_ended(folder: Path) -> Iterator[None]:
+    """Around making a folder: what was begun does not stay after Ctrl-C or SIGTERM, where it would
+    look like a model and be in the way of the same command."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        shutil.rmtree(folder, ignore_errors=True)
+        command_output.print_note(f"\nStopped: {folder} was not made.")
+        raise
 
 
 def check_new_folder(folder: Path) -> None:

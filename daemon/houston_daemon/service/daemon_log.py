@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from houston_daemon.service.log_rotation import is_moved, rotate_log, rotated_logs
+from houston_shared import command_output
 from houston_shared.home import Home
 from houston_shared.redacted_logging import RedactingFormatter
 from houston_shared.safe_text import safe
@@ -234,7 +235,8 @@ def _read_tail_once(path: Path, count: int) -> tuple[list[str], LogPosition]:
 
 
 def follow_log(path: Path, place: LogPosition) -> Iterator[str]:
-    """Lines written after `place`, for ever. A rotated file is read to its end, then the next."""
+    """Lines written after `place`, until nobody reads standard output (BrokenPipeError). A rotated
+    file is read to its end, then the next."""
     file = _open_at_position(path, place)
     unfinished = b""
     while True:
@@ -246,6 +248,7 @@ def follow_log(path: Path, place: LogPosition) -> Iterator[str]:
             file.close()
             file = newer
         else:
+            command_output.require_reader()
             time.sleep(FOLLOW_POLL_SECONDS)
 
 

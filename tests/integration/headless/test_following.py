@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from houston_daemon.maintenance.journal_repair import repair_home
 from houston_shared import wire
 from tests.integration.headless.conftest import Command, Desk
@@ -131,6 +133,23 @@ def test_ctrl_c_ends_a_tail_without_a_traceback(desk: Desk) -> None:
     assert tail.ends() == 130
     assert tail.process.stderr is not None
     assert tail.process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("words", ["tail -n 1", "steps {}", "daemon logs -n 1"])
+def test_following_ends_with_its_reader_though_nothing_comes(desk: Desk, words: str) -> None:
+    worker = desk.station.working()
+    worker.step(1)
+    desk.station.home.logs.mkdir(exist_ok=True)
+    (desk.station.home.logs / "daemon.log").write_text("ready\n")
+    houston = f"{sys.executable} -m houston_shared.command {words.format(worker.rollout)} -f"
+    result = subprocess.run(
+        ["/bin/bash", "-c", f"set -o pipefail; {houston} | head -n 1"],
+        env=desk.environment,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, b"")
 
 
 def test_a_reader_that_goes_away_is_no_error(desk: Desk) -> None:

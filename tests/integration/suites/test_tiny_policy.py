@@ -1,6 +1,9 @@
 """A tiny policy from the command to a rollout: its ids in the ledger are those of an episode."""
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,3 +62,19 @@ def test_a_folder_that_is_not_empty_is_left_alone(station: Station) -> None:
     refused = station.run("policy", "tiny", "--out", str(folder), code=2)
     assert "no empty folder" in refused.stderr
     assert [file.name for file in folder.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["SIGTERM", "Ctrl-C"]
+)
+def test_one_that_is_ended_leaves_nothing(station: Station, number: int, code: int) -> None:
+    folder = station.folder / "tiny"
+    words = [sys.executable, "-m", "houston_shared.command", "policy", "tiny", "--out", str(folder)]
+    making = subprocess.Popen(
+        words, env=station.environment, cwd=station.folder, stderr=subprocess.PIPE, text=True
+    )
+    station.until((folder / "tokenizer.json").is_file, 120, "it has begun")
+    making.send_signal(number)
+    _, said = making.communicate(timeout=120)
+    assert (making.returncode, folder.exists()) == (code, False)
+    assert f"Stopped: {folder} was not made." in said and "Traceback" not in said
