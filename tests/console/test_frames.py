@@ -11,6 +11,7 @@ from textual._context import visible_screen_stack
 from textual.strip import Strip
 
 from houston_console.panes.files_pane import DiffView
+from houston_console.screens.base_screen import TabBar
 from houston_console.widgets.dialogs import ConfirmDialog
 from houston_console.widgets.styled_text import TextLine, line_text
 from houston_shared.records import FileChange
@@ -275,3 +276,28 @@ async def test_what_happens_while_somebody_reads_is_drawn_where_it_changed(
         await seat.transcript.settle()
         await seat.press()
         assert shown == _transcript_cells(seat, _whole(seat))
+
+
+@pytest.mark.parametrize(
+    ("columns", "tabs"),
+    [
+        (80, " 0 Home  1 Rollouts  2 Trajectory  3 Terminals  4 Files  5 Guide"),
+        (60, " 0 Home 1 Rollouts 2 Trajectory 3 Terminals 4 Files 5 Guide"),
+        (50, " 0  1  2 Trajectory  3  4  5"),
+    ],
+)
+async def test_a_narrow_bar_leaves_whole_words_out(
+    builder: HomeBuilder, sit: Sit, columns: int, tabs: str
+) -> None:
+    with builder.bulk():
+        for number in range(12):
+            builder.start(f"r-{number}")
+            if number:
+                state = "failed" if number % 2 else "finished"
+                builder.state(f"r-{number}", state, "worker")
+    async with sit(builder.home, size=(columns, 20)) as seat:
+        assert seat.app.query_one(TabBar).render_line(0).text.rstrip() == tabs
+        status = seat.bar("#status")
+        assert "daemon down" in status and "…" not in status
+        for count in ("●1", "✗6", "✓5"):
+            assert count in status

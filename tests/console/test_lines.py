@@ -49,6 +49,11 @@ def test_the_left_gives_way_to_the_right(left: str, right: str, width: int) -> N
         assert line_text(row).endswith(line_text(end))
 
 
+def test_a_left_that_is_cut_does_not_touch_the_right() -> None:
+    row = justify_line(line(span("speed-up-attention")), line(span("best steps")), 20)
+    assert line_text(row) == "speed-up… best steps"
+
+
 def test_words_stay_whole_where_they_can() -> None:
     assert wrap_text("the quick brown fox", 10) == ["the quick", "brown fox"]
     assert wrap_text("x" * 25, 10) == ["x" * 10, "x" * 10, "x" * 5]

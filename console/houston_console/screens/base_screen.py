@@ -214,20 +214,38 @@ class StatusBar(BarWidget):
         """Show how things stand now."""
         self._shown_state = (state, home)
         glyph, words, tone = LINK_LABELS[state.link]
-        left: list[TextSpan] = [span(" houston ", "title"), span(f" {glyph} {words} ", tone)]
-        short: list[TextSpan] = [*left]
+        left = [span(" houston ", "title"), span(f" {glyph} {words} ", tone)]
         for kind, count in state.counts():
             mark, colour = STATE_GLYPHS[kind]
             left += [span(f"  {mark} ", colour), span(f"{count} {kind}", "dim")]
-            short += [span(f" {mark}", colour), span(f"{count}", "dim")]
         lag = f"  {state.lag} behind" if state.lag else ""
         clock = time.strftime("%H:%M %z")
         place = span(f"  {home}", "faint") if self.size.width >= HOME_NAME_MIN_COLUMNS else span("")
         right = line(place, span(f"  event {state.seq}{lag}", "dim"), span(f"  {clock} "))
         room = max(20, self.size.width)
         if line_width(left) + line_width(right) > room:
-            left, right = short, line(span(f"{lag}  {clock} ", "dim"))
+            right = line(span(f"{lag}  {clock} ", "dim"))
+            left = _short_status(state, room - line_width(right))
         self.show_lines(justify_line(tuple(left), right, room))
+
+
+def _short_status(state: ConsoleState, room: int) -> list[TextSpan]:
+    """Daemon and rollouts by state, without words for what has a mark; a count stands whole or not
+    at all, since a part of one would be another number."""
+    glyph, words, tone = LINK_LABELS[state.link]
+    counts = [
+        (span(f" {mark}", colour), span(f"{count}", "dim"))
+        for (mark, colour), count in ((STATE_GLYPHS[kind], n) for kind, n in state.counts())
+    ]
+    for said in (words, words.partition(":")[0]):
+        left = [span(" houston ", "title"), span(f" {glyph} {said} ", tone)]
+        if line_width(left) + sum(map(line_width, counts)) <= room:
+            break
+    for count in counts:
+        if line_width(left) + line_width(count) > room:
+            break
+        left += count
+    return left
 
 
 class GreetingBar(BarWidget):
@@ -261,23 +279,35 @@ class GreetingBar(BarWidget):
 class TabBar(BarWidget):
     """Areas by number, for a screen that shows one at a time."""
 
+    TABS: tuple[tuple[Area, str], ...] = (
+        ("home", "0 Home"),
+        ("rollouts", "1 Rollouts"),
+        ("trajectory", "2 Trajectory"),
+        ("terminals", "3 Terminals"),
+        ("files", "4 Files"),
+        ("composer", "5 Guide"),
+    )
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._area: Area = "trajectory"
+
+    def on_resize(self) -> None:
+        """More or less of it fits."""
+        self.show_area(self._area)
+
     def show_area(self, area: Area) -> None:
-        """Mark the area that is shown."""
-        names: tuple[tuple[Area, str], ...] = (
-            ("home", "0 Home"),
-            ("rollouts", "1 Rollouts"),
-            ("trajectory", "2 Trajectory"),
-            ("terminals", "3 Terminals"),
-            ("files", "4 Files"),
-            ("composer", "5 Guide"),
-        )
+        """Mark the area that is shown; where there is no room for all names, it alone is named."""
+        self._area = area
         on = "composer" if area == "queue" else area
-        self.show_lines(
-            tuple(
-                span(f" {name} ", "title") if key == on else span(f" {name} ", "faint")
-                for key, name in names
-            )
-        )
+        numbers = tuple((key, name if key == on else name[:1]) for key, name in self.TABS)
+        for tabs, gap in ((self.TABS, "  "), (self.TABS, " "), (numbers, "  ")):
+            parts = [span(" ")]
+            for key, name in tabs:
+                parts += [span(name, "title" if key == on else "faint"), span(gap)]
+            if line_width(parts) <= self.size.width:
+                break
+        self.show_lines(tuple(parts))
 
 
 class UndoBar(BarWidget):

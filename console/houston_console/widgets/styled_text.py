@@ -122,14 +122,16 @@ def fit_name(text: str, width: int) -> SafeText:
 
 
 def justify_line(left: TextLine, right: TextLine, width: int) -> TextLine:
-    """`left` and `right` at the two ends of a line of `width` cells; `left` gives way."""
+    """`left` and `right` at the two ends of a line of `width` cells; `left` gives way, and does not
+    touch `right` where it is cut."""
     room = width - line_width(right)
+    gap = int("".join(part.text for part in right)[:1] not in ("", " "))
     spans: list[TextSpan] = []
     for part in left:
         cells = cell_len(part.text)
         if cells > room:
-            spans.append(TextSpan(fit_text(part.text, room), part.tone))
-            room = 0
+            spans.append(TextSpan(fit_text(part.text, max(0, room - gap)), part.tone))
+            room = min(gap, room)
             break
         spans.append(part)
         room -= cells
