@@ -1,23 +1,43 @@
-"""Why queued rollouts wait for a worker while paused ones hold some, as it lies in the home.
+"""Why queued rollouts have no worker yet, as it lies in the home: an engine that does not answer,
+or paused rollouts that hold the workers.
 
 The daemon writes it; commands and the console read it. A home in which nobody waits so has none.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
+
+import msgspec
 
 from houston_shared import home_lock
 from houston_shared.home import Home
 
 
-def worker_wait_file(home: Home) -> Path:
-    """Where the reason lies."""
-    return home.path / "worker-wait.txt"
+class WorkerWaits(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What keeps workers from being started."""
+
+    workers: str = ""
+    """That paused rollouts hold them; empty where they do not."""
+    engines: dict[str, str] = {}
+    """Engine that does not answer → how it stands: `starting` or `down: …`."""
+
+    def reason(self, engines: Iterable[str]) -> str:
+        """Of a queued rollout that samples with these engines; empty where nothing is known."""
+        for name in engines:
+            if name in self.engines:
+                return f"waits for engine {name}: {self.engines[name]}"
+        return self.workers
 
 
-def read_worker_wait(home: Home) -> str:
-    """The reason as the daemon that runs gives it; empty where there is none."""
+def worker_waits_file(home: Home) -> Path:
+    """Where they lie."""
+    return home.path / "worker-waits.json"
+
+
+def read_worker_waits(home: Home) -> WorkerWaits:
+    """As the daemon that runs gives them; none where there is no such daemon."""
     try:
-        reason = worker_wait_file(home).read_text(encoding="utf-8")
-    except OSError:
-        return ""
-    return reason if home_lock.find_running_daemon(home) else ""
+        waits = msgspec.json.decode(worker_waits_file(home).read_bytes(), type=WorkerWaits)
+    except (OSError, msgspec.MsgspecError):
+        return WorkerWaits()
+    return waits if home_lock.find_running_daemon(home) else WorkerWaits()

@@ -135,22 +135,27 @@ def apply_full_disk(rollouts: list[RolloutRow], home: Home) -> list[RolloutRow]:
 
 
 def apply_resource_waits(rollouts: list[RolloutRow], home: Home) -> list[RolloutRow]:
-    """Rollouts with what they wait for, where that is a GPU, a node of a cluster, or a worker that
-    a paused one holds: a queued one has it as its reason."""
+    """Rollouts with what they wait for, where that is a GPU, a node of a cluster, an engine or a
+    worker that a paused one holds: a queued one has it as its reason."""
     if not any(map(_is_unpaused, rollouts)):
         return rollouts
     gpus = gpu_leases.read_gpu_ledger(home).waiting
     nodes = node_places.read_node_places(home).waiting
-    worker = worker_waits.read_worker_wait(home)
+    waits = worker_waits.read_worker_waits(home)
     return [
         _with_wait(
             rollout,
             gpus.get(f"rollout:{rollout.id}")
             or nodes.get(rollout.id)
-            or worker * (rollout.state == "queued" and not rollout.reason),
+            or _worker_wait(rollout, waits),
         )
         for rollout in rollouts
     ]
+
+
+def _worker_wait(rollout: RolloutRow, waits: worker_waits.WorkerWaits) -> str:
+    waiting = rollout.state == "queued" and not rollout.reason
+    return waits.reason(rollout_queries.sampling_engines(rollout)) if waiting else ""
 
 
 def _is_unpaused(rollout: RolloutRow) -> bool:

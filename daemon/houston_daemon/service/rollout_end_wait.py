@@ -5,6 +5,7 @@ one thread at a time.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from houston_daemon.recorder.rollout_states import SELF_ENDING_PAUSES
@@ -15,7 +16,7 @@ from houston_shared.store import outcome_queries, rollout_queries
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.store.store_reader import Reader
 from houston_shared.times_and_counts import pluralize
-from houston_shared.worker_waits import read_worker_wait
+from houston_shared.worker_waits import read_worker_waits
 
 _LOOK_SECONDS = 0.2
 Rows = Mapping[str, RolloutRow]
@@ -64,11 +65,13 @@ def waiting_sentence(home: Home, rows: Iterable[RolloutRow]) -> str:
     """What keeps rollouts from ending, with one of the paused ones; empty while nothing does."""
     left = unfinished(rows)
     paused = [row for row in left if row.state == "paused"]
-    queued = sum(row.state == "queued" for row in left)
+    waits = read_worker_waits(home)
+    queued = Counter(
+        waits.reason(rollout_queries.sampling_engines(row)) for row in left if row.state == "queued"
+    )
     parts = []
     if paused:
         count, first = pluralize(len(paused), "rollout"), paused[0]
         parts.append(f"{count} paused, {first.id} by {first.paused_by}: {first.reason}")
-    if queued and (reason := read_worker_wait(home)):
-        parts.append(f"{pluralize(queued, 'rollout')} queued: {reason}")
+    parts += [f"{pluralize(n, 'rollout')} queued: {why}" for why, n in queued.items() if why]
     return "; ".join(parts)

@@ -12,6 +12,8 @@ import time
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from houston_daemon.agent.shared_worker_line import RolloutLeft
 from houston_daemon.recorder.recorder_handle import (
     RecorderFailed,
@@ -64,7 +66,7 @@ from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.faults import point
 from houston_shared.records import RolloutSpec
 from houston_shared.wire import EngineReplica
-from houston_shared.worker_waits import worker_wait_file
+from houston_shared.worker_waits import WorkerWaits, worker_waits_file
 
 EXIT_RECORDER_FAILED = 70
 DRAIN_PART = 0.6
@@ -149,8 +151,8 @@ class Supervisor:
         """When to look at all that there is, monotonic; before, only at workers."""
         self._unlooked = False
         """Whether anything has happened since the last look at all."""
-        self._worker_wait: str | None = None
-        """Why rollouts wait for a worker, as it was written down; None before the first look."""
+        self._worker_waits: WorkerWaits | None = None
+        """Why rollouts have no worker, as it was written down; None before the first look."""
         self._wait_problem = ""
         """Why that could not be written down; said once."""
         self._specs: dict[str, RolloutSpec] = {}
@@ -220,19 +222,23 @@ class Supervisor:
         self._recorder.report(self._report(now))
 
     def _note_worker_wait(self) -> None:
-        """Write down for listings why rollouts wait for a worker, where paused ones hold some."""
-        reason = ""
+        """Write down for listings why queued rollouts have no worker: engines that do not answer,
+        or paused ones that hold the workers."""
+        held = ""
         try:
             if self._workers.is_full:
                 with self._reader.reading() as reader:
-                    reason = self._workers.wait_reason(read_paused_rollouts(reader))
-            if reason != self._worker_wait:
-                file = worker_wait_file(self._loaded.home)
-                if reason:
-                    atomic_file.write_atomically(file, reason.encode(), durable=False)
+                    held = self._workers.wait_reason(read_paused_rollouts(reader))
+            states = self._engines.states.items()
+            away = {name: state for name, state in states if state != "ready"}
+            waits = WorkerWaits(held, away)
+            if waits != self._worker_waits:
+                file = worker_waits_file(self._loaded.home)
+                if held or away:
+                    atomic_file.write_atomically(file, msgspec.json.encode(waits), durable=False)
                 else:
                     file.unlink(missing_ok=True)
-                self._worker_wait, self._wait_problem = reason, ""
+                self._worker_waits, self._wait_problem = waits, ""
         except (OSError, sqlite3.OperationalError) as problem:  # a full disk: tried again
             if str(problem) != self._wait_problem:
                 LOGGER.warning("why rollouts wait could not be written: %s", problem)
@@ -299,9 +305,10 @@ class Supervisor:
 
     def _report(self, now: float) -> SupervisorReport:
         """What the status says of the processes here; systemd shows the shortest form."""
+        held = self._worker_waits.workers if self._worker_waits else ""
         troubles = {
             **self._workers.troubles(now, self._resumable),
-            **({"queue": self._worker_wait} if self._worker_wait else {}),
+            **({"queue": held} if held else {}),
             **self._spawner.troubles(now),
             **self._engines.troubles(now),
             **self._backup.troubles(now),

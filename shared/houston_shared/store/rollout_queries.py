@@ -126,6 +126,11 @@ def role_engines(rollout: RolloutRow) -> dict[str, dict[str, str]]:
     return dict(msgspec.json.decode(rollout.role_engines))
 
 
+def sampling_engines(rollout: RolloutRow) -> list[str]:
+    """All engines that a rollout samples with, that of its steps first."""
+    return [rollout.engine, *(own["engine"] for own in role_engines(rollout).values())]
+
+
 def is_at_rest(rollout: RolloutRow) -> bool:
     """Whether a rollout is paused and nothing of it runs any more: no step is under way.
 

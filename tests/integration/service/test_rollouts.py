@@ -121,6 +121,23 @@ def test_who_waits_for_a_worker_that_a_paused_rollout_holds_is_told_so(station: 
     assert over(station, third) == "finished"
 
 
+def test_who_waits_for_an_engine_that_starts_is_told_which(station: Station) -> None:
+    station.home.mkdir()
+    command = '["/bin/sh", "-c", "sleep 600", "{port}"]'
+    (station.home / "houston.toml").write_text(
+        f'[engines.slow]\nkind = "vllm"\ncommand = {command}\n'
+    )
+    station.start()
+    (rollout,) = station.rollout(task(station), "slow")
+
+    def reason() -> str:
+        (row,) = station.json("rollout", "list")
+        return str(row["reason"])
+
+    station.until(lambda: reason() == "waits for engine slow: starting", why="the engine is named")
+    station.run("rollout", "cancel", rollout, "--wait")
+
+
 def test_a_killed_worker_is_started_again_and_goes_on(station: Station) -> None:
     station.start()
     (rollout,) = station.rollout(task(station), station.script(thinking(12, 0.2)))

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from houston_daemon.recorder.journal_writer import EventKey
@@ -14,7 +15,7 @@ from houston_shared.store import outcome_queries
 from houston_shared.store.event_bodies import StoredState
 from houston_shared.store.rollout_queries import AT_REST_ACTIVITY
 from houston_shared.store.store_reader import Reader
-from houston_shared.worker_waits import worker_wait_file
+from houston_shared.worker_waits import WorkerWaits, worker_waits_file
 from tests.support.written_home import WrittenHome
 
 
@@ -83,29 +84,41 @@ def test_who_waits_for_a_person(home: WrittenHome, by: str, activity: str, waits
 
 
 WORKER_WAIT = "waits for a worker: paused rollouts hold 3 of 3 (`max_rollouts`)"
-WAITING: dict[str, tuple[dict[str, RolloutState], str, str]] = {
-    "nothing does": ({"one": "running", "two": "finished"}, WORKER_WAIT, ""),
-    "a pause": ({"one": "running", "two": "paused"}, "", "1 rollout paused, two by engine: why"),
-    "a queue that moves": ({"one": "queued"}, "", ""),
+HELD = WorkerWaits(WORKER_WAIT)
+ENGINE = "script:x"
+WAITING: dict[str, tuple[dict[str, RolloutState], WorkerWaits, str]] = {
+    "nothing does": ({"one": "running", "two": "finished"}, HELD, ""),
+    "a pause": (
+        {"one": "running", "two": "paused"},
+        WorkerWaits(),
+        "1 rollout paused, two by engine: why",
+    ),
+    "a queue that moves": ({"one": "queued"}, WorkerWaits(), ""),
     "workers that paused ones hold": (
         {"one": "queued"},
-        WORKER_WAIT,
+        HELD,
         f"1 rollout queued: {WORKER_WAIT}",
     ),
     "both": (
         {"one": "paused", "two": "queued"},
-        WORKER_WAIT,
+        HELD,
         f"1 rollout paused, one by engine: why; 1 rollout queued: {WORKER_WAIT}",
     ),
+    "its engine, before workers": (
+        {"one": "queued", "two": "queued"},
+        WorkerWaits(WORKER_WAIT, {ENGINE: "starting"}),
+        f"2 rollouts queued: waits for engine {ENGINE}: starting",
+    ),
+    "another engine": ({"one": "queued"}, WorkerWaits("", {"far": "down: refused"}), ""),
 }
 
 
 @pytest.mark.parametrize("case", WAITING)
 def test_what_keeps_rollouts_from_ending_is_said(home: WrittenHome, case: str) -> None:
-    states, worker_wait, sentence = WAITING[case]
+    states, waits, sentence = WAITING[case]
     for name, state in states.items():
         move(home, name, state, "engine")
-    worker_wait_file(home.home).write_text(worker_wait)
+    worker_waits_file(home.home).write_bytes(msgspec.json.encode(waits))
     lock = HomeLock(home.home)
     assert lock.take(HomeOwner(pid=0, since="")) is None
     with Reader(home.home) as reader:
@@ -113,7 +126,7 @@ def test_what_keeps_rollouts_from_ending_is_said(home: WrittenHome, case: str) -
     assert rollout_end_wait.waiting_sentence(home.home, rows) == sentence
     lock.release()
     without = rollout_end_wait.waiting_sentence(home.home, rows)
-    assert WORKER_WAIT not in without, "no daemon, nobody to wait for"
+    assert "queued" not in without, "no daemon, nobody to wait for"
 
 
 def test_a_suite_that_waits_says_for_what_beside_its_count(home: WrittenHome) -> None:
