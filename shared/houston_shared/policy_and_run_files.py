@@ -104,11 +104,10 @@ def full_run_name(home: Home, name: str) -> str:
     matching = [run for run in runs if run.startswith(name)]
     matching = matching or [run for run in runs if run.endswith(name)]
     if len(matching) > 1:
-        raise HoustonError(
+        raise UsageError(
             f"{name!r} can mean several training runs: {join_first(matching, 3)}.",
             "Nothing was done.",
             "houston train list",
-            ExitCode.USAGE,
         )
     return matching[0] if matching else name
 

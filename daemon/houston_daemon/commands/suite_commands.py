@@ -24,7 +24,7 @@ from houston_daemon.suites.suite_run import SuiteOrder
 from houston_shared import command_output
 from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ExitCode, HoustonError, UsageError
 from houston_shared.wilson_interval import wilson_interval
 
 _MEANS = ("score", "steps", "failures", "no_action")
@@ -138,11 +138,10 @@ def _refuse_file(suite: str) -> None:
     """Raise HoustonError for a file, with the command that takes it."""
     if names_file(suite):
         starts = Path(suite).suffix == ".toml"
-        raise HoustonError(
+        raise UsageError(
             f"{suite} is a file, and this command plays suites.",
             "Nothing was run.",
             f"houston rollout start {suite}" if starts else f"houston evaluate {suite}",
-            ExitCode.USAGE,
         )
 
 

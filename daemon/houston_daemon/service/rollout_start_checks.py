@@ -51,7 +51,7 @@ from houston_daemon.training.policies import policy_constraints
 from houston_shared import command_output
 from houston_shared.config import FILE_ENGINES, LoadedConfiguration
 from houston_shared.config_sections import ENGINE_KINDS, LOCAL_HOST, EngineSettings
-from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError, UsageError
 from houston_shared.policy_and_run_files import BASE_MODEL
 from houston_shared.records import RoleEngine, RolloutSpec
 from houston_shared.sample_roles import SampleRole
@@ -363,12 +363,11 @@ def check_policy(loaded: LoadedConfiguration, engine: str, policy: str) -> None:
         return
     kind = loaded.engine(engine).kind
     if kind not in policy_constraints.POLICY_ENGINES:
-        raise HoustonError(
+        raise UsageError(
             f"Engine {engine} is of kind {kind}, which takes no policies: it samples with its own"
             " model.",
             NOTHING_STARTED,
             f"Leave {policy} out, or name an engine that was given it: houston policy list",
-            ExitCode.USAGE,
         )
     with Reader(loaded.home) as reader:
         if not reader.run(policy_queries.was_activated(engine, policy)):

@@ -63,11 +63,10 @@ def read_asked_recipe(request: RlRequest) -> RlRecipe:
     recipe = load_rl_recipe(request.recipe, list(request.settings))
     named = request.suite or recipe.suite
     if not named:
-        raise HoustonError(
+        raise UsageError(
             "No suite is named whose tasks are trained on.",
             NOTHING_TRAINED_MESSAGE,
             f"houston train {request.algorithm} --suite SUITE; houston suite list says which",
-            ExitCode.USAGE,
         )
     return msgspec.structs.replace(recipe, suite=find_suite(named).name)
 
@@ -193,7 +192,7 @@ def _require_suite_dialect(suite: Suite, engine: str, dialect: str) -> None:
     if suite.dialect == dialect or WORDS not in (suite.dialect, dialect):
         return
     tiny = suite.dialect == WORDS
-    raise HoustonError(
+    raise UsageError(
         f"The tasks of {suite.name} are for the dialect {suite.dialect}, and engine {engine} writes"
         f" {dialect}: no rollout would solve one.",
         NOTHING_TRAINED_MESSAGE,
@@ -201,7 +200,6 @@ def _require_suite_dialect(suite: Suite, engine: str, dialect: str) -> None:
         " (--engine); or name a suite for language models: houston suite list"
         if tiny
         else "Name a suite of words: houston suite list; or another engine: --engine",
-        ExitCode.USAGE,
     )
 
 

@@ -23,7 +23,7 @@ from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE, SftR
 from houston_daemon.training.sft.sft_run_folder import RunFolder
 from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration, load_configuration
-from houston_shared.errors import HoustonError, UsageError
+from houston_shared.errors import HoustonError, NotFound, UsageError
 from houston_shared.home import Home
 from houston_shared.home_lock import find_running_daemon
 from houston_shared.policy_and_run_files import is_policy_name, policies_folder
@@ -47,12 +47,11 @@ def with_policy_folders(home: Home, recipe: SftRecipe) -> SftRecipe:
         note = command_output.print_note
         folder = find_model(recipe.base, "model", home, note, NOTHING_TRAINED_MESSAGE)
         if not folder.is_dir():
-            raise HoustonError(
+            raise NotFound(
                 f"There is no folder {folder}, which should hold the model to train.",
                 NOTHING_TRAINED_MESSAGE,
                 "Name a folder with config.json and weights, a model of the hub (org/name@revision)"
                 " or a policy (houston policy list): --base MODEL",
-                ExitCode.NOT_FOUND,
             )
         return msgspec.structs.replace(recipe, base=str(folder))
     if recipe.adapter:
