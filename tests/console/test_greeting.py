@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from textual.pilot import Pilot
 
 from houston_console.app.console_app import HoustonConsole
 from houston_shared.config import Configuration, ConsoleSettings, LoadedConfiguration
@@ -10,6 +11,17 @@ from tests.console import look
 
 LONG = "Ask Ida before you pause what trains: " + "its node is shared with others. " * 3 + "Thanks."
 SAID = ("1  Begin here.", "2  A bell \x1b[31m\x07 is none.", "3  Ask Ida.", "4  Too much.")
+
+
+async def greeting_rows(pilot: Pilot[None], least: int) -> list[str]:
+    """What the bar shows once it has so many rows, or after five seconds; none where it is hidden."""
+    for _ in range(100):
+        await pilot.pause(0.05)
+        bar = pilot.app.screen.query_one("#greeting")
+        rows = [bar.render_line(y).text.strip() for y in range(bar.size.height * bar.display)]
+        if not least or len(rows) >= least:
+            break
+    return rows
 
 
 @pytest.mark.parametrize(
@@ -29,10 +41,8 @@ async def test_a_greeting_stands_at_the_head(
         loaded = LoadedConfiguration(Configuration(console=settings), builder.home, "here")
         app = HoustonConsole(loaded, "", tmp_path / "state")
         async with app.run_test(size=size) as pilot:
-            await pilot.pause()
-            bar = app.screen.query_one("#greeting")
-            rows = [bar.render_line(y).text.strip() for y in range(bar.size.height)]
-            assert len(rows) * bar.display == shown
+            rows = await greeting_rows(pilot, shown)
+            assert len(rows) == shown
             if shown:
                 assert rows[0] == said[0]
             if shown > 1:
@@ -51,9 +61,7 @@ async def test_what_is_too_long_goes_on_below_or_is_seen_to_be_cut(
         loaded = LoadedConfiguration(Configuration(console=settings), builder.home, "here")
         app = HoustonConsole(loaded, "", tmp_path / "state")
         async with app.run_test(size=size) as pilot:
-            await pilot.pause()
-            bar = app.screen.query_one("#greeting")
-            rows = [bar.render_line(y).text.strip() for y in range(bar.size.height)]
+            rows = await greeting_rows(pilot, 2)
             assert rows[-1] == "2  The next."
             assert (" ".join(rows[:-1]) == LONG) is is_whole
             assert rows[0].endswith("…") is not is_whole
