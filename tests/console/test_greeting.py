@@ -14,7 +14,7 @@ SAID = ("1  Begin here.", "2  A bell \x1b[31m\x07 is none.", "3  Ask Ida.", "4  
 
 
 async def greeting_rows(pilot: Pilot[None], least: int) -> list[str]:
-    """What the bar shows once it has so many rows, or after five seconds; none where it is hidden."""
+    """What the bar shows once it has so many rows, or after five seconds; none while hidden."""
     for _ in range(100):
         await pilot.pause(0.05)
         bar = pilot.app.screen.query_one("#greeting")
