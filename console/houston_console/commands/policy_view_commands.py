@@ -243,13 +243,10 @@ def _format_setting(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):  # of tables only how many
-        told = [pluralize(len(value), "table")] if any(map(_is_table, value)) else value
+        has_tables = any(isinstance(each, dict) for each in value)
+        told = [pluralize(len(value), "table")] if has_tables else value
         return f"[{', '.join(map(str, told))}]"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, dict)
 
 
 def _activation_texts(policy: str, activations: Sequence[ActivationRow]) -> Iterator[str]:

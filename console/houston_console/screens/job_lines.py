@@ -45,11 +45,6 @@ def job_place(job: JobRow) -> str:
     return job.session if job.host == LOCAL_HOST else f"{job.host}:{job.session}"
 
 
-def job_mark(job: JobRow) -> str:
-    """How a job ended, as short as it goes: `✗1`, `✓`, `■`."""
-    return f"{JOB_GLYPHS[job.state][0]}{job.exit_code or ''}"
-
-
 def job_summary(overview: RolloutOverview, now: int) -> TextLine:
     """The jobs of a rollout in a few cells, such as `2 jobs, train ✗1 3 h ago`, with room behind
     them; nothing where none runs and none failed. now: UTC microseconds.
@@ -69,7 +64,7 @@ def _failed_text(failed: FailedJob, now: int) -> str:
     job = failed.job
     count = f"{failed.failures} failed, " if failed.failures > 1 else ""
     age = format_age(job.ended_at, now) if job.ended_at else ""
-    return f"{count}{job_place(job)} {job_mark(job)} {age}"
+    return f"{count}{job_place(job)} {JOB_GLYPHS[job.state][0]}{job.exit_code or ''} {age}"
 
 
 def jobs_strip(

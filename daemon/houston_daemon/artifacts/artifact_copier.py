@@ -26,7 +26,6 @@ from houston_daemon.artifacts.store_head import (
     blob_object,
     file_object,
     find_head,
-    head_name,
 )
 from houston_daemon.artifacts.store_owner import StoreNote, StoreOwner, StoreTaken
 from houston_daemon.maintenance.durable_copy import hash_file, open_read_only
@@ -208,7 +207,7 @@ class ArtifactCopier:
     def _write_head(self, owner: StoreOwner, last: EventRow) -> StoreHead:
         at, files = iso_time(last.at), self._copy_home_files()
         head = StoreHead(last.seq, at, str(self._home.path), version("houston-agents"), files)
-        self._store.write(head_name(owner.number), msgspec.json.encode(head))
+        self._store.write(f"heads/{owner.number:08d}.json", msgspec.json.encode(head))
         return head
 
     def _merge(self, owner: StoreOwner) -> None:

@@ -22,11 +22,6 @@ class StoreHead(msgspec.Struct, frozen=True):
     """SHA-256 by path in the home."""
 
 
-def head_name(owner: int) -> str:
-    """Of the head that an owner writes."""
-    return f"heads/{owner:08d}.json"
-
-
 def find_head(store: ArtifactStore) -> StoreHead | None:
     """The newest head; None where there is none. Raises ObjectDamaged, StoreRefused."""
     names = sorted(store.list("heads"))

@@ -157,7 +157,7 @@ def _show_repair(result: RepairResult) -> None:
     for text in result.mended:
         command_output.print_line(text)
     for loss in result.losses:
-        command_output.print_line(_describe_loss(loss))
+        command_output.print_line(f"{_lost_events(loss)} set aside: {loss.why}.")
     for rollout, step in result.paused.items():
         where = "no step of it is lost" if step < 0 else f"it goes on after step {step}"
         command_output.print_line(
@@ -170,10 +170,6 @@ def _show_repair(result: RepairResult) -> None:
         )
     command_output.print_line(f"The home is sound again, to event {result.seq}.")
     command_output.print_note(f"The files as they were, and everything set aside: {result.copies}")
-
-
-def _describe_loss(loss: RepairLoss) -> str:
-    return f"{_lost_events(loss)} set aside: {loss.why}."
 
 
 def _lost_events(loss: RepairLoss) -> str:

@@ -62,7 +62,7 @@ def add_train_sft_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_row_arguments(parser)
     add_rules_argument(parser)
-    add_recipe_arguments(parser, sft_recipe.recipe_names(), DEFAULT_RECIPE, "training")
+    add_recipe_arguments(parser, sft_recipe.RECIPES_FOLDER, DEFAULT_RECIPE, "training")
     # So that what was said can be told.
     parser.set_defaults(rules=None, **dict.fromkeys(_default_row_flags()))
     base = "model to train, a folder or org/name@revision; or a policy to go on from: policy@2"

@@ -35,7 +35,7 @@ def add_train_prm_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--base", default="", metavar="MODEL", help="model that is given a head; default: engine's"
     )
-    add_recipe_arguments(parser, prm_recipe.prm_recipe_names(), _DEFAULT_RECIPE, "prm-recipe")
+    add_recipe_arguments(parser, prm_recipe.RECIPES_FOLDER, _DEFAULT_RECIPE, "prm-recipe")
     parser.add_argument(
         "--name",
         default="",

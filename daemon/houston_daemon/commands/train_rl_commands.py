@@ -7,7 +7,7 @@ following; the run goes on. Training itself is `training.rl` and is not imported
 
 import argparse
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from houston_daemon.training.rl.rl_run_folder import RlRunFolder
 from houston_daemon.training.runs import run_progress
 from houston_daemon.training.runs.run_folder import TrainingRunFolder, TrainingRunSpec
 from houston_daemon.training.sft import create_run, sft_launch
-from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
+from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE, packaged_recipe_names
 from houston_shared import command_output
 from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
@@ -75,16 +75,17 @@ def add_train_rl_arguments(parser: argparse.ArgumentParser, algorithm: str) -> N
     parser.add_argument(
         "--base", default="", metavar="POLICY", help="go on from policy@2; default: engine's model"
     )
-    add_recipe_arguments(parser, rl_recipe.rl_recipe_names(), algorithm, "rl-recipe")
+    add_recipe_arguments(parser, rl_recipe.RECIPES_FOLDER, algorithm, "rl-recipe")
     parser.add_argument("--name", default="", help="family of the policies that come out")
     add_daemon_run_arguments(parser)
 
 
 def add_recipe_arguments(
-    parser: argparse.ArgumentParser, names: Sequence[str], default: str, page: str
+    parser: argparse.ArgumentParser, folder: Path, default: str, page: str
 ) -> None:
-    """`--recipe`, None unless said, and `--set`. names: packaged recipes. default: the one that
+    """`--recipe`, None unless said, and `--set`. folder: of packaged recipes. default: the one that
     holds then, for the help. page: of docs/, with the keys."""
+    names = packaged_recipe_names(folder)
     parser.add_argument(
         "--recipe",
         metavar="RECIPE",

@@ -46,10 +46,6 @@ def _sound(task: LoadedTask) -> None:
     """Nothing to check."""
 
 
-def _no_score(task: Task) -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class EnvironmentKind:
     """One kind of environment."""
@@ -58,7 +54,7 @@ class EnvironmentKind:
     """Touches nothing before the environment's `open`."""
     check: Callable[[LoadedTask], None] = _sound
     """Raises ConfigurationError for a task that could not run; asked before a rollout starts."""
-    scores: Callable[[Task], bool] = _no_score
+    scores: Callable[[Task], bool] = lambda _: False
     """Whether it knows itself how well the agent did: it then answers a call of `eval`, which no
     tool of the agent has to be, with a result of kind `eval` (see
     `questions.question_answering`)."""

@@ -56,7 +56,8 @@ def _any(schema: Any, root: _RootSchema, depth: int) -> dict[str, Any]:
     else:
         bounded = _typed(resolved, root, depth)
     if text := one_line(resolved.get("description")):
-        bounded["description"] = f"{text} (JSON text)" if _is_json(bounded) else text
+        is_json = bounded.get("contentMediaType") == JSON_TEXT
+        bounded["description"] = f"{text} (JSON text)" if is_json else text
     default = resolved.get("default")
     if default == "" or _is_number(default):
         bounded["default"] = default
@@ -191,10 +192,6 @@ def _is_name(name: Any) -> bool:
 
 def _json_text() -> dict[str, Any]:
     return {"type": "string", "maxLength": _LONGEST, "contentMediaType": JSON_TEXT}
-
-
-def _is_json(schema: Mapping[str, Any]) -> bool:
-    return schema.get("contentMediaType") == JSON_TEXT
 
 
 _KINDS = {

@@ -49,12 +49,7 @@ def tool(
         "required": schema.get("required", []),
         "additionalProperties": False,
     }
-    return ToolSpec(action.name, description(action), parameters, action.family)
-
-
-def description(action: type[Arguments]) -> str:
-    """The tool's description: its docstring, which is one line."""
-    return (action.__doc__ or "").strip()
+    return ToolSpec(action.name, (action.__doc__ or "").strip(), parameters, action.family)
 
 
 def chosen_actions(

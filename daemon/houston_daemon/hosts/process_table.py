@@ -136,11 +136,6 @@ def command_line(pid: int) -> str:
     return data.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
 
 
-def unix_start_time(started: int) -> float:
-    """Unix time at which a process started. started: as in `ProcessKey`."""
-    return time.time() - age_seconds(started)
-
-
 def age_seconds(started: int) -> float:
     """Seconds since a process started, whatever the wall clock did. started: as in `ProcessKey`."""
     uptime = float(Path("/proc/uptime").read_text().split()[0])

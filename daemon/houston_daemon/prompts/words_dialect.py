@@ -73,11 +73,6 @@ class WordsDialect(read.FamilyDialect):
         return AgentAction(thought="", calls=(call,))
 
 
-def without_own_lines(text: str) -> str:
-    """A text without the lines that are Houston's own: clock, budgets, notes."""
-    return _OWN_LINE.sub("", text).strip()
-
-
 def without_budgets(task: str) -> str:
     """A task without Houston's line of its budgets. Other lines in brackets are the task's: lists,
     rows of numbers."""
@@ -95,7 +90,7 @@ def _mark(token: str) -> PromptPiece:
 
 def _words(text: str) -> list[PromptPiece]:
     """A text's words, without lines that are Houston's own."""
-    words = " ".join(without_own_lines(text).split())
+    words = " ".join(_OWN_LINE.sub("", text).split())
     return [PromptPiece(words, False)] if words else []
 
 

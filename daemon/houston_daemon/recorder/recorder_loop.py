@@ -80,11 +80,6 @@ def publish_notices(store: Store, live: LiveSocket, epoch: int) -> None:
         live.publish(Notice(epoch, seq, rollout, kind))
 
 
-def find_touched_rollouts(store: Store) -> set[str]:
-    """Rollouts whose worker may have to hear something."""
-    return {event.rollout for event in store.journal.appended if event.kind in CONTROL_KINDS}
-
-
 def push_control_states(
     store: Store,
     rollouts: Iterable[str],
@@ -346,7 +341,8 @@ class RecorderLoop:
     def _answer_and_publish(self, works: list[WorkItem]) -> None:
         """Everything here happens because the batch is on disk."""
         store = self._store
-        touched = find_touched_rollouts(store)
+        # Rollouts whose worker may have to hear something.
+        touched = {each.rollout for each in store.journal.appended if each.kind in CONTROL_KINDS}
         self._controls.forget(touched)
         for work in works:
             point("recorder.answer.before")

@@ -82,11 +82,6 @@ def fts_expression(terms: Sequence[SearchTerm], tag: str = "") -> str:
     return f"{within}text : ({words})"
 
 
-def has_all_terms(terms: Sequence[SearchTerm], text: str) -> bool:
-    """Whether all terms are somewhere in a text, in any case: the search without an index."""
-    return all(term_pattern(term).search(text) for term in terms)
-
-
 def snippet_around_match(text: str, start: int, end: int) -> MatchSnippet:
     """The text around a match, on one line."""
     end = min(end, start + _LONGEST_MATCH)
@@ -248,7 +243,7 @@ class SearchMatcher:
     def first(self, text: str) -> MatchSpan | None:
         """The first place in a text; None where it is not. Raises PatternTooSlow."""
         if self._pattern is None:
-            if not has_all_terms(self.terms, text):
+            if not all(term_pattern(term).search(text) for term in self.terms):
                 return None
             matches = (term_pattern(term).search(text) for term in self.terms)
             return min((match.span() for match in matches if match), default=(0, 0))

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 import torch
 from tokenizers import Tokenizer
-from transformers import DynamicCache, PreTrainedTokenizerBase
+from transformers import DynamicCache
 
 from houston_daemon.engines.embedded.completions_wire import CompletionRequest, SampledPiece
 from houston_daemon.engines.embedded.embedded_model import EmbeddedModel
@@ -90,13 +90,6 @@ class TokenGrammar:
         self._matcher.consume_token(token)
 
 
-def grammar_tokenizer(
-    tokenizer: PreTrainedTokenizerBase, vocabulary: int, ends: list[int]
-) -> llguidance.LLTokenizer:
-    """Prepare the vocabulary once. ends: ids that may follow a complete text."""
-    return llguidance.hf.from_tokenizer(tokenizer, n_vocab=vocabulary, eos_token=ends)
-
-
 PREFILL_TOKENS = 256
 """Prompt tokens in one turn: about a third of a second for a small model on one core."""
 
@@ -125,8 +118,8 @@ class JobSampler:
         if outputs is None or outputs.json is None:
             return None
         if self._vocabulary is None:
-            self._vocabulary = grammar_tokenizer(
-                self.model.tokenizer, self.model.vocabulary, self.model.ends
+            self._vocabulary = llguidance.hf.from_tokenizer(
+                self.model.tokenizer, n_vocab=self.model.vocabulary, eos_token=self.model.ends
             )
         return TokenGrammar(self._vocabulary, outputs.json)
 

@@ -1,7 +1,6 @@
 """The python environment: run code, look at what it printed, finish with an answer."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -93,7 +92,7 @@ class PythonEnvironment(CodeEnvironment):
     code_call = RunPython.name
 
     def __init__(self, spec: RolloutSpec, task: Task, host: LocalHost, characters: int) -> None:
-        compare = {**SCORERS, "text": _compare_answers}
+        compare = {**SCORERS, "text": lambda answer, gold: AnswerScore(same_answer(answer, gold))}
         answering = (
             QuestionAnswering(spec, task, compare[task.questions.scorer], "Check it by code.")
             if task.questions.file
@@ -120,10 +119,6 @@ class PythonEnvironment(CodeEnvironment):
         if error:
             return PythonFinished(success=False, error=error, answer=answer, finished=False)
         return PythonFinished(answer=answer, finished=True)
-
-
-def _compare_answers(answer: str, gold: Sequence[str]) -> AnswerScore:
-    return AnswerScore(same_answer(answer, gold))
 
 
 def build_environment(setup: EnvironmentSetup) -> PythonEnvironment:

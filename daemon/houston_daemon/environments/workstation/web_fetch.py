@@ -110,7 +110,8 @@ def decoded_text(data: bytes, declared: str = "") -> tuple[str, bool]:
         candidates.insert(0, "utf-8")
     for name in candidates:
         try:
-            return _whole(data, name), True
+            # Strictly, but a page that was cut may end inside a character.
+            return codecs.getincrementaldecoder(name)("strict").decode(data), True
         except UnicodeError:
             continue
     return data.decode("utf-8" if _mostly_utf8(data) else "cp1252", "replace"), False
@@ -132,11 +133,6 @@ def _is_text(name: str) -> bool:
         return True
     except (LookupError, AssertionError):
         return False
-
-
-def _whole(data: bytes, name: str) -> str:
-    """Decoded strictly, but a page that was cut may end inside a character."""
-    return codecs.getincrementaldecoder(name)("strict").decode(data)
 
 
 def _mostly_utf8(data: bytes) -> bool:
@@ -247,7 +243,7 @@ class Fetcher:
                     f"It redirects to a {request.url.scheme}: address, which is not fetched."
                 )
         raise FetchFailed(
-            f"It redirects more than {MOST_REDIRECTS} times, at last to {_short(request.url)}."
+            f"It redirects more than {MOST_REDIRECTS} times, at last to {str(request.url)[:200]}."
         )
 
     async def _sent(
@@ -348,7 +344,3 @@ def _charset(parameters: str) -> str:
         if name.strip().lower() == "charset":
             return value.strip().strip("\"'")
     return ""
-
-
-def _short(url: httpx.URL) -> str:
-    return str(url)[:200]

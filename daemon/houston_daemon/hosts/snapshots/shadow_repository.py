@@ -83,7 +83,7 @@ def _describe_change(repo: pygit2.Repository, path: str, old: DiffSide, new: Dif
         after = repo[new.oid] if new is not None else None
     except KeyError:
         return FileDiff(path, kind, 0, 0, "", "its content before was lost in a power cut")
-    patch = _make_patch(before, after, path)
+    patch = pygit2.Patch.create_from(before, after, old_as_path=path, new_as_path=path)
     if patch.delta.is_binary:
         return FileDiff(path, kind, 0, 0, "", "binary")
     _, added_lines, removed = patch.line_stats
@@ -92,10 +92,6 @@ def _describe_change(repo: pygit2.Repository, path: str, old: DiffSide, new: Dif
     return FileDiff(
         path, kind, added_lines, removed, _cut_diff(_without_git_header(patch.data)), note
     )
-
-
-def _make_patch(before: pygit2.Blob | None, after: pygit2.Blob | None, path: str) -> pygit2.Patch:
-    return pygit2.Patch.create_from(before, after, old_as_path=path, new_as_path=path)
 
 
 def _without_git_header(data: bytes) -> bytes:

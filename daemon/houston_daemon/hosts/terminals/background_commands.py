@@ -143,11 +143,10 @@ class BackgroundCommands:
         command = process_table.command_line(entry.pid)
         if not command or command == shell_line:  # a part of the command, in a shell of its own
             command = self._state.command
-        began = process_table.unix_start_time(entry.started)
         return BackgroundCommand(
             key,
             command[:COMMAND_CHARACTERS],
-            began,
+            time.time() - process_table.age_seconds(entry.started),
             adopted=entry.parent != self._state.shell.pid,
         )
 

@@ -333,9 +333,8 @@ class WindowPlanner:
         self._context = int(size * CONTEXT_STEP_SHARE)
         self._shorter: dict[int, StepText] = {}
         """Steps as context, which several windows show."""
-        self._frame = tokens.count(
-            frame_steps([StepText(99_999, "", True, 0)], _always_context, "0" * 8)
-        )
+        longest = frame_steps([StepText(99_999, "", True, 0)], lambda _: True, "0" * 8)
+        self._frame = tokens.count(longest)
         self._system = tokens.count(template.system)
         self._room = (
             size - self._fixed() - (CONTEXT_BEFORE + CONTEXT_AFTER) * self._context - SPARE_TOKENS
@@ -411,8 +410,3 @@ class WindowPlanner:
         )
         words = (self._template.system, self._template.message(gaps), again)
         return sum(map(self._tokens.count, words)) + outline
-
-
-def _always_context(_: int) -> bool:
-    """The longer form of a frame, to reckon with."""
-    return True

@@ -5,7 +5,7 @@ and the time. A notification is one reason of one rollout. Nothing is read, kept
 """
 
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, time
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -16,7 +16,6 @@ from houston_shared.command_arguments import format_permalink
 from houston_shared.config_sections import NotifySettings
 from houston_shared.errors import ConfigurationError
 from houston_shared.home import Home
-from houston_shared.records import ENDED_STATES
 from houston_shared.safe_text import safe_line
 from houston_shared.secret_redaction import redact
 from houston_shared.store.attention_ranking import NeedReason, RolloutNeed
@@ -87,11 +86,6 @@ def _make_notification(need: RolloutNeed, reason: NeedReason) -> Notification:
         step=min(reason.step or row.steps, row.steps),
         seq=row.last_seq,
     )
-
-
-def of_ended_rollouts(notifications: Iterable[Notification]) -> list[Notification]:
-    """Those of rollouts that have ended."""
-    return [notification for notification in notifications if notification.state in ENDED_STATES]
 
 
 class QuietHours:

@@ -16,7 +16,6 @@ from houston_daemon.review.notify.need_notifications import (
     SINGLE_NOTIFICATIONS,
     QuietHours,
     find_notifications,
-    of_ended_rollouts,
     take_notifications,
     write_message,
 )
@@ -25,6 +24,7 @@ from houston_daemon.service.watched_child import begin_watched_child, report_fai
 from houston_shared.backoff import Backoff
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.records import ENDED_STATES
 from houston_shared.store import attention_ranking
 from houston_shared.store.attention_ranking import rank_rollouts
 from houston_shared.store.store_reader import Reader
@@ -137,7 +137,7 @@ class Notifier:
         if not new and not self._sent.is_new:
             return
         # What had ended before anybody was told of anything is no news.
-        old = of_ended_rollouts(new) if self._sent.is_new else []
+        old = [each for each in new if self._sent.is_new and each.state in ENDED_STATES]
         self._sent.is_new = False
         if left_out := self._sent.take(new, {notification.key for notification in old}):
             self._failed[""] = f"{left_out} older messages were given up: too many wait"

@@ -119,7 +119,7 @@ def _runs_forbidden(ran: CommandRun, forbidden: Prohibition) -> bool:
     else:
         named = program.program in (
             simple.program,
-            _script_stem(simple.script),
+            name_of_path(simple.script).rpartition(".")[0],
             _module_run(simple),
         )
     more = {word for word in program.words[1:] if not word.endswith(_SCRIPT_SUFFIXES)}
@@ -197,10 +197,6 @@ def _names_forbidden(forbidden: Prohibition, text: str) -> bool:
 def _code_lines(wrote: FileWrite) -> str:
     lines = wrote.content.splitlines()
     return "\n".join(line for line in lines if not line.lstrip().startswith("#"))
-
-
-def _script_stem(script: str) -> str:
-    return name_of_path(script).rpartition(".")[0]
 
 
 def _module_run(simple: SimpleCommand) -> str:

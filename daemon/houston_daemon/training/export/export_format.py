@@ -40,11 +40,6 @@ class ExportColumn:
     type: ExportColumnType
 
 
-def no_support_files(data: Sequence[tuple[str, str]]) -> Mapping[str, bytes]:
-    """None."""
-    return {}
-
-
 class RunRow(NamedTuple):
     """A row of a run of reinforcement learning, for formats that take credit."""
 
@@ -92,7 +87,7 @@ class ExportFormat:
     """Whether it takes rewards and advantages: then its rows are those of a finished run."""
     arrow: bool = False
     """Whether data files are Arrow streams, the consumer's only form."""
-    support_files: Callable[[Sequence[tuple[str, str]]], Mapping[str, bytes]] = no_support_files
+    support_files: Callable[[Sequence[tuple[str, str]]], Mapping[str, bytes]] = lambda _: {}
     """Files beside the data that the consumer needs to read it, by path in the folder. Asked with
     name and SHA-256 of each data file."""
 

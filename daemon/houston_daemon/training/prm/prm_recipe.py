@@ -12,7 +12,6 @@ from houston_daemon.training.sft.sft_recipe import (
     PositiveFloat,
     PositiveInt,
     UnitShare,
-    packaged_recipe_names,
     read_recipe,
 )
 from houston_shared.toml_file import Settings
@@ -48,11 +47,6 @@ class PrmRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True)
     them as a list. `auto`: trackio where it is installed. `none`: nobody."""
     keep_checkpoints: PositiveInt = 1
     """One is written after each epoch; older ones are removed."""
-
-
-def prm_recipe_names() -> list[str]:
-    """The recipes that come with Houston."""
-    return packaged_recipe_names(RECIPES_FOLDER)
 
 
 def load_prm_recipe(name: str, settings: list[str]) -> PrmRecipe:

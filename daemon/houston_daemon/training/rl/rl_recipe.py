@@ -22,7 +22,6 @@ from houston_daemon.training.sft.sft_recipe import (
     PositiveFloat,
     PositiveInt,
     UnitShare,
-    packaged_recipe_names,
     read_recipe,
 )
 from houston_shared.critic_gain import GAIN_SMOOTHING, GainKind
@@ -195,11 +194,6 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def first_critic(self) -> str:
         """As what the critic begins: a policy, its own engine's model, or `base`."""
         return self.critic_policy or self.critic_engine or BASE_MODEL
-
-
-def rl_recipe_names() -> list[str]:
-    """The recipes that come with Houston."""
-    return packaged_recipe_names(RECIPES_FOLDER)
 
 
 def load_rl_recipe(name: str, settings: list[str]) -> RlRecipe:

@@ -124,11 +124,6 @@ def model_recipe(recipe: Any, full: bool = False) -> SftRecipe:
     return SftRecipe(packing=False, full=full, **known)
 
 
-def recipe_names() -> list[str]:
-    """The recipes that come with Houston."""
-    return packaged_recipe_names(RECIPES_FOLDER)
-
-
 def load_recipe(name: str, settings: list[str]) -> SftRecipe:
     """A named recipe or a file, with `key=value` settings laid over it. Raises ConfigurationError.
 
