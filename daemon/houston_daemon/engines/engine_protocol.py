@@ -61,7 +61,7 @@ class SampleRequest:
     """Which attempt at the step, for a `lookahead`: the correction that the script engine plays."""
     rollout: str = ""
     """Id of the rollout that asks; empty for others. A chat endpoint is told it in a header."""
-    waiting: Callable[[], AbstractContextManager[None]] = nullcontext
+    waiting: Callable[[], AbstractContextManager[None]] = field(default=nullcontext, compare=False)
     """Entered while an engine waits before it tries again: no active time of the rollout."""
 
 
