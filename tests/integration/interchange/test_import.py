@@ -142,7 +142,7 @@ def test_they_are_marked_searched_judged_and_sound(
     assert table.count("[sampled elsewhere]") == len(rows)
     assert "sampled   inspect_ai 0.3.285" in station.run("rollout", "show", rollout).stdout
     station.until(lambda: station.json("search", "hello.txt"), why="the index has them")
-    station.run("judge", rollout, "--rules")
+    station.run("judge", rollout, "--rules-only")
     assert not any(step["verdict"] for step in station.steps(rollout)), (
         "an answer is no null action"
     )
