@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from houston_shared import home_lock
+from houston_shared.atomic_file import read_json_file
 from houston_shared.home import Home
 
 
@@ -36,8 +37,5 @@ def worker_waits_file(home: Home) -> Path:
 
 def read_worker_waits(home: Home) -> WorkerWaits:
     """As the daemon that runs gives them; none where there is no such daemon."""
-    try:
-        waits = msgspec.json.decode(worker_waits_file(home).read_bytes(), type=WorkerWaits)
-    except (OSError, msgspec.MsgspecError):
-        return WorkerWaits()
-    return waits if home_lock.find_running_daemon(home) else WorkerWaits()
+    waits = read_json_file(worker_waits_file(home), WorkerWaits)
+    return waits if waits and home_lock.find_running_daemon(home) else WorkerWaits()

@@ -262,4 +262,4 @@ def test_every_promise_has_a_scenario_in_make_test(row: str) -> None:
     quick = {name: file for file in files for name in quick_tests(file)}
     assert [name for name in promise_scenarios(row) if name not in quick] == []
     whole = [file for file in quick.values() if {"unit", "console"} & set(file.parts)]
-    assert not files or promise_scenarios(row) or whole, "no scenario of it is run"
+    assert promise_scenarios(row) or whole, "no scenario of it is run"

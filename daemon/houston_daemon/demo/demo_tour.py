@@ -23,8 +23,8 @@ from houston_shared.records import ENDED_STATES
 DEMO_FOLDER = Path(__file__).parent
 LIVE_TASK = DEMO_FOLDER / "tasks" / "errands" / "task.toml"
 LIVE_ADAPTER = DEMO_FOLDER / "adapter"
-"""LoRA weights of an agent that does what it is told, from bench/adapter_packing.py; where none are
-packed, the model plays as it comes, hears and seldom obeys."""
+"""LoRA weights of an agent that does what it is told, from release/adapter_packing.py; where none
+are packed, the model plays as it comes, hears and seldom obeys."""
 LIVE_FAMILY = LIVE_ENGINE = "errands"
 """Family of the adapter's policy, and name of the engine that samples with it."""
 LIVE_ENGINE_TABLE = '{ kind = "embedded", dialect = "chatml-calls" }'

@@ -9,18 +9,23 @@ so that what a worker knew survives its death.
 
 import os
 import sys
+import traceback
 
 STARTER = "houston_daemon.service.fork_server"
 
-if orders := os.environ.get("HOUSTON_FAULTS"):
-    from houston_shared import faults
-    from tests.faults import injection
+try:
+    if orders := os.environ.get("HOUSTON_FAULTS"):
+        from houston_shared import faults
+        from tests.faults import injection
 
-    faults.point = injection.ordered_point(orders)
+        faults.point = injection.ordered_point(orders)
 
-if STARTER in sys.orig_argv and "HOUSTON_WITNESS" in os.environ:
-    from tests.faults import spared, witness
+    if STARTER in sys.orig_argv and "HOUSTON_WITNESS" in os.environ:
+        from tests.faults import spared, witness
 
-    if folder := os.environ.get(spared.VARIABLE):
-        spared.attend(folder)
-    witness.attend(os.environ["HOUSTON_WITNESS"])
+        if folder := os.environ.get(spared.VARIABLE):
+            spared.attend(folder)
+        witness.attend(os.environ["HOUSTON_WITNESS"])
+except BaseException:  # Python goes on without this module, and no fault would come
+    traceback.print_exc()
+    os._exit(70)

@@ -192,7 +192,7 @@ def test_people_see_a_table(several: Path, capsys: pytest.CaptureFixture[str]) -
     ("run", "code", "cause"),
     [
         pytest.param("grpo-e", ExitCode.USAGE, "trained no update with a critic", id="GRPO"),
-        pytest.param("echo", ExitCode.NOT_FOUND, "no training run 'echo'", id="no such run"),
+        pytest.param("none", ExitCode.NOT_FOUND, "no training run 'none'", id="no such run"),
         pytest.param("../x", ExitCode.NOT_FOUND, "no training run '../x'", id="no name"),
     ],
 )

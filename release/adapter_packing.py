@@ -1,6 +1,6 @@
 """Packs the adapter that `houston experiment errands` trained into the package, for `houston demo`.
 
-`python bench/adapter_packing.py RUN_FOLDER [OUT]` rounds the weights to half
+`python release/adapter_packing.py RUN_FOLDER [OUT]` rounds the weights to half
 precision, takes this machine's paths out of the configuration, and notes what it was trained from
 and on. It trains and measures nothing. Needs the extra `train`.
 """
