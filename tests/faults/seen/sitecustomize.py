@@ -26,6 +26,6 @@ try:
         if folder := os.environ.get(spared.VARIABLE):
             spared.attend(folder)
         witness.attend(os.environ["HOUSTON_WITNESS"])
-except BaseException:  # Python goes on without this module, and no fault would come
+except BaseException:  # noqa: BLE001 Python goes on without this module, and no fault would come
     traceback.print_exc()
     os._exit(70)
