@@ -90,7 +90,9 @@ class JournalFollower:
     def wait_while_read(self) -> None:
         """Wait until something was committed. Raises BrokenPipeError where nobody reads what would
         be shown of it any more."""
-        while not self.wait(READER_LOOK_SECONDS):
+        committed = False
+        while not committed:
+            committed = self.wait(READER_LOOK_SECONDS)
             command_output.require_reader()
 
     def read(self, make: Callable[[], ReadPlan[T]]) -> T:

@@ -35,6 +35,7 @@ from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.removed_data_queries import HostCleaning
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.store.store_reader import Reader
+from houston_shared.times_and_counts import join_first, pluralize
 from houston_shared.wire import Steer
 
 SteerAction = Literal["pause", "resume", "cancel"]
@@ -82,12 +83,11 @@ def run_steer(
     arguments: argparse.Namespace, loaded: LoadedConfiguration, action: SteerAction
 ) -> int:
     """Ask for all of them, and print the state of each. Of several, those that are refused are
-    told, and the others go on."""
+    told, and the others go on. Raises HoustonError (75) where some do not stand so in time."""
     code, asked = ExitCode.DONE, []
+    late: list[RolloutRow] = []
     with Reader(loaded.home) as reader:
         names = _choose_rollouts(arguments, reader, action)
-        if not names:
-            command_output.print_note(f"There is nothing to {action}.")
         for name in names:
             try:
                 _ask_to_steer(arguments, loaded, name, action)
@@ -105,11 +105,25 @@ def run_steer(
             now = reader.run(rollout_queries.find_rollout(name))
             if arguments.wait is not None:
                 now = _wait_for_state(loaded, reader, name, action, end)
+                late += [] if STEER_REACHED[action](now) else [now]
             if arguments.json:
                 command_output.print_json_line(json_views.rollout_json(now))
-            else:
+            elif now not in late:
                 command_output.print_line(_steer_answer(now, action))
+    if late:
+        raise _late_error(late, action, arguments.wait)
     return int(code)
+
+
+def _late_error(late: Sequence[RolloutRow], action: SteerAction, seconds: float) -> Busy:
+    states = sorted({"working" if action == "pause" else row.state for row in late})
+    verb = "is" if len(late) == 1 else "are"
+    return Busy(
+        f"{join_first([row.id for row in late], 5)} {verb} still {' or '.join(states)} after"
+        f" {seconds:g} s.",
+        f"{action.capitalize()} is asked for; {STEER_TIMING[action]}.",
+        f"houston rollout show {late[0].id}",
+    )
 
 
 def _choose_rollouts(
@@ -130,7 +144,7 @@ def _choose_rollouts(
     rows = [
         row
         for row in reader.run(rollout_queries.list_rollouts(task))
-        if row.state not in ENDED_STATES and not STEER_REACHED[action](row)
+        if group in ("", row.group_id)
     ]
     if run:
         from houston_console.commands.training_run_commands import resolve_training_run
@@ -138,8 +152,15 @@ def _choose_rollouts(
         started = reader.run(
             policy_queries.list_unfinished_rollouts(resolve_training_run(reader, run).id)
         )
-        return [row.id for row in rows if row.id in started]
-    return [row.id for row in rows if group in ("", row.group_id)]
+        rows = [row for row in rows if row.id in started]
+    reached = STEER_REACHED[action]
+    chosen = [row.id for row in rows if row.state not in ENDED_STATES and not reached(row)]
+    if not chosen:
+        command_output.print_note(f"There is nothing to {action}.")
+    failed = sum(row.state == "failed" for row in rows)
+    if action == "resume" and failed:
+        command_output.print_note(f"Left out: {pluralize(failed, 'failed rollout')}; name them.")
+    return chosen
 
 
 def _ask_to_steer(
@@ -155,17 +176,12 @@ def _ask_to_steer(
 def _wait_for_state(
     loaded: LoadedConfiguration, reader: Reader, name: str, action: SteerAction, end: float
 ) -> RolloutRow:
-    """How it stands once that is reached; raises HoustonError (75) at `end`, monotonic."""
+    """How it stands once that is reached, or at `end`, monotonic."""
     with JournalFollower(loaded.home, reader) as following:
         now = following.read(lambda: rollout_queries.find_rollout(name))
         while not STEER_REACHED[action](now):
             if not following.wait(max(0.0, end - time.monotonic())):
-                doing = "working" if action == "pause" else now.state
-                raise Busy(
-                    f"{name} is still {doing}.",
-                    f"{action.capitalize()} is asked for; {STEER_TIMING[action]}.",
-                    f"houston rollout show {name}",
-                )
+                break
             now = following.read(lambda: rollout_queries.find_rollout(name))
     return now
 

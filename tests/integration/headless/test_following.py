@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -150,6 +151,24 @@ def test_following_ends_with_its_reader_though_nothing_comes(desk: Desk, words: 
         check=False,
     )
     assert (result.returncode, result.stderr) == (0, b"")
+
+
+def test_following_ends_with_its_reader_while_others_are_at_work(desk: Desk) -> None:
+    worker, other = desk.station.working(), desk.station.working()
+    worker.step(1)
+    houston = f"{sys.executable} -m houston_shared.command"
+    tail = subprocess.Popen(
+        ["/bin/bash", "-c", f"{houston} tail -n 1 --rollout {worker.rollout} -f | head -n 1"],
+        env=desk.environment,
+        stdout=subprocess.DEVNULL,
+    )
+    step, end = 1, time.monotonic() + 60
+    while tail.poll() is None and time.monotonic() < end:
+        other.step(step)
+        step += 1
+        time.sleep(0.2)
+    tail.kill()
+    assert tail.wait() == 0
 
 
 def test_a_reader_that_goes_away_is_no_error(desk: Desk) -> None:

@@ -201,6 +201,10 @@ def test_waiting_for_a_worker_that_does_not_come_to_a_safe_point(desk: Desk) -> 
     waited = desk.run("rollout", "cancel", worker.rollout, "--wait", "0.3")
     assert waited.returncode == 75
     assert f"houston rollout show {worker.rollout}" in waited.stderr
+    (queued,) = desk.station.person().start()
+    both = desk.run("rollout", "cancel", worker.rollout, queued, "--wait", "0.3")
+    assert (both.returncode, both.stdout) == (75, f"{queued} is cancelled.\n")
+    assert f"{worker.rollout} is still running after 0.3 s." in both.stderr
     waiting = desk.begin("rollout", "cancel", worker.rollout, "--wait", "--json")
     time.sleep(0.5)
     worker.say(wire.StoreState, state="cancelled")
