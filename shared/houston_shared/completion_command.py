@@ -10,6 +10,7 @@ import argparse
 import importlib
 import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from houston_shared import command_output, command_parser
@@ -36,17 +37,17 @@ KINDS = {
 }
 """By metavar, what an argument names in the home or in the configuration."""
 SUITES = "houston_daemon.suites.suite_catalog:SUITES"
-RL_RECIPES = "houston_daemon.training.rl.rl_recipe:rl_recipe_names"
+RL_RECIPES = "houston_daemon.training.rl.rl_recipe:RECIPES_FOLDER"
 RECIPES = {
-    ("train", "sft"): "houston_daemon.training.sft.sft_recipe:recipe_names",
+    ("train", "sft"): "houston_daemon.training.sft.sft_recipe:RECIPES_FOLDER",
     ("train", "dapo"): RL_RECIPES,
     ("train", "grpo"): RL_RECIPES,
     ("train", "echo"): RL_RECIPES,
-    ("train", "prm"): "houston_daemon.training.prm.prm_recipe:prm_recipe_names",
+    ("train", "prm"): "houston_daemon.training.prm.prm_recipe:RECIPES_FOLDER",
     ("export",): "houston_daemon.training.export.export_recipe:RECIPES",
     ("experiment",): "houston_daemon.experiments.experiment_recipe:packaged_recipes",
 }
-"""By command, what gives the names of its packaged recipes."""
+"""By command, what gives the names of its packaged recipes: a function, names, or their folder."""
 SAFE_NAME = re.compile(r"[\w@.:/+-]+")
 """Names that a shell takes as they are; bash would expand others."""
 BASH_ENTRY = r"""
@@ -194,8 +195,11 @@ def _packaged_names(command: CommandSpec, metavar: Any) -> list[str]:
 
 
 def _named_in(place: str) -> list[str]:
-    """The names that `module:attribute` holds, or gives when it is called."""
+    """The names that `module:attribute` holds, gives when it is called, or has as files of a
+    folder."""
     module, _, attribute = place.partition(":")
-    found: Iterable[str] | Callable[[], Iterable[str]]
+    found: Iterable[str] | Path | Callable[[], Iterable[str]]
     found = getattr(importlib.import_module(module), attribute)
+    if isinstance(found, Path):
+        return sorted(file.stem for file in found.glob("*.toml"))
     return list(found() if callable(found) else found)
