@@ -118,14 +118,36 @@ def test_the_check_tells_it(tmp_path: Path, case: str, note: Answer) -> None:
     assert failed <= {line}, "one fault is told on one line"
 
 
-def test_a_forgotten_v1_is_told(tmp_path: Path, note: Answer) -> None:
-    endpoint = Endpoint(lambda body: note, pages={"/v1/models": lambda _: (200, {"data": []})})
-    endpoint.pages["/models"] = lambda _: error(404, "Not Found")
+@pytest.mark.parametrize(
+    ("sampled_at_root", "state", "text", "step"),
+    [
+        pytest.param(404, "fail", "{url}/v1 is one", "Add /v1 to `engines.it.url`.", id="no page"),
+        pytest.param(405, "fail", "{url}/v1 is one", "Add /v1 to `engines.it.url`.", id="no POST"),
+        pytest.param(400, "ok", "{url} answers, and lists no models (404)", "", id="it samples"),
+    ],
+)
+def test_a_forgotten_v1_is_told(
+    tmp_path: Path, note: Answer, sampled_at_root: int, state: str, text: str, step: str
+) -> None:
+    """A server that samples at the plain address, too, lacks only the list there."""
+
+    def sample_at_root(body: Any) -> Answer:
+        refused = sampled_at_root != 400 or "messages" not in body
+        return error(sampled_at_root, "messages is required") if refused else note
+
+    pages = {
+        "/v1/models": lambda _: (200, {"data": []}),
+        "/models": lambda _: error(404, "Not Found"),
+        "/v1/chat/completions": lambda _: note,
+        "/chat/completions": sample_at_root,
+    }
+    endpoint = Endpoint(lambda body: note, pages=pages)
     url = endpoint.url.removesuffix("/v1")
-    found = checked(tmp_path, {**endpoint.settings, "url": url})["reachable"]
+    findings = checked(tmp_path, {**endpoint.settings, "url": url})
     endpoint.close()
-    assert found.state == "fail" and f"{url}/v1 is one" in found.text
-    assert found.next == "Add /v1 to `engines.it.url`."
+    found = findings["reachable"]
+    assert (found.state, found.next) == (state, step) and text.format(url=url) in found.text
+    assert (findings["tool call"].state == "ok") == (state == "ok")
 
 
 def test_nobody_there(tmp_path: Path) -> None:

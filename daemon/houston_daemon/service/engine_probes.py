@@ -216,14 +216,19 @@ async def _list_models(
 
 
 async def _is_below_v1(server: ServerAddress, http: httpx.AsyncClient) -> bool:
-    """Whether an API is where the configured address goes on with `/v1`."""
+    """Whether an API is where the configured address goes on with `/v1`, and nobody samples at the
+    address itself. A server may have its list below `/v1` alone and sample at both."""
     if server.takes_ids or not lacks_version(str(server.settings["url"])):
         return False
     try:
         answer = await http.get("/v1/models")
+        if not answer.is_success or _read_cards(answer) is None:
+            return False
+        # Without messages: a server that samples there refuses it, and nothing is sampled.
+        sample = await http.post("/chat/completions", json={"model": server.model})
     except httpx.RequestError:
         return False
-    return answer.is_success and _read_cards(answer) is not None
+    return sample.status_code in (404, 405)
 
 
 def _key_findings(server: ServerAddress) -> list[CheckFinding]:
