@@ -36,8 +36,8 @@ def add_train_usefulness_arguments(parser: argparse.ArgumentParser) -> None:
 def run_train_usefulness(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Read, count, say: each run, then runs of the same kind together. Raises HoustonError."""
     kinds: dict[str, dict[str, ByPhase]] = defaultdict(dict)
-    for run in dict.fromkeys(arguments.runs):
-        folder = find_rl_run(loaded.home, run, NOTHING_SHOWN)
+    named = [find_rl_run(loaded.home, name, NOTHING_SHOWN) for name in arguments.runs]
+    for run, folder in {folder.path.name: folder for folder in named}.items():
         updates = critic_usefulness.critic_figures(folder, NOTHING_SHOWN)
         scores = critic_usefulness.refined_scores(folder, loaded.home, updates)
         kinds[_kind(folder.spec.recipe)][run] = critic_usefulness.scores_by_phase(scores, updates)

@@ -148,7 +148,9 @@ def several(tmp_path: Path) -> Path:
 def test_runs_of_one_kind_are_told_together_too(
     several: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shown = figures(several, capsys, "echo-a", "echo-d", "echo-b", "echo-c", "echo-a")["shown"]
+    """However a run is named, and however often."""
+    named = ("echo-a", "echo-d", "o-b", "echo-c", "echo-a", "o-a")
+    shown = figures(several, capsys, *named)["shown"]
     late = [
         (
             part["runs"],

@@ -201,8 +201,12 @@ def trained_rows(ran: Ran) -> dict[str, PolicyGradientRow]:
     return {row.id: row for row in rows if row is not None}
 
 
-def test_only_groups_that_ended_and_differ_are_exported(ran: Ran, tmp_path: Path) -> None:
-    credits, _, facts = read_run_credits(ran.home, "dapo-1")
+@pytest.mark.parametrize("name", ["dapo-1", "po-1"])
+def test_only_groups_that_ended_and_differ_are_exported(
+    ran: Ran, tmp_path: Path, name: str
+) -> None:
+    credits, _, facts = read_run_credits(ran.home, name)
+    assert facts["run"] == "dapo-1"
     assert tuple(credit.rollout for credit in credits) == ran.kept
     assert [credit.reward for credit in credits] == [1.0, -1.0, -1.0]
     assert sum(credit.advantage for credit in credits) == pytest.approx(0.0, abs=1e-6)
@@ -358,11 +362,11 @@ def test_a_run_of_another_kind_or_without_a_lesson_is_refused(ran: Ran) -> None:
     spec = RlRunFolder(training_folder(ran.home) / "dapo-1").spec
     folder.write_spec(msgspec.structs.replace(spec, run="dapo-2"))
     with pytest.raises(HoustonError, match="No group of the run dapo-2 teaches something"):
-        read_run_credits(ran.home, "dapo-2")
+        read_run_credits(ran.home, "po-2")
     gated = msgspec.structs.replace(spec.recipe, purify_gate=0.5)
     folder.write_spec(msgspec.structs.replace(spec, run="dapo-2", recipe=gated))
     with pytest.raises(HoustonError, match="The run dapo-2 has purify_gate"):
-        read_run_credits(ran.home, "dapo-2")
+        read_run_credits(ran.home, "po-2")
 
 
 def test_advantages_need_a_run_and_a_run_needs_room_for_them(ran: Ran, tmp_path: Path) -> None:

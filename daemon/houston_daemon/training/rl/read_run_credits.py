@@ -54,9 +54,11 @@ class RunCredits(NamedTuple):
     """For the manifest: the run, how it rewards, groups that are kept, and others by why not."""
 
 
-def read_run_credits(home: Home, run: str) -> RunCredits:
-    """Raises HoustonError for what is no run, or has no group that teaches something."""
-    folder = find_rl_run(home, run, NOTHING_EXPORTED)
+def read_run_credits(home: Home, name: str) -> RunCredits:
+    """name: of the run, as `find_rl_run` takes it. Raises HoustonError for what is no run, or has
+    no group that teaches something."""
+    folder = find_rl_run(home, name, NOTHING_EXPORTED)
+    run = folder.path.name
     try:
         recipe = folder.spec.recipe
     except HoustonError as problem:
