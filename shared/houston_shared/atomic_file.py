@@ -1,11 +1,14 @@
 """A file that is replaced whole: after a kill or a power cut it is the old one or the new.
 
 Written beside, synced, then renamed: `write_atomically` for content at hand, `open_atomically` for
-what is written bit by bit; `read_json_file` reads one. What lies in the file is not known here.
+what is written bit by bit, `fill_folder_atomically` for a new folder; `read_json_file` reads one.
+What lies in the file is not known here.
 """
 
 import contextlib
+import errno
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal, TypeVar
@@ -81,6 +84,39 @@ def open_atomically(
     after_rename()
     if synced == "name":
         sync_to_disk(target.parent)
+
+
+@contextlib.contextmanager
+def fill_folder_atomically(folder: Path) -> Iterator[Path]:
+    """An empty folder to fill: its content is `folder`'s at the end, and gone after an exception.
+
+    A folder that is there, or that `folder` is a link to, must be empty and stays, with its mode.
+    It is filled from within: the folder above may be of another file system, or not ours to write.
+    Nothing is synced. Raises OSError, also where something else has come there meanwhile.
+    """
+    target = folder.resolve()
+    within = target.is_dir()
+    filled = unique_beside(target / target.name if within else target)
+    filled.mkdir(parents=True)
+    try:
+        yield filled
+        if within:
+            _move_up(filled)
+        else:
+            filled.rename(target)
+    except BaseException:
+        shutil.rmtree(filled, ignore_errors=True)
+        raise
+
+
+def _move_up(filled: Path) -> None:
+    """Move a folder's content into the one that it is in, where only such as it may be."""
+    target = filled.parent
+    if not all(each.name.startswith(f".{target.name}.") for each in target.iterdir()):
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(target))
+    for each in filled.iterdir():
+        each.rename(target / each.name)
+    filled.rmdir()
 
 
 def unique_beside(file: Path) -> Path:

@@ -6,7 +6,6 @@ torch is imported inside the function, since it takes seconds. The work is `suit
 import argparse
 import contextlib
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -90,7 +89,7 @@ def run_policy_tiny(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
         wrong=arguments.wrong,
         seed=arguments.seed,
     )
-    with _removed_when_ended(folder):
+    with _told_when_ended(folder):
         figures = make_tiny_policy(folder, recipe, command_output.print_note)
     if arguments.json:
         command_output.print_json_line({"out": str(folder), **figures})
@@ -108,14 +107,13 @@ def run_policy_tiny(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
 
 
 @contextlib.contextmanager
-def _removed_when_ended(folder: Path) -> Iterator[None]:
-    """Around making a folder: what was begun does not stay after Ctrl-C or SIGTERM, where it would
-    look like a model and be in the way of the same command."""
+def _told_when_ended(folder: Path) -> Iterator[None]:
+    """Around making a folder: SIGTERM ends it as Ctrl-C does, so that what was begun is removed,
+    and it is said that nothing was made."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
-        shutil.rmtree(folder, ignore_errors=True)
         command_output.print_note(f"\nStopped: {folder} was not made.")
         raise
 

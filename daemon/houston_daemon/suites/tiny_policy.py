@@ -30,6 +30,8 @@ from houston_daemon.suites.word_critiques import (
 from houston_daemon.suites.word_episodes import WordEpisode, WordSpeaker, scripted_episode
 from houston_daemon.suites.word_tokenizer import write_word_tokenizer
 from houston_daemon.suites.word_worlds import LEVELS, WordLevel, level_words, word_world
+from houston_shared.atomic_file import fill_folder_atomically
+from houston_shared.errors import unwritable_as_error
 
 WINDOW = 512
 """Positions of the model: a context takes at most 120, and a first answer must have room."""
@@ -80,9 +82,23 @@ def make_tiny_policy(
 ) -> dict[str, Any]:
     """Make, warm up and save a policy; what it does, as also kept in `tiny_policy.json`.
 
-    tell: takes a line for people after each pass. Raises HoustonError where it ends outside of 5 to
-    30 %; the folder is there all the same.
+    folder: new or empty; it gets the whole model or nothing. tell: takes a line for people after
+    each pass. Raises HoustonError where it cannot be written, and where the policy ends outside of
+    5 to 30 %; then the folder is there all the same.
     """
+    with (
+        unwritable_as_error(folder, "Nothing was made."),
+        fill_folder_atomically(folder) as filled,
+    ):
+        made = _warm_up_and_save(filled, recipe, tell)
+    advice = "Take other --warm-up, --wrong or --seed."
+    check_can_learn(f"The policy in {folder}", made["success"], "worlds", advice)
+    return made
+
+
+def _warm_up_and_save(
+    folder: Path, recipe: TinyRecipe, tell: Callable[[str], None]
+) -> dict[str, Any]:
     begun = time.monotonic()
     level = LEVELS[recipe.level]
     words = level_words(level)
@@ -107,8 +123,6 @@ def make_tiny_policy(
         "tokens": sum(len(trace.ids) for trace in traces),
     }
     (folder / "tiny_policy.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
-    advice = "Take other --warm-up, --wrong or --seed."
-    check_can_learn(f"The policy in {folder}", success, "worlds", advice)
     return made
 
 

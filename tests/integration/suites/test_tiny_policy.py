@@ -65,16 +65,26 @@ def test_a_folder_that_is_not_empty_is_left_alone(station: Station) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["SIGTERM", "Ctrl-C"]
+    ("number", "code", "linked"),
+    [(signal.SIGTERM, 143, False), (signal.SIGINT, 130, True)],
+    ids=["SIGTERM", "Ctrl-C, a link to an empty folder"],
 )
-def test_one_that_is_ended_leaves_nothing(station: Station, number: int, code: int) -> None:
+def test_one_that_is_ended_leaves_nothing(
+    station: Station, number: int, code: int, linked: bool
+) -> None:
     folder = station.folder / "tiny"
+    if linked:
+        (station.folder / "disk").mkdir(mode=0o700)
+        folder.symlink_to("disk")
     words = [sys.executable, "-m", "houston_shared.command", "policy", "tiny", "--out", str(folder)]
     making = subprocess.Popen(
         words, env=station.environment, cwd=station.folder, stderr=subprocess.PIPE, text=True
     )
-    station.until((folder / "tokenizer.json").is_file, 120, "it has begun")
+    begun = "disk/.disk.*/tokenizer.json" if linked else ".tiny.*/tokenizer.json"
+    station.until(lambda: any(station.folder.glob(begun)), 120, "it has begun")
     making.send_signal(number)
     _, said = making.communicate(timeout=120)
-    assert (making.returncode, folder.exists()) == (code, False)
+    assert making.returncode == code
     assert f"Stopped: {folder} was not made." in said and "Traceback" not in said
+    assert not any(station.folder.rglob("tokenizer.json"))
+    assert (folder.is_symlink(), folder.is_dir()) == (linked, linked)
