@@ -10,6 +10,7 @@ import argparse
 import gc
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from itertools import takewhile
@@ -190,12 +191,24 @@ def _print_unknown_command(words: list[str]) -> int:
     near = [name for name in names if name in words[1:2]]
     near += [word for text in typed for word in close_words(text, [*names, *groups, *flags])]
     near += [name for name in names if name.endswith(f" {words[0]}")]
-    near += [" ".join(command.words) for command in COMMANDS if words[0] in command.help.split()]
+    near += [" ".join(each.words) for each in COMMANDS if words[0] in _first_words(each.help)]
     suggested = "".join(f"houston {word}, or " for word in list(dict.fromkeys(near))[:2])
     command_output.print_note(
         f"houston: there is no command `{' '.join(named)}`.\n  next: {suggested}houston --help"
     )
     return int(ExitCode.USAGE)
+
+
+def _first_words(help: str) -> set[str]:
+    """What begins each part of a help text: mostly verbs, which name what the command does."""
+    return {part.split()[0] for part in re.split("[;,]", help)} - _WORDS_LIKE_THE
+
+
+_WORDS_LIKE_THE = {
+    *("a", "all", "and", "as", "at", "before", "by", "for", "how", "into", "on", "one", "or"),
+    *("our", "over", "the", "to", "two", "what", "where", "whether", "which", "who", "with"),
+}
+"""Words that begin a part of a help text and say nothing of the command."""
 
 
 if __name__ == "__main__":

@@ -134,8 +134,8 @@ def close_words(
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The next step after a mistyped word: `did you mean X or Y?`; empty where none is near."""
     known = list(known)
-    near = [each for each in known if len(word) > 2 and each.startswith(word)][:3]
-    near = near or close_words(word, known)
+    longer = [each for each in known if len(word) > 2 and each.startswith(word)]
+    near = sorted(longer, key=len)[:3] or close_words(word, known)
     return f"did you mean {' or '.join(near)}?" if near else ""
 
 

@@ -78,13 +78,21 @@ SLIPS = {
     "a flag's beginning": ("rollout clean --ended 3d", "did you mean --ended-before?"),
     "a value": ("rollout list --state runing", "did you mean running?"),
     "what two commands do": ("restore --help", "houston rollout restore, or houston backup"),
+    "a word inside help texts": ("of", "houston --help"),
+    "a word that means nothing": ("the", "houston --help"),
+    "a verb that a help text has inside": ("run", "houston suite run, or houston --help"),
     "a suite": ("evaluate word-erands", "did you mean word-errands"),
+    "a suite's beginning": ("evaluate word-world", "did you mean word-worlds or "),
     "questions for a suite": ("suite run a.jsonl", "houston evaluate a.jsonl"),
     "a task for a suite": ("suite run lab/task.toml", "houston rollout start lab/task.toml"),
     "no suite": ("train dapo --engine tiny", "houston train dapo --suite SUITE"),
     "a setting": ("train dapo --suite word-worlds --set updatez=3", "did you mean updates?"),
 }
-SLIP_CODES = {"a suite": ExitCode.NOT_FOUND, "a setting": ExitCode.CONFIGURATION}
+SLIP_CODES = {
+    "a suite": ExitCode.NOT_FOUND,
+    "a suite's beginning": ExitCode.NOT_FOUND,
+    "a setting": ExitCode.CONFIGURATION,
+}
 
 
 @pytest.mark.parametrize("slip", SLIPS)
