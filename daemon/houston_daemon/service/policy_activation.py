@@ -18,7 +18,6 @@ from houston_daemon.service.daemon_log import LOGGER
 from houston_daemon.service.engine_supervisor import (
     EngineSupervisor,
     engine_model_folder,
-    is_daemon_child,
     resolve_engine,
     running_policy_engines,
 )
@@ -240,19 +239,18 @@ class PolicyActivations:
 
 def _check_engine_kind(name: str, engine: EngineSettings, policy: PolicyRow) -> None:
     """Raise HoustonError for an engine of a kind that cannot sample with the policy."""
-    kinds = ("embedded", "vllm") if policy.kind == "full" else policy_constraints.POLICY_ENGINES
-    if engine.kind not in kinds or (policy.kind == "full" and not is_daemon_child(engine)):
+    if policy.kind == "lora" and not engine.lora:
+        raise HoustonError(
+            f"Engine {name} takes no adapters (`lora = false`); {policy.name} is one.",
+            next=f"houston policy merge {policy.name} --out DIR, and import DIR as full weights",
+        )
+    if not policy_constraints.can_be_given(engine, policy.kind):
         reason = (
             "only a child of the daemon can be started with full weights"
             if policy.kind == "full" and engine.kind in ENGINE_KINDS
             else f"engines of kind {engine.kind} take no policies"
         )
         raise HoustonError(f"Engine {name} cannot sample with {policy.name}: {reason}.")
-    if policy.kind == "lora" and not engine.lora:
-        raise HoustonError(
-            f"Engine {name} takes no adapters (`lora = false`); {policy.name} is one.",
-            next=f"houston policy merge {policy.name} --out DIR, and import DIR as full weights",
-        )
 
 
 def _wrong_base_error(

@@ -10,6 +10,7 @@ from houston_daemon.training.rl import create_rl_run
 from houston_daemon.training.rl.create_rl_run import RlRequest
 from houston_shared.config import LoadedConfiguration, load_configuration
 from houston_shared.errors import ExitCode, HoustonError
+from tests.support.written_home import WrittenHome
 
 ENGINES = """
 default_engine = "far"
@@ -63,3 +64,24 @@ def test_an_engine_that_takes_no_policies_is_not_to_be_given_one(
     command = "houston policy activate policy@2"
     assert activation_command(loaded, "policy@2") == f"{command} --engine tiny"
     assert activation_command(loaded, "policy@2", "small") == f"{command} --engine small"
+
+
+@pytest.mark.parametrize(
+    ("kind", "engine", "able"),
+    [("lora", "served", "served"), ("full", "served", "tiny"), ("lora", "whole", "tiny")],
+    ids=["an adapter at an address", "full weights need a child", "none for `lora = false`"],
+)
+def test_a_policy_is_advised_to_an_engine_that_can_be_given_it(
+    kind: str, engine: str, able: str, tmp_path: Path
+) -> None:
+    served = '[engines.served]\nkind = "token"\nurl = "http://127.0.0.1:9/v1"\nmodel = "x"\n'
+    whole = '[engines.whole]\nkind = "embedded"\nlora = false\n'
+    (tmp_path / "houston.toml").write_text(ENGINES + served + whole)
+    home = WrittenHome(tmp_path)
+    home.insert(
+        "policies", name="policy@2", family="policy", number=2, kind=kind, base="/m", base_hash="b",
+        hash="h", folder="", parent="", run="", manifest="", seq=1, created_at=1,
+    )  # fmt: skip
+    home.close()
+    loaded = load_configuration(str(tmp_path), None)
+    assert activation_command(loaded, "policy@2", engine).endswith(f"policy@2 --engine {able}")

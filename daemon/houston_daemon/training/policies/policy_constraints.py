@@ -18,6 +18,7 @@ from houston_shared.policy_and_run_files import PolicyName, policies_folder
 from houston_shared.store import policy_queries
 from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.policy_queries import PolicyRow
+from houston_shared.store.store_reader import Reader
 from houston_shared.times_and_counts import join_first
 
 POLICY_ENGINES = ("embedded", "vllm", "token")
@@ -25,19 +26,38 @@ POLICY_ENGINES = ("embedded", "vllm", "token")
 
 
 def activation_command(loaded: LoadedConfiguration, policy: str, engine: str = "") -> str:
-    """The command that has new rollouts sample with a policy, on an engine that takes policies.
+    """The command that has new rollouts sample with a policy, on an engine that can be given it.
 
-    engine: the one that it was trained on; empty: the default one, or another that can.
+    policy: of the home; one that is not known there is taken for an adapter. engine: the one that
+    it was trained on; empty: the default one, or another that can.
     """
     default = loaded.config.default_engine
-    kinds = {"embedded": "embedded"}
-    kinds |= {name: settings.kind for name, settings in loaded.config.engines.items()}
+    engines = {"embedded": EngineSettings(kind="embedded"), **loaded.config.engines}
     wanted = [engine or default, *loaded.config.engines]
-    able = next((name for name in wanted if kinds.get(name) in POLICY_ENGINES), "")
+    kind = _kind_of_policy(loaded.home, policy)
+    able = next(
+        (name for name in wanted if name in engines and can_be_given(engines[name], kind)), ""
+    )
     command = f"houston policy activate {policy}"
     if not able:
         return f"{command} --engine ENGINE, with one of kind embedded or vllm in houston.toml"
     return command if able == default else f"{command} --engine {able}"
+
+
+def can_be_given(engine: EngineSettings, kind: str) -> bool:
+    """Whether an engine can sample with a policy of this kind, as PolicyRow has it: `full` weights
+    need a child of the daemon, which starts it with them."""
+    if kind == "full":
+        return engine.kind in ("embedded", "vllm") and not engine.addressed
+    return engine.kind in POLICY_ENGINES and (engine.lora or kind != "lora")
+
+
+def _kind_of_policy(home: Home, policy: str) -> str:
+    if not home.database.exists():
+        return "lora"
+    with Reader(home) as reader:
+        row = reader.run(policy_queries.find_policy(policy))
+    return row.kind if row else "lora"
 
 
 def check_family_lineage(
