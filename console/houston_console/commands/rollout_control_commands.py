@@ -7,7 +7,7 @@ the wanted state. The daemon does the work.
 import argparse
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -100,15 +100,13 @@ def run_steer(
                 code = problem.code
             else:
                 asked.append(name)
-        end = time.monotonic() + (arguments.wait or 0.0)
-        for name in asked:
-            now = reader.run(rollout_queries.find_rollout(name))
-            if arguments.wait is not None:
-                now = _wait_for_state(loaded, reader, name, action, end)
-                late += [] if STEER_REACHED[action](now) else [now]
+        for now in _rollouts_after(arguments, loaded, reader, asked, action):
+            is_late = arguments.wait is not None and not STEER_REACHED[action](now)
+            if is_late:
+                late.append(now)
             if arguments.json:
                 command_output.print_json_line(json_views.rollout_json(now))
-            elif now not in late:
+            elif not is_late:
                 command_output.print_line(_steer_answer(now, action))
     if late:
         raise _late_error(late, action, arguments.wait)
@@ -149,9 +147,8 @@ def _choose_rollouts(
     if run:
         from houston_console.commands.training_run_commands import resolve_training_run
 
-        started = reader.run(
-            policy_queries.list_unfinished_rollouts(resolve_training_run(reader, run).id)
-        )
+        id = resolve_training_run(reader, run).id
+        started = set(reader.run(policy_queries.list_unfinished_rollouts(id)))
         rows = [row for row in rows if row.id in started]
     reached = STEER_REACHED[action]
     chosen = [row.id for row in rows if row.state not in ENDED_STATES and not reached(row)]
@@ -173,17 +170,28 @@ def _ask_to_steer(
     )
 
 
-def _wait_for_state(
-    loaded: LoadedConfiguration, reader: Reader, name: str, action: SteerAction, end: float
-) -> RolloutRow:
-    """How it stands once that is reached, or at `end`, monotonic."""
+def _rollouts_after(
+    arguments: argparse.Namespace,
+    loaded: LoadedConfiguration,
+    reader: Reader,
+    asked: Sequence[str],
+    action: SteerAction,
+) -> Iterator[RolloutRow]:
+    """How each stands: now, or with `--wait` once that is reached, at the latest when all of them
+    were given so long."""
+    if arguments.wait is None:
+        for name in asked:
+            yield reader.run(rollout_queries.find_rollout(name))
+        return
+    end = time.monotonic() + arguments.wait
     with JournalFollower(loaded.home, reader) as following:
-        now = following.read(lambda: rollout_queries.find_rollout(name))
-        while not STEER_REACHED[action](now):
-            if not following.wait(max(0.0, end - time.monotonic())):
-                break
-            now = following.read(lambda: rollout_queries.find_rollout(name))
-    return now
+        for name in asked:
+            now = following.read(partial(rollout_queries.find_rollout, name))
+            while not STEER_REACHED[action](now):
+                if not following.wait(max(0.0, end - time.monotonic())):
+                    break
+                now = following.read(partial(rollout_queries.find_rollout, name))
+            yield now
 
 
 def _steer_answer(now: RolloutRow, action: SteerAction) -> str:
