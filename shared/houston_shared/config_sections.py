@@ -146,6 +146,11 @@ class EngineSettings(Settings, frozen=True):
         """Whether it is at an address, or at several, that somebody else keeps."""
         return bool(self.url or self.urls)
 
+    @property
+    def is_daemon_child(self) -> bool:
+        """Whether the daemon starts it itself."""
+        return self.kind in ("embedded", "vllm") and not self.addressed
+
 
 def server_name(url: str) -> str:
     """Host and port of a URL: what may be shown of it, since the rest may hold a key."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from houston_daemon.recorder.recorder_handle import RecorderHandle
 from houston_daemon.service.daemon_log import LOGGER
 from houston_daemon.service.engine_replicas import differs_in_servers_only
-from houston_daemon.service.engine_supervisor import EngineSupervisor, is_daemon_child
+from houston_daemon.service.engine_supervisor import EngineSupervisor
 from houston_daemon.service.home_setup import check_roles
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_daemon.service.worker_pool import WorkerPool
@@ -226,7 +226,7 @@ class EditReloader:
             return
         if differs_in_servers_only(before, after):
             self._engines.change_servers(name, time.monotonic())
-        elif after is None or is_daemon_child(after):
+        elif after is None or after.is_daemon_child:
             self._engines.mark_edited(name)
         else:
             self._engines.drop(name)

@@ -31,7 +31,6 @@ from houston_daemon.service.check_findings import CheckFinding, ok_finding
 from houston_daemon.service.engine_child import recorded_process
 from houston_daemon.service.engine_probes import ROUND_TRIP_TOOL, ServerAddress
 from houston_daemon.service.engine_replicas import replica_names
-from houston_daemon.service.engine_supervisor import is_daemon_child
 from houston_daemon.service.rollout_start_checks import check_engine_settings
 from houston_shared.backoff import RetryPolicy
 from houston_shared.config import FILE_ENGINES, LoadedConfiguration
@@ -103,7 +102,7 @@ async def _check(
         yield CheckFinding("reachable", "skip", f"it plays {engine.path} and asks nobody")
         return
     servers = _server_urls(loaded, name, engine)
-    if is_daemon_child(engine) and not any(servers.values()):
+    if engine.is_daemon_child and not any(servers.values()):
         step = f"houston rollout start TASK.toml --engine {name}"
         found = "it does not run: the daemon starts it with its first rollout"
         yield CheckFinding("reachable", "skip", found, step)
@@ -148,7 +147,7 @@ def _server_urls(loaded: LoadedConfiguration, name: str, engine: EngineSettings)
     run."""
     if engine.urls:
         return {server_name(url): url for url in engine.urls}
-    if not is_daemon_child(engine):
+    if not engine.is_daemon_child:
         return {name: engine.url}
     children = {each: recorded_process(loaded.home, each) for each in replica_names(name, engine)}
     return {each: child.url if child.adopt() else "" for each, child in children.items()}

@@ -328,11 +328,6 @@ def _serves_policy(home: Home, policy: PolicyRow) -> bool:
     return recorded_process(home, policy.name).adopt()
 
 
-def is_daemon_child(engine: EngineSettings) -> bool:
-    """Whether the daemon starts this engine itself."""
-    return engine.kind in ("embedded", "vllm") and not engine.addressed
-
-
 def engine_model_folder(engine: EngineSettings) -> Path | None:
     """Where the model of a child of ours lies; None where only the server knows."""
     if engine.model and Path(engine.model).is_dir():

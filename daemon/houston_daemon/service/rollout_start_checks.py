@@ -46,7 +46,6 @@ from houston_daemon.service.engine_endpoints import (
     port_taken_error,
 )
 from houston_daemon.service.engine_replicas import replica_names
-from houston_daemon.service.engine_supervisor import is_daemon_child
 from houston_daemon.training.policies import policy_constraints
 from houston_shared import command_output
 from houston_shared.config import FILE_ENGINES, LoadedConfiguration
@@ -453,7 +452,7 @@ def require_engine(
             f"{failed.next} All lines: houston engine check {name}",
         )
     ours = running.get(name, "down").split(":")[0] != "down"
-    if is_daemon_child(engine) and engine.port and not ours and is_port_taken(engine.port):
+    if engine.is_daemon_child and engine.port and not ours and is_port_taken(engine.port):
         raise port_taken_error(name, engine.port)
 
 
@@ -489,7 +488,7 @@ def check_engine_settings(loaded: LoadedConfiguration, name: str, engine: Engine
     if engine.kind in FILE_ENGINES:
         return check_engine_file(engine, NOTHING_STARTED)
     check_servers(loaded, name, engine)
-    if not engine.addressed and engine.kind in ENGINE_KINDS and not is_daemon_child(engine):
+    if not engine.addressed and engine.kind in ENGINE_KINDS and not engine.is_daemon_child:
         raise ConfigurationError(
             f"{loaded.source}: `engines.{name}.url` is required for kind {engine.kind!r}.",
             NOTHING_STARTED,
@@ -497,7 +496,7 @@ def check_engine_settings(loaded: LoadedConfiguration, name: str, engine: Engine
     if not engine.addressed and engine.kind not in ENGINE_KINDS:
         plugin_factory(engine.kind)
     _check_settings(loaded, name, engine)
-    if is_daemon_child(engine):
+    if engine.is_daemon_child:
         _check_child(name, engine)
 
 
@@ -511,7 +510,7 @@ def check_servers(loaded: LoadedConfiguration, name: str, engine: EngineSettings
         problem = f"`urls` are those of an engine at addresses, and its kind is {engine.kind!r}"
     elif len(replica_names(name, engine)) < len(engine.urls):
         problem = "`urls` names a server twice"
-    elif engine.replicas > 1 and not is_daemon_child(engine):
+    elif engine.replicas > 1 and not engine.is_daemon_child:
         problem = "`replicas` are servers that the daemon starts; name others in `urls`"
     elif engine.replicas > 1 and engine.port:
         problem = "`port` is one server's; without it each of the `replicas` has one of its own"
@@ -537,14 +536,14 @@ def _check_engine_keys(engine: EngineSettings) -> None:
     check_request_settings(settings)
     if chats and not engine.model:
         raise ConfigurationError("An engine of kind 'chat' needs the key `model`.")
-    if engine.args and (engine.kind != "vllm" or not is_daemon_child(engine) or engine.command):
+    if engine.args and (engine.kind != "vllm" or not engine.is_daemon_child or engine.command):
         raise ConfigurationError(
             "`args` are those of a `vllm` child without a `command` of its own."
         )
     check_vllm_args(engine.args)
-    if is_daemon_child(engine) and not engine.command:
+    if engine.is_daemon_child and not engine.command:
         _check_model(engine)
-    own = is_daemon_child(engine) and not engine.model and not engine.tokenizer
+    own = engine.is_daemon_child and not engine.model and not engine.tokenizer
     if not chats and not (own and model_path() is None):  # `_check_child` says how to fetch that
         make_dialect_and_tokenizer(settings, engine.reasoning, token_ids=True)
 

@@ -9,7 +9,6 @@ import pytest
 
 from houston_daemon.engines.vllm_install import vllm_command
 from houston_daemon.service import rollout_start_checks
-from houston_daemon.service.engine_supervisor import is_daemon_child
 from houston_shared import hub_models
 from houston_shared.config import LoadedConfiguration, load_configuration
 from houston_shared.home import Home
@@ -64,7 +63,7 @@ def test_its_engines_pass_the_checks_before_a_rollout(
 def test_the_gpus_of_the_node_suffice_and_some_are_left_for_training(
     loaded: LoadedConfiguration, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    children = [engine for engine in loaded.config.engines.values() if is_daemon_child(engine)]
+    children = [engine for engine in loaded.config.engines.values() if engine.is_daemon_child]
     leased = sum(engine.gpus for engine in children)
     assert leased < loaded.config.hosts.gpus or not children
     vllm = "houston_daemon.engines.vllm_install.vllm_path"

@@ -32,7 +32,6 @@ from houston_daemon.service.engine_child import engine_child_command
 from houston_daemon.service.engine_endpoints import engine_log, kept_port, state_file, usable_port
 from houston_daemon.service.engine_guard import start_engine_guard, used_lock
 from houston_daemon.service.engine_replicas import replica_names
-from houston_daemon.service.engine_supervisor import is_daemon_child
 from houston_daemon.service.trainer_launch import TRAINER_VARIABLE
 from houston_shared.config import FILE_ENGINES, LoadedConfiguration
 from houston_shared.control_client import engine_state
@@ -67,7 +66,7 @@ class JudgeEnginePlace:
                 "Nothing was judged.",
                 "Name another with --engine.",
             )
-        self.child = is_daemon_child(self._engine)
+        self.child = self._engine.is_daemon_child
         """Whether it is a server that is started when it is needed."""
 
     def child_settings(self) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def can_be_given(engine: EngineSettings, kind: str) -> bool:
     """Whether an engine can sample with a policy of this kind, as PolicyRow has it: `full` weights
     need a child of the daemon, which starts it with them."""
     if kind == "full":
-        return engine.kind in ("embedded", "vllm") and not engine.addressed
+        return engine.is_daemon_child
     return engine.kind in POLICY_ENGINES and (engine.lora or kind != "lora")
 
 
