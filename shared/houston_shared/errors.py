@@ -131,6 +131,14 @@ def close_words(
     return difflib.get_close_matches(word, list(dict.fromkeys(known)), most, least_likeness)
 
 
+def abbreviated_names(word: str, known: Iterable[str]) -> tuple[list[str], str]:
+    """Names that `word` is the beginning of, or else the ending; and which: `begin` or `end`."""
+    known = list(known)
+    if beginning := [name for name in known if word and name.startswith(word)]:
+        return beginning, "begin"
+    return [name for name in known if word and name.endswith(word)], "end"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The next step after a mistyped word: `did you mean X or Y?`; empty where none is near."""
     known = list(known)

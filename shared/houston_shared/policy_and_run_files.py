@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from houston_shared.atomic_file import read_json_file
-from houston_shared.errors import HoustonError, NotFound, UsageError
+from houston_shared.errors import HoustonError, NotFound, UsageError, abbreviated_names
 from houston_shared.home import Home
 from houston_shared.times_and_counts import format_duration, join_first
 
@@ -101,8 +101,7 @@ def full_run_name(home: Home, name: str) -> str:
     if not name or (is_run_name(name) and (folder / name).is_dir()):
         return name
     runs = sorted(each.name for each in folder.glob("*") if is_run_name(each.name))
-    matching = [run for run in runs if run.startswith(name)]
-    matching = matching or [run for run in runs if run.endswith(name)]
+    matching, _ = abbreviated_names(name, runs)
     if len(matching) > 1:
         raise UsageError(
             f"{name!r} can mean several training runs: {join_first(matching, 3)}.",

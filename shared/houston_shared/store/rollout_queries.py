@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from houston_shared import home_lock
-from houston_shared.errors import ExitCode, HoustonError, UsageError, close_words
+from houston_shared.errors import ExitCode, HoustonError, UsageError, abbreviated_names, close_words
 from houston_shared.records import (
     AT_REST_ACTIVITY,
     AWAY_ACTIVITY,
@@ -205,10 +205,7 @@ def find_rollout(name: str) -> ReadPlan[RolloutRow]:
         return exact
     rows = yield RunSql("SELECT id FROM rollouts ORDER BY created_at DESC, id DESC")
     ids = [row[0] for row in rows]
-    match_word = "begin"
-    matching = [id for id in ids if name and id.startswith(name)]
-    if not matching:
-        match_word, matching = "end", [id for id in ids if name and id.endswith(name)]
+    matching, match_word = abbreviated_names(name, ids)
     if len(matching) == 1:
         return (yield from find_rollout(matching[0]))
     raise _unknown_rollout(name, ids, matching, match_word)
