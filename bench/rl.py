@@ -15,7 +15,9 @@ the other one first in each round, and each is a process of its own.
 step. A busy machine makes wall time uncertain; `processor seconds` are of all processes of a side.
 Houston also keeps every step durably, writes a checkpoint and registers a version each update,
 which TRL is not asked to. A model of 1.8 million parameters takes little beside that; --parameters
-makes a larger one. Written to bench/results/rl.json, for each device and number of parameters.
+makes a larger one. --precision is the trainers', and TRL's when it samples; Houston's engine samples
+a wide model in bf16 wherever the processor multiplies it, in either. Written to
+bench/results/rl.json, for each device, number of parameters and precision.
 """
 
 import argparse
@@ -317,6 +319,7 @@ def main() -> int:
         kept = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
         millions = round(told["parameters"] / 1e6)
         name = asked.device if millions <= 2 else f"{asked.device}, {millions} million parameters"
+        name += "" if asked.precision == "fp32" else f", precision {asked.precision}"
         RESULTS.write_text(json.dumps({**kept, name: told}, indent=1) + "\n")
     print(json.dumps({name: told[name] for name in ("medians", "houston / trl")}, indent=1))
     return 0

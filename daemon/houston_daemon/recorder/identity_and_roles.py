@@ -162,6 +162,8 @@ def _check_entry(entry: str, key: str) -> None:
         )
 
 
+_OWNER_UIDS = frozenset((os.geteuid(), 0))
+"""Asked of the system once: this is looked at for each message."""
 _PEER_CACHE_SECONDS = 5.0
 """How long a user's name, groups and role are believed before they are looked up again."""
 _PEER_CACHE_SIZE = 1_000
@@ -183,7 +185,7 @@ class Peer(NamedTuple):
     @property
     def owner(self) -> bool:
         """Whether this is the user who runs the daemon, or root."""
-        return self.uid in (os.geteuid(), 0)
+        return self.uid in _OWNER_UIDS
 
 
 class Author(NamedTuple):
