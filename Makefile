@@ -1,7 +1,7 @@
 # make demo and make test do all of their own set-up; nothing has to be installed by hand.
 #   make demo      a daemon, a recording, a script and a real model, the console
-#   make check     linters, types, layers, unit and console tests: for every edit
-#   make test      check, then one scenario of each promise with real processes, model and vLLM
+#   make check     linters, types, layers, unit and console tests but the longest: for every edit
+#   make test      linters, types, layers, all unit and console tests, one scenario of each promise
 #   make test-all  every test: the other scenarios, each point of a kill, each seed, each row of every table
 #   make test-consumers   rows as verl and LLaMA-Factory read them, each installed by itself
 #   make test-foreign     environments of the package verifiers, by its own examples
@@ -14,7 +14,7 @@
 .DEFAULT_GOAL := help
 # Thousands of short processes import the same modules: compiled ones are kept wherever make runs.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo check test test-all test-consumers test-foreign test-harbor test-ray fast promises scenarios slow soak bench size lint types layers system test-system engine pictures release image clean
+.PHONY: help demo check test test-all test-consumers test-foreign test-harbor test-ray quick fast promises scenarios slow soak bench size lint types layers system test-system engine pictures release image clean
 
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -83,10 +83,10 @@ demo: $(BIN)/.base
 	@$(BIN)/houston demo $(ARGS)
 
 check:
-	$(call timed,check,lint types layers fast)
+	$(call timed,check,lint types layers quick)
 
 test:
-	$(call timed,test,check promises)
+	$(call timed,test,lint types layers fast promises)
 
 test-all:
 	$(call timed,test-all,test scenarios slow)
@@ -118,6 +118,9 @@ FAST   := tests/console tests/unit
 # of one file would leave out.
 fast: $(BIN)/.dev
 	$(call and_alone,-m "not slow" $(FAST))
+
+quick: $(BIN)/.dev
+	$(call and_alone,--quick -m "not slow" $(FAST))
 
 SCENARIOS := -m "not slow" tests $(FAST:%=--ignore=%)
 

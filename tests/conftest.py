@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.station import Station
-from tests.support.tiers import promised_scenarios
+from tests.support.tiers import long_tests, promised_scenarios
 
 # Tests share the cores: a matrix on several threads mostly waits for its own threads, and spins.
 # In children too; engines set their own number.
@@ -126,9 +126,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--part 1/2`: every second file, so that a long tier fits a time limit. `--promised`: the
-    scenarios that docs/promises.md names, or the others."""
+    scenarios that docs/promises.md names, or the others. `--quick`: what a run after every edit
+    takes."""
     parser.addoption("--part", default="1/1", metavar="K/N", help="of N parts, by file")
     parser.addoption("--promised", choices=("only", "not"), help="scenarios of docs/promises.md")
+    parser.addoption("--quick", action="store_true", help="without those of tests/long_tests.txt")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -154,6 +156,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     if wanted := config.getoption("--promised"):
         _keep(config, items, [_is_promised(item) == (wanted == "only") for item in items])
+    if config.getoption("--quick"):
+        _keep(config, items, [(item.path, item.originalname) not in long_tests() for item in items])
     here = Path(__file__).parent
     turns = {here / name: turn for turn, name in enumerate(FIRST)}
     items.sort(key=lambda item: turns.get(item.path, len(turns)))

@@ -1,7 +1,16 @@
-"""What `make test` runs of all scenarios: those that docs/promises.md names, and of a long table
-some cases; the others are marked `slow`."""
+"""What each tier runs.
+
+`make check` leaves the longest tests of console and unit to `make test`, which runs all of them and
+of the scenarios those that docs/promises.md names; of a long table some cases, the others are
+marked `slow`. Which tests are the longest is measured anew by
+
+    .venv/bin/pytest -n 1 -m "not slow" tests/console tests/unit --durations=0 -vv |
+        .venv/bin/python -m tests.support.tiers > tests/long_tests.txt
+"""
 
 import re
+import sys
+from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -36,6 +45,31 @@ def promise_scenarios(line: str) -> list[str]:
     return re.findall(r"`(test_\w+)`", line)
 
 
+LONG_TESTS = ROOT / "tests/long_tests.txt"
+"""File and function of each test that `make check` leaves out."""
+LONG_SECONDS = 3.0
+"""More than that makes a test long, all rows of its table together, beside other work."""
+_DURATION = re.compile(r"([\d.]+)s (?:call|setup|teardown) +([\w/]+\.py)::(?:\w+::)*(\w+)")
+
+
+@cache
+def long_tests() -> frozenset[tuple[Path, str]]:
+    """Files and functions that take long."""
+    lines = [line.split("::") for line in LONG_TESTS.read_text().splitlines()]
+    return frozenset((ROOT / file, name) for file, name in lines)
+
+
+def measured_long_tests(durations: Iterable[str]) -> list[str]:
+    """What `LONG_TESTS` holds, from the durations that pytest prints. Tests of the repository
+    itself, which lie in `tests/unit`, are for every edit."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for line in durations:
+        found = _DURATION.match(line)
+        if found and not found[2].startswith("tests/unit/test_"):
+            seconds[f"{found[2]}::{found[3]}"] += float(found[1])
+    return sorted(name for name, spent in seconds.items() if spent > LONG_SECONDS)
+
+
 @cache
 def promised_scenarios() -> frozenset[tuple[Path, str]]:
     """Files and functions that any line of the promises names for `make test`."""
@@ -60,3 +94,7 @@ def sampled(cases: Iterable[Any], count: int) -> list[Any]:
         case if index in kept else pytest.param(case, marks=pytest.mark.slow)
         for index, case in enumerate(cases)
     ]
+
+
+if __name__ == "__main__":
+    print("\n".join(measured_long_tests(sys.stdin)))

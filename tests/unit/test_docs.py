@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.tiers import PROMISES, promise_scenarios, promise_tests
+from tests.support.tiers import PROMISES, long_tests, promise_scenarios, promise_tests
 
 ROOT = Path(__file__).parents[2]
 TREES = {"houston_console": "console", "houston_daemon": "daemon", "houston_shared": "shared"}
@@ -263,3 +263,8 @@ def test_every_promise_has_a_scenario_in_make_test(row: str) -> None:
     assert [name for name in promise_scenarios(row) if name not in quick] == []
     whole = [file for file in quick.values() if {"unit", "console"} & set(file.parts)]
     assert promise_scenarios(row) or whole, "no scenario of it is run"
+
+
+def test_what_make_check_leaves_out_is_there() -> None:
+    gone = [name for file, name in long_tests() if f"def {name}(" not in file.read_text()]
+    assert not gone, f"measure anew, as tests/support/tiers.py says: {gone}"
