@@ -13,7 +13,8 @@ from tokenizers import Tokenizer
 from houston_daemon.engines.engine_process import EngineProcess
 from houston_daemon.engines.local_model import fetch_model
 from houston_daemon.engines.token_engine import TokenEngine
-from houston_daemon.engines.vllm_install import install_vllm, vllm_command
+from houston_daemon.engines.vllm_install import install_vllm
+from houston_daemon.engines.vllm_serve import vllm_command
 
 START_SECONDS = 720
 """vLLM alone is ready in 28 s; new on a disk, and beside other tests, it took more than 240 s."""

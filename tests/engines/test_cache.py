@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from transformers import LlamaConfig
 
-from houston_daemon.engines import local_machine, local_model, vllm_install
+from houston_daemon.engines import local_machine, local_model, vllm_install, vllm_serve
 from houston_daemon.engines.local_machine import has_fast_bfloat16
 from houston_daemon.engines.vllm_install import (
     cpu_requirements,
     install_vllm,
-    vllm_command,
     vllm_folder,
 )
+from houston_daemon.engines.vllm_serve import vllm_command
 from houston_daemon.service.engine_child import EngineChild, engine_child_command
 from houston_daemon.service.engine_endpoints import engines_folder
 from houston_daemon.service.gpu_ledger import GpuLedger
@@ -157,9 +157,10 @@ def test_vllm_computes_in_float32_where_the_processor_has_no_bf16(
     described.write_text(f"flags\t\t: fpu {flags}\n")
     found = has_fast_bfloat16(described)
     assert found == fast
-    monkeypatch.setattr(vllm_install, "has_fast_bfloat16", lambda: found)  # not this machine's
+    monkeypatch.setattr(vllm_serve, "has_fast_bfloat16", lambda: found)  # not this machine's
     for gpu in (False, True):
-        monkeypatch.setattr(vllm_install, "has_nvidia_gpu", lambda gpu=gpu: gpu)
+        for module in (vllm_install, vllm_serve):
+            monkeypatch.setattr(module, "has_nvidia_gpu", lambda gpu=gpu: gpu)
         vllm_folder().mkdir(parents=True)
         (vllm_folder() / vllm_install._COMPLETE_MARKER).touch()
         asked = vllm_command(Path("model"), 8000)
@@ -185,8 +186,8 @@ def test_vllm_computes_on_every_core_where_there_are_few(
     """It would leave one to others, which of two is half; a GPU computes elsewhere."""
     (vllm_folder() / "bin").mkdir(parents=True)
     (vllm_folder() / vllm_install._COMPLETE_MARKER).touch()
-    monkeypatch.setattr(vllm_install.os, "sched_getaffinity", lambda process: cores)
-    monkeypatch.setattr(vllm_install, "has_nvidia_gpu", lambda: False)
+    monkeypatch.setattr(vllm_serve.os, "sched_getaffinity", lambda process: cores)
+    monkeypatch.setattr(vllm_serve, "has_nvidia_gpu", lambda: False)
     asked = vllm_command(Path("model"), 8000)
     assert ("VLLM_CPU_NUM_OF_RESERVED_CPU=0" in asked) == reserved
 

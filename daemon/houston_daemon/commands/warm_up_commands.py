@@ -10,6 +10,7 @@ from houston_daemon.commands.tiny_policy_commands import check_new_folder, parse
 from houston_daemon.engines.hub_downloads import find_model
 from houston_daemon.engines.local_model import model_path
 from houston_daemon.suites.imperfect_agents import AgentHabits, suite_choices
+from houston_daemon.suites.suite_catalog import find_suite
 from houston_daemon.suites.warm_up import WarmUpRecipe, warm_up_model
 from houston_shared import command_output
 from houston_shared.command_arguments import whole_number
@@ -43,8 +44,7 @@ def add_policy_warm_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wrong",
         type=parse_share,
-        default=habits.wrong,
-        help=f"share of them that do not solve their task ({habits.wrong})",
+        help="share of them that do not solve their task (0.5; python-problems: 0.8)",
     )
     parser.add_argument(
         "--errors",
@@ -62,9 +62,8 @@ def add_policy_warm_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--concurrency",
         type=whole_number(1, 256),
-        default=recipe.at_once,
         metavar="N",
-        help=f"rollouts that run together ({recipe.at_once})",
+        help="rollouts that run together (16; games, a simulator each: 4)",
     )
     parser.add_argument("--seed", type=whole_number(), default=0, help="of all that is random (0)")
     parser.add_argument(
@@ -88,16 +87,7 @@ def run_policy_warm(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
             "houston doctor --fetch-model, or name one with --base",
             ExitCode.CONFIGURATION,
         )
-    recipe = WarmUpRecipe(
-        suite=arguments.suite,
-        model=str(model.absolute()),
-        traces=arguments.traces,
-        habits=AgentHabits(arguments.wrong, arguments.errors),
-        seed=arguments.seed,
-        worlds=arguments.worlds,
-        at_once=arguments.concurrency,
-        settings=tuple(arguments.set),
-    )
+    recipe = asked_recipe(arguments, model)
     folder.mkdir(parents=True, exist_ok=True)
     made = warm_up_model(folder, recipe, command_output.print_note)
     if arguments.json:
@@ -111,3 +101,19 @@ def run_policy_warm(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
         f'dialect = "chatml-calls"; then houston suite run {recipe.suite} --engine warm'
     )
     return int(ExitCode.DONE)
+
+
+def asked_recipe(arguments: argparse.Namespace, model: Path) -> WarmUpRecipe:
+    """What is asked; what is not said is as the suite needs it. model: folder to begin from."""
+    suite = find_suite(arguments.suite)
+    wrong = suite.warm_up_wrong if arguments.wrong is None else arguments.wrong
+    return WarmUpRecipe(
+        suite=suite.name,
+        model=str(model.absolute()),
+        traces=arguments.traces,
+        habits=AgentHabits(wrong, arguments.errors),
+        seed=arguments.seed,
+        worlds=arguments.worlds,
+        at_once=arguments.concurrency or suite.warm_up_at_once,
+        settings=tuple(arguments.set),
+    )

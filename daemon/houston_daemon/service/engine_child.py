@@ -20,7 +20,7 @@ from urllib.parse import unquote
 from houston_daemon.engines.engine_process import EngineProcess, ServerState
 from houston_daemon.engines.hub_downloads import require_fetched
 from houston_daemon.engines.local_model import model_path
-from houston_daemon.engines.vllm_install import MAX_LOADED_ADAPTERS, vllm_command
+from houston_daemon.engines.vllm_serve import MAX_LOADED_ADAPTERS, vllm_command
 from houston_daemon.service import engine_guard
 from houston_daemon.service.engine_endpoints import (
     engine_log,

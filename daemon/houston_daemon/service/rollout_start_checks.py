@@ -27,7 +27,8 @@ from houston_daemon.engines.engine_registry import (
 from houston_daemon.engines.hub_downloads import fetched_engine
 from houston_daemon.engines.local_model import model_path
 from houston_daemon.engines.script_engine import read_script
-from houston_daemon.engines.vllm_install import check_vllm_args, vllm_path
+from houston_daemon.engines.vllm_install import vllm_path
+from houston_daemon.engines.vllm_serve import check_vllm_args
 from houston_daemon.environments.environment_registry import kind
 from houston_daemon.environments.local_host_setup import local_host
 from houston_daemon.hosts.sandbox import sandbox_profile

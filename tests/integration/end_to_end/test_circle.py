@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from houston_daemon.engines.local_model import model_path
-from houston_daemon.engines.vllm_install import vllm_command
+from houston_daemon.engines.vllm_serve import vllm_command
 from tests.support.ledger import Ledger
 from tests.support.station import Station
 

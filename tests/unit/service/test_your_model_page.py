@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from houston_daemon.engines.vllm_install import vllm_command
+from houston_daemon.engines.vllm_serve import vllm_command
 from houston_daemon.service import rollout_start_checks
 from houston_shared import hub_models
 from houston_shared.config import LoadedConfiguration, load_configuration
@@ -66,7 +66,7 @@ def test_the_gpus_of_the_node_suffice_and_some_are_left_for_training(
     children = [engine for engine in loaded.config.engines.values() if engine.is_daemon_child]
     leased = sum(engine.gpus for engine in children)
     assert leased < loaded.config.hosts.gpus or not children
-    vllm = "houston_daemon.engines.vllm_install.vllm_path"
+    vllm = "houston_daemon.engines.vllm_serve.vllm_path"
     monkeypatch.setattr(vllm, lambda: tmp_path)
     for engine in children:  # as many processes as it has GPUs, and no flag that is Houston's
         words = vllm_command(Path("m"), 1, args=engine.args)

@@ -1,11 +1,13 @@
 """The scripted agents of a warm-up: solutions solve, faults do not, traces fit the steps."""
 
+import argparse
 import json
 import random
 from pathlib import Path
 
 import pytest
 
+from houston_daemon.commands.warm_up_commands import add_policy_warm_arguments, asked_recipe
 from houston_daemon.environments.environment_protocol import Standing, Stop
 from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.suites.imperfect_agents import (
@@ -98,3 +100,20 @@ def test_no_game_of_science_is_in_two_splits() -> None:
         assert not games[some] & games[others]
     again = science_game("test", 139)
     assert again == science_game("test", 0), "behind the last one the first comes again"
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong", "at_once"),
+    [
+        ("--suite small-workstation", 0.5, 16),
+        ("--suite python-problems", 0.8, 16),
+        ("--suite python-problems --wrong 0 --concurrency 2", 0.0, 2),
+        ("--suite science-games", 0.5, 4),
+        ("--suite text-games --wrong 0.9", 0.9, 4),
+    ],
+)
+def test_a_warm_up_is_as_its_suite_needs_it(words: str, wrong: float, at_once: int) -> None:
+    parser = argparse.ArgumentParser()
+    add_policy_warm_arguments(parser)
+    recipe = asked_recipe(parser.parse_args([*words.split(), "--out", "warm"]), Path("model"))
+    assert (recipe.habits.wrong, recipe.at_once) == (wrong, at_once)

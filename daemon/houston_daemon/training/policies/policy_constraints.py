@@ -9,7 +9,7 @@ weights and loads nothing.
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from houston_daemon.engines.vllm_install import MAX_LOADED_ADAPTERS
+from houston_daemon.engines.vllm_serve import MAX_LOADED_ADAPTERS
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import EngineSettings
 from houston_shared.errors import HoustonError, NotFound
