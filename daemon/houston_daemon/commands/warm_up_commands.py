@@ -44,7 +44,7 @@ def add_policy_warm_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wrong",
         type=parse_share,
-        help="share of them that do not solve their task (0.5; python-problems: 0.8)",
+        help="share of them that do not solve their task (0.5; python-problems, text-games: 0.8)",
     )
     parser.add_argument(
         "--errors",

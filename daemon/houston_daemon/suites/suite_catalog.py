@@ -234,6 +234,7 @@ _ALL = (
         steps=8,
         context_tokens=400,
         dialect="chatml-calls",
+        warm_up_wrong=0.8,
         warm_up_at_once=4,
     ),
     Suite(
