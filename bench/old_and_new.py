@@ -10,6 +10,7 @@ new one, are written to bench/results/old_and_new.json. The exit code is 1 where
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -37,6 +38,7 @@ COMMANDS = {
 """The arguments of each benchmark, which are smaller than its own defaults. Of training only
 Houston's side is run, since the peers do not change, and processor seconds of one thread are
 counted: by the clock, readings of one commit are up to a seventh apart."""
+ENVIRONMENT = {"training": {"OMP_NUM_THREADS": "1"}}
 
 Figures = dict[str, float]
 
@@ -134,6 +136,7 @@ def printed(tree: Path, python: Path, name: str, *more: str) -> str:
     done = subprocess.run(
         [str(python), f"bench/{name}.py", *COMMANDS[name], *more],
         cwd=tree,
+        env={**os.environ, **ENVIRONMENT.get(name, {})},
         capture_output=True,
         text=True,
     )

@@ -16,7 +16,7 @@ step. A busy machine makes wall time uncertain; `processor seconds` are of all p
 Houston also keeps every step durably, writes a checkpoint and registers a version each update,
 which TRL is not asked to. A model of 1.8 million parameters takes little beside that; --parameters
 makes a larger one. --precision is the trainers', and TRL's when it samples; Houston's engine
-samples a wide model in bf16 wherever the processor multiplies it, in either. Written to
+samples a wide model in bf16 wherever the processor multiplies it, whichever is asked. Written to
 bench/results/rl.json, for each device, number of parameters and precision.
 """
 

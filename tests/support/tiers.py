@@ -5,7 +5,7 @@ of the scenarios those that docs/promises.md names; of a long table some cases, 
 marked `slow`. Which tests are the longest is measured anew by
 
     .venv/bin/pytest -n 1 -m "not slow" tests/console tests/unit --durations=0 -vv |
-        .venv/bin/python -m tests.support.tiers > tests/long_tests.txt
+        .venv/bin/python -m tests.support.tiers
 """
 
 import re
@@ -97,4 +97,7 @@ def sampled(cases: Iterable[Any], count: int) -> list[Any]:
 
 
 if __name__ == "__main__":
-    print("\n".join(measured_long_tests(sys.stdin)))
+    measured = measured_long_tests(sys.stdin)
+    if not measured:
+        sys.exit(f"No durations were read: {LONG_TESTS} is as it was.")
+    LONG_TESTS.write_text("\n".join(measured) + "\n")

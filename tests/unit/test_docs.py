@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.tiers import PROMISES, long_tests, promise_scenarios, promise_tests
+from tests.support.tiers import (
+    PROMISES,
+    long_tests,
+    measured_long_tests,
+    promise_scenarios,
+    promise_tests,
+)
 
 ROOT = Path(__file__).parents[2]
 TREES = {"houston_console": "console", "houston_daemon": "daemon", "houston_shared": "shared"}
@@ -267,4 +273,22 @@ def test_every_promise_has_a_scenario_in_make_test(row: str) -> None:
 
 def test_what_make_check_leaves_out_is_there() -> None:
     gone = [name for file, name in long_tests() if f"def {name}(" not in file.read_text()]
-    assert not gone, f"measure anew, as tests/support/tiers.py says: {gone}"
+    assert long_tests() and not gone, f"measure anew, as tests/support/tiers.py says: {gone}"
+
+
+def test_long_tests_are_read_from_what_pytest_prints() -> None:
+    printed = """\
+============================= slowest durations ==============================
+2.00s call     tests/console/test_a.py::test_in_sizes[80-wide]
+0.50s setup    tests/console/test_a.py::test_in_sizes[80-wide]
+0.60s call     tests/console/test_a.py::test_in_sizes[a name]
+3.01s call     tests/unit/store/test_b.py::TestOpening::test_in_a_class
+2.99s call     tests/unit/store/test_b.py::test_short
+9.00s call     tests/unit/test_docs.py::test_of_the_repository
+
+(2 durations < 0.005s hidden.)
+"""
+    assert measured_long_tests(printed.splitlines()) == [
+        "tests/console/test_a.py::test_in_sizes",
+        "tests/unit/store/test_b.py::test_in_a_class",
+    ]

@@ -4,13 +4,14 @@ The work is `suites.warm_up`, which runs the rest of Houston: a daemon, rollouts
 """
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 from houston_daemon.commands.tiny_policy_commands import check_new_folder, parse_share
 from houston_daemon.engines.hub_downloads import find_model
 from houston_daemon.engines.local_model import model_path
 from houston_daemon.suites.imperfect_agents import AgentHabits, suite_choices
-from houston_daemon.suites.suite_catalog import find_suite
+from houston_daemon.suites.suite_catalog import Suite, find_suite
 from houston_daemon.suites.warm_up import WarmUpRecipe, warm_up_model
 from houston_shared import command_output
 from houston_shared.command_arguments import whole_number
@@ -44,7 +45,8 @@ def add_policy_warm_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wrong",
         type=parse_share,
-        help="share of them that do not solve their task (0.5; python-problems, text-games: 0.8)",
+        help="share of them that do not solve their task"
+        f" ({_of_suites(lambda suite: suite.warm_up_wrong)})",
     )
     parser.add_argument(
         "--errors",
@@ -63,13 +65,21 @@ def add_policy_warm_arguments(parser: argparse.ArgumentParser) -> None:
         "--concurrency",
         type=whole_number(1, 256),
         metavar="N",
-        help="rollouts that run together (16; games, a simulator each: 4)",
+        help=f"rollouts that run together ({_of_suites(lambda suite: suite.warm_up_at_once)})",
     )
     parser.add_argument("--seed", type=whole_number(), default=0, help="of all that is random (0)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a key of the SFT recipe"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def _of_suites(setting: Callable[[Suite], float]) -> str:
+    """What each suite takes, for a flag's help."""
+    names: dict[float, list[str]] = {}
+    for name in suite_choices():
+        names.setdefault(setting(find_suite(name)), []).append(name)
+    return "; ".join(f"{', '.join(suites)}: {value}" for value, suites in names.items())
 
 
 def run_policy_warm(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:

@@ -71,6 +71,11 @@ class NotOwner(NotAllowed):
         super().__init__(deed, "operator", standing, "")
 
 
+_OWNER_UIDS = frozenset((os.geteuid(), 0))
+"""Who runs this process, which never changes its user, and root. Asked of the system once: it is
+looked at for each message."""
+
+
 class RoleBook:
     """Roles of one daemon, as its configuration gives them."""
 
@@ -102,7 +107,7 @@ class RoleBook:
 
         name: login name, or the number where there is none. gids: every group of the user.
         """
-        if uid in (os.geteuid(), 0):
+        if uid in _OWNER_UIDS:
             return "operator"
         for role, names in self._named:
             if any(_matches_entry(entry, uid, name, gids) for entry in names):
@@ -162,8 +167,6 @@ def _check_entry(entry: str, key: str) -> None:
         )
 
 
-_OWNER_UIDS = frozenset((os.geteuid(), 0))
-"""Asked of the system once: this is looked at for each message."""
 _PEER_CACHE_SECONDS = 5.0
 """How long a user's name, groups and role are believed before they are looked up again."""
 _PEER_CACHE_SIZE = 1_000
