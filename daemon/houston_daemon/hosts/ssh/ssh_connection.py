@@ -373,7 +373,11 @@ class HostLink:
                 if self._needed is not None:
                     return
                 failed += 1
-                await asyncio.sleep(_RETRY.wait(failed))
+                wait = _RETRY.wait(failed)
+                if isinstance(problem, NeedsPerson):  # no later than it is known to be lasting
+                    known_at = self._away_since + PERSON_SECONDS + _RETRY.first_wait
+                    wait = min(wait, known_at - time.monotonic())
+                await asyncio.sleep(wait)
                 continue
             failed, self._had_session = 0, True
             await self._tell(session)
