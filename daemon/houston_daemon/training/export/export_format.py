@@ -168,13 +168,12 @@ def not_json_reason(value: Any, depth: int = 0) -> str:
     Models write NaN and what Python's reader takes for a number, and nest as deep as they like.
     """
     match value:
+        case str():
+            return "" if _is_utf8(value) else "half a character, which is no UTF-8"
         case float() if not math.isfinite(value):
             return f"the number {value}, which JSON does not have"
         case int() if not -(2**63) <= value < 2**64:
             return "a whole number past 64 bits"
-        case str():
-            whole = value.isascii() or not LONE_SURROGATE.search(value)
-            return "" if whole else "half a character, which is no UTF-8"
         case dict() | list() | tuple() if depth > MAX_JSON_DEPTH:
             return f"values nested more than {MAX_JSON_DEPTH} deep"
         case dict():
@@ -186,8 +185,15 @@ def not_json_reason(value: Any, depth: int = 0) -> str:
     return next(filter(None, (not_json_reason(part, depth + 1) for part in parts)), "")
 
 
-LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-"""Half of a pair of UTF-16, alone."""
+def _is_utf8(text: str) -> bool:
+    """Whether a text holds no half of a pair of UTF-16, alone."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 MAX_JSON_DEPTH = 64
 """Nesting that every reader takes; pandas and Arrow give up at a few hundred."""
 
@@ -224,6 +230,9 @@ def with_tool_name(message: Message, names: dict[str, str]) -> dict[str, Any]:
     return fields
 
 
+_ARGUMENTS_JSON = json.JSONEncoder(ensure_ascii=False)
+
+
 def with_text_arguments(message: Message) -> list[dict[str, Any]]:
     """Calls as OpenAI's interface has them: with an id, arguments are JSON in a string."""
     return [
@@ -232,7 +241,7 @@ def with_text_arguments(message: Message) -> list[dict[str, Any]]:
             "type": "function",
             "function": {
                 "name": call.name,
-                "arguments": json.dumps(call.arguments, ensure_ascii=False),
+                "arguments": _ARGUMENTS_JSON.encode(call.arguments),
             },
         }
         for call in message.calls
@@ -298,8 +307,10 @@ def messages_not_json(messages: Iterable[dict[str, Any]]) -> str:
     """What of messages no JSON reader would give back; empty when all is well."""
     for message in messages:
         arguments = [call["function"]["arguments"] for call in message.get("tool_calls", ())]
-        if problem := not_json_reason([message["content"], *arguments]):
-            return problem
+        for value in (message["content"], *arguments):
+            is_text = isinstance(value, str) and _is_utf8(value)
+            if not is_text and (problem := not_json_reason(value)):
+                return problem
     return ""
 
 

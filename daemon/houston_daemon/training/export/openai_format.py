@@ -98,13 +98,16 @@ def _message_problem(message: dict[str, Any]) -> str:
 def _is_json_object(text: str) -> bool:
     """Whether a text is a JSON object as the standard has it, without NaN."""
     try:
-        return isinstance(json.loads(text, parse_constant=_refuse_constant), dict)
+        return isinstance(_STRICT_JSON.decode(text), dict)
     except ValueError:
         return False
 
 
 def _refuse_constant(constant: str) -> None:
     raise ValueError(constant)
+
+
+_STRICT_JSON = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _unanswered_call_problem(messages: Sequence[dict[str, Any]]) -> str:
