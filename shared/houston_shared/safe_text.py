@@ -68,6 +68,15 @@ class SafeText(str):
         return str.__new__(SafeText, str.__add__(self, SafeText(text)))
 
 
+def is_utf8(text: str) -> bool:
+    """Whether a text can be written: half of a pair of UTF-16, alone, cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def safe(text: str | bytes) -> SafeText:
     """Make any text safe to show; bytes are read as UTF-8 with U+FFFD for what is not.
 

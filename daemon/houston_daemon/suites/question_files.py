@@ -28,6 +28,7 @@ from houston_daemon.environments.questions.question_set import MOST_TEXT
 from houston_daemon.suites.suite_catalog import UNATTENDED, TaskSource
 from houston_shared import atomic_file
 from houston_shared.errors import HoustonError, UsageError, unreadable_as_error
+from houston_shared.safe_text import is_utf8
 from houston_shared.task_tables import QuestionScorer
 
 QuestionKind = Literal["text", "aime", "gpqa", "livecodebench"]
@@ -87,7 +88,7 @@ class _Row:
         text = _as_text(value)
         if len(text) > MOST_TEXT:
             raise self.error(f"`{name}` has more than {MOST_TEXT} characters")
-        if not _is_unicode(text):
+        if not is_utf8(text):
             raise self.error(f"`{name}` has half a surrogate pair, which is no character")
         return text
 
@@ -105,14 +106,6 @@ def _as_text(value: Any) -> str:
     if isinstance(value, float):
         value = int(value) if value.is_integer() else "" if math.isnan(value) else repr(value)
     return str(value).strip() if isinstance(value, str | int) else ""
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def read_question_file(

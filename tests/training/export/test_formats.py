@@ -366,3 +366,14 @@ def test_no_parquet_for_who_cannot_read_it(name: str) -> None:
 def test_an_unknown_format_names_those_there_are() -> None:
     with pytest.raises(HoustonError, match=r"trl-chat, verl-sft, .*, raw, verl-rl, slime-rl"):
         choose_format("verl")
+
+
+def test_arguments_may_be_nested_as_deep_as_every_reader_takes() -> None:
+    def messages(depth: int) -> list[ExportLine]:
+        arguments: dict[str, Any] = {}
+        for _ in range(depth - 1):
+            arguments = {"a": arguments}
+        return [{"content": "", "tool_calls": [{"function": {"arguments": arguments}}]}]
+
+    assert not export_format.messages_not_json(messages(export_format.MAX_JSON_DEPTH))
+    assert "deep" in export_format.messages_not_json(messages(export_format.MAX_JSON_DEPTH + 1))

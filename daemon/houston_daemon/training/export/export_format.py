@@ -26,6 +26,7 @@ from houston_daemon.training.rows.training_row import (
     TokenRow,
 )
 from houston_shared.records import Message
+from houston_shared.safe_text import is_utf8
 
 ExportLine: TypeAlias = dict[str, Any]
 """One line of a data file: JSON values only."""
@@ -169,7 +170,7 @@ def not_json_reason(value: Any, depth: int = 0) -> str:
     """
     match value:
         case str():
-            return "" if _is_utf8(value) else "half a character, which is no UTF-8"
+            return "" if is_utf8(value) else "half a character, which is no UTF-8"
         case float() if not math.isfinite(value):
             return f"the number {value}, which JSON does not have"
         case int() if not -(2**63) <= value < 2**64:
@@ -183,15 +184,6 @@ def not_json_reason(value: Any, depth: int = 0) -> str:
         case _:
             return ""
     return next(filter(None, (not_json_reason(part, depth + 1) for part in parts)), "")
-
-
-def _is_utf8(text: str) -> bool:
-    """Whether a text holds no half of a pair of UTF-16, alone."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 MAX_JSON_DEPTH = 64
@@ -308,8 +300,7 @@ def messages_not_json(messages: Iterable[dict[str, Any]]) -> str:
     for message in messages:
         arguments = [call["function"]["arguments"] for call in message.get("tool_calls", ())]
         for value in (message["content"], *arguments):
-            is_text = isinstance(value, str) and _is_utf8(value)
-            if not is_text and (problem := not_json_reason(value)):
+            if problem := not_json_reason(value, depth=1):
                 return problem
     return ""
 
