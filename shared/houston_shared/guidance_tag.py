@@ -321,6 +321,8 @@ PERSON_RULE = (
     f" {OPENING_TAG} and {CLOSING_TAG}."
 )
 """What every system prompt says of the tag; a prompt of another file may say it, too."""
+GUIDANCE_TEXT_LIMIT = 32 * 1024
+"""Bytes of the longest guidance, and of the longest note."""
 _DOES_NOT_FIT = "do not fit this model's window"
 
 _ESCAPED_BRACKET = "&lt;"

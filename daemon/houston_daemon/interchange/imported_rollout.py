@@ -27,7 +27,7 @@ from houston_shared.control_messages import (
     ImportRollout,
 )
 from houston_shared.errors import HoustonError
-from houston_shared.guidance_tag import PERSON_RULE, disarm
+from houston_shared.guidance_tag import GUIDANCE_TEXT_LIMIT, PERSON_RULE, disarm
 from houston_shared.records import (
     ELSEWHERE,
     EVALUATION_CALL,
@@ -51,8 +51,6 @@ NO_RESULT = "[the file has no result of this call]"
 NO_INSTRUCTIONS = "[the file has no instructions]"
 SCORE_SCALE = 100.0
 """Points of a score of 1."""
-MOST_GUIDANCE_BYTES = 32 * 1024
-"""Longer words of a person stand in the observation instead of in the guidance."""
 _MOST_LEFT_OUT = 20
 _NAME_SPACE = re.compile(r"\s+")
 
@@ -164,8 +162,9 @@ class ImportedRollout:
         self._fork = replace(fork, summary=self._disarm(redact(_clean(fork.summary))))
 
     def user(self, text: str, author: str = "user", id: str = "") -> None:
-        """What a person says: the task, or after the first answer guidance. id: the file's own."""
-        long = len(text.encode("utf-8", "replace")) > MOST_GUIDANCE_BYTES
+        """What a person says: the task, or after the first answer guidance, or where
+        it is too long for that a part of the observation. id: the file's own."""
+        long = len(text.encode("utf-8", "replace")) > GUIDANCE_TEXT_LIMIT
         if self._open is None or long or not text.strip():
             self._say(text, self._task)
             return

@@ -4,8 +4,8 @@ asked.
 `GuidanceFollowing` is told of every step that closes and of the guidance that its observation
 brought. In the steps after, what a message forbids must not be done (the rule
 `contradicted_guidance` says what that is), and one thing that it names must be named: a file, a
-flag, quoted words, or a submission (`houston_shared.guidance_checks`). That a thing was named does
-not say that it was done well: that is a person's to judge.
+flag, quoted words, or a submission (`houston_shared.guidance_asked_words`). That a thing was named
+does not say that it was done well: that is a person's to judge.
 """
 
 import logging
@@ -16,7 +16,7 @@ import msgspec
 from houston_daemon.review.attention_window import excerpt, observe_record
 from houston_daemon.review.rollout_trace import RolloutTrace
 from houston_daemon.review.rules.guidance_rule import contradicted_guidance
-from houston_shared.guidance_checks import asked_words
+from houston_shared.guidance_asked_words import asked_words
 from houston_shared.records import DeliveredGuidance, StepRecord
 from houston_shared.task import Task
 

@@ -22,7 +22,8 @@ from houston_daemon.service.daemon_log import LOGGER, describe_exit, read_last_l
 from houston_daemon.service.fork_server import WorkerEnded, WorkerStarted
 from houston_daemon.service.shared_workers import SharedWorkers
 from houston_daemon.service.supervisor_queries import ResumableRollout
-from houston_daemon.service.worker_spawner import FAILED_START_SECONDS, SilenceWatch, WorkerLost
+from houston_daemon.service.worker_spawner import FAILED_START_SECONDS, WorkerLost
+from houston_daemon.service.worker_timeout import SilenceWatch
 from houston_shared.backoff import Backoff, next_try
 from houston_shared.faults import point
 from houston_shared.node_places import node_name

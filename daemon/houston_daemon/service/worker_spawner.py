@@ -2,9 +2,8 @@
 
 The fork server is started with the first worker, and again when it was killed; its workers have
 ended with it then and are reported as lost. One that is silent is killed, one that keeps ending
-is waited for longer and longer. What counts as a silence of a process is here, too: only the time
-in which the kernel gave it a processor, so that a crowded machine is no hang. Which rollouts get
-a worker is `worker_pool`. Everything here belongs to the supervisor's main thread.
+is waited for longer and longer. When a silent worker counts as dead is `worker_timeout`'s, which
+rollouts get one `worker_pool`'s. Everything here belongs to the supervisor's main thread.
 """
 
 import contextlib
@@ -29,67 +28,9 @@ from houston_daemon.service.fork_server import (
     spawner_command,
 )
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
+from houston_daemon.service.worker_timeout import starved_seconds
 from houston_shared.backoff import Backoff
 from houston_shared.faults import point
-
-NOTICED_SILENCE_PART = 0.25
-"""A silence of this part of the limit is shown in the status."""
-STARVED_SILENCE_FACTOR = 10.0
-"""Silent for so many times the limit, a worker is taken for hung, however crowded the machine."""
-
-
-@dataclass(slots=True)
-class _NoticedSilence:
-    """One silence, since it was noticed."""
-
-    starved: float
-    """Seconds that the process had waited for a processor by then."""
-
-
-class SilenceWatch:
-    """Silences of workers by process id, looked at now and then."""
-
-    def __init__(self, limit: float) -> None:
-        """limit: seconds after which a worker is taken for hung."""
-        self.limit = limit
-        self._quiet: dict[tuple[str, int], _NoticedSilence] = {}
-        """By node and process id."""
-
-    def noticed(self, pid: int, seconds: float, node: str = "") -> bool:
-        """Take note of a silence; whether it is long enough to be shown.
-
-        node: where it runs; empty for this machine.
-        """
-        if seconds < self.limit * NOTICED_SILENCE_PART:
-            self._quiet.pop((node, pid), None)
-            return False
-        if (node, pid) not in self._quiet:
-            self._quiet[node, pid] = _NoticedSilence(starved_seconds(pid, node))
-        return True
-
-    def hung(self, pid: int, seconds: float, node: str = "") -> bool:
-        """Whether a silence that was noticed means that the process must be ended."""
-        if seconds <= self.limit:
-            return False
-        without = starved_seconds(pid, node) - self._quiet[node, pid].starved
-        return seconds - without > self.limit or seconds > self.limit * STARVED_SILENCE_FACTOR
-
-    def forget(self, pid: int, node: str = "") -> None:
-        """The process has ended."""
-        self._quiet.pop((node, pid), None)
-
-
-def starved_seconds(pid: int, node: str = "") -> float:
-    """Seconds that the main thread of `pid` has been ready to run without a processor; 0 where the
-    kernel does not say, as for one on another node. (Documentation/scheduler/sched-stats.rst:
-    second field, nanoseconds.)"""
-    if node:
-        return 0.0
-    try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
-    except (OSError, IndexError, ValueError):
-        return 0.0
-
 
 FIRST_ANSWER_SECONDS = 30.0
 """How long one may be silent until its first word: it imports what workers need, in a second."""

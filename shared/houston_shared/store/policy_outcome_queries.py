@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from houston_shared.guidance_checks import can_be_checked
+from houston_shared.guidance_asked_words import can_be_checked
 from houston_shared.store.journal_events import ReadPlan, RunSql, read_records_at
 
 SETTLED_STEPS = 3
@@ -42,7 +42,7 @@ def count_followed_guidance() -> ReadPlan[dict[str, Obedience]]:
     """By policy, of guidance that was heard and of which it is known whether it was followed.
 
     A signal belongs to the newest guidance before it: the daemon follows one at a time. What was
-    seen to be ignored could be checked; of the rest the words tell (`guidance_checks`).
+    seen to be ignored could be checked; of the rest the words tell (`guidance_asked_words`).
     """
     rows = yield RunSql(
         "WITH heard AS (SELECT DISTINCT rollout, delivered_step AS step FROM guidance"

@@ -7,11 +7,8 @@ from typing import Any
 import pytest
 
 from houston_daemon.training.credit.group_advantages import MIN_REWARD_STD, ScoredRollout
-from houston_daemon.training.rl.group_credit import (
-    group_credits,
-    require_plain_sampling,
-    teaches,
-)
+from houston_daemon.training.rl.dynamic_sampling import teaches
+from houston_daemon.training.rl.group_credit import group_credits, require_plain_sampling
 from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.rollout_groups import GroupOutcome, RolloutGroup
 from houston_shared.errors import HoustonError

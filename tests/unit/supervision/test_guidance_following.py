@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from houston_daemon.review.guidance_following import GuidanceFollowing
-from houston_shared.guidance_checks import asked_words, can_be_checked
+from houston_shared.guidance_asked_words import asked_words, can_be_checked
 from houston_shared.records import DeliveredGuidance
 from houston_shared.task import AttentionSettings, Task
 from tests.unit.supervision.test_attention import call, job, look, run, sleep, step

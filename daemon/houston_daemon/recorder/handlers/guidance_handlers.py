@@ -24,6 +24,7 @@ from houston_daemon.recorder.request_checks import (
 from houston_daemon.recorder.rollout_states import has_ended
 from houston_shared.control_messages import ClaimRollout, ReadNote, ReorderGuidance
 from houston_shared.errors import NotFound, UsageError
+from houston_shared.guidance_tag import GUIDANCE_TEXT_LIMIT
 from houston_shared.records import Guidance
 from houston_shared.secret_redaction import redact
 from houston_shared.store.event_bodies import (
@@ -47,8 +48,6 @@ from houston_shared.wire import (
     WithdrawGuidance,
 )
 
-GUIDANCE_TEXT_LIMIT = 32 * 1024
-"""Bytes of the longest guidance or note."""
 GUIDANCE_ID_LIMIT = 64
 
 

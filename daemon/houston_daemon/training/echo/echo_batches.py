@@ -21,8 +21,8 @@ from houston_daemon.training.credit.policy_gradient_rows import (
     sampled_answer_row,
 )
 from houston_daemon.training.echo.sampled_critiques import CriticisedAttempt, CritiqueSampler
+from houston_daemon.training.rl.dynamic_sampling import teaches
 from houston_daemon.training.rl.engine_sampler import EngineSampler
-from houston_daemon.training.rl.group_credit import teaches
 from houston_daemon.training.rl.policy_gradient_trainer import NO_GAP, EngineGap, Pass
 from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.rollout_groups import (

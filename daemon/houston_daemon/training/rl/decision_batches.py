@@ -6,7 +6,6 @@ rewards are all alike is dropped and replaced up to the same cap. What was sampl
 run's folder with its scores, so that a run that goes on after a kill trains on the same decisions.
 """
 
-import itertools
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from houston_daemon.training.prm.recorded_decisions import (
     RecordedDecision,
     score_decisions,
 )
+from houston_daemon.training.rl.dynamic_sampling import sample_groups
 from houston_daemon.training.rl.engine_sampler import (
     EngineSampler,
     drawn_logprobs,
@@ -120,19 +120,12 @@ class DecisionBatches:
         """Every group of the update, and those of them that teach something."""
         recipe = self._recipe
         count = recipe.groups * (recipe.refill + 1)
-        order = iter(draw_states(self._states, recipe.seed, update, count))
-        every: list[DecisionGroup] = []
-        kept: list[DecisionGroup] = []
-        for batch in range(recipe.refill + 1):
-            keys = list(itertools.islice(order, recipe.groups - len(kept)))
-            if not keys:
-                break
-            groups = self._groups(update, batch, keys, policy)
-            every += groups
-            kept += [
-                group for group in groups if has_reward_spread(group.scores, recipe.least_spread)
-            ]
-        return every, kept
+        return sample_groups(
+            draw_states(self._states, recipe.seed, update, count),
+            recipe,
+            lambda round_number, keys: self._groups(update, round_number, keys, policy),
+            lambda group: has_reward_spread(group.scores, recipe.least_spread),
+        )
 
     def _groups(
         self, update: int, batch: int, keys: Sequence[StateKey], policy: str

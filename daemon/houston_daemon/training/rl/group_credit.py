@@ -54,21 +54,13 @@ def process_weight(recipe: RlRecipe) -> float:
     return recipe.process_weight if recipe.process_reward else 0.0
 
 
-def teaches(outcome: GroupOutcome, recipe: RlRecipe) -> bool:
-    """Whether a group is kept: its rollouts, or with process rewards its decisions, were rewarded
-    unlike each other. What weighs nothing does not count."""
-    weight = process_weight(recipe)
-    return (weight > 0 and _decisions_differ(outcome, recipe)) or (
-        weight < 1 and _outcomes_differ(outcome, recipe)
-    )
-
-
-def _decisions_differ(outcome: GroupOutcome, recipe: RlRecipe) -> bool:
+def decisions_differ(outcome: GroupOutcome, recipe: RlRecipe) -> bool:
+    """Whether decisions were rewarded unlike each other."""
     decisions = [score for steps in outcome.scores for score in steps.values()]
     return has_reward_spread(decisions, recipe.least_spread)
 
 
-def _outcomes_differ(outcome: GroupOutcome, recipe: RlRecipe) -> bool:
+def outcomes_differ(outcome: GroupOutcome, recipe: RlRecipe) -> bool:
     """Whether rollouts did unlike each other, their length aside: DAPO's eq. 11 counts those that
     are right, and a group of which all failed teaches nothing but to be short."""
     rewards = [rollout_reward(each, recipe.reward, recipe.solved) for each in outcome.members]
@@ -79,7 +71,7 @@ def group_credits(outcome: GroupOutcome, recipe: RlRecipe) -> list[RolloutCredit
     """What each member is given; no advantage by outcomes, or by decisions, that hardly differ."""
     rewards = group_rewards(outcome, recipe)
     advantages = [0.0] * len(rewards)
-    if _outcomes_differ(outcome, recipe):
+    if outcomes_differ(outcome, recipe):
         advantages = group_advantages(rewards, recipe.scale)
     return [
         RolloutCredit(
@@ -106,7 +98,7 @@ def _process_credits(outcome: GroupOutcome, recipe: RlRecipe) -> list[ProcessCre
     if not weight:
         return [OUTCOME_ONLY] * len(outcome.members)
     advantages: Sequence[Mapping[int, float]] = [{}] * len(outcome.members)
-    if _decisions_differ(outcome, recipe):
+    if decisions_differ(outcome, recipe):
         advantages = step_advantages(outcome.scores, recipe.scale)
     return [ProcessCredit(weight, *given) for given in zip(outcome.scores, advantages, strict=True)]
 

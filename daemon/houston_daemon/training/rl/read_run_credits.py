@@ -9,12 +9,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from houston_daemon.training.credit.credited_rows import RolloutCredit
-from houston_daemon.training.rl.group_credit import (
-    group_credits,
-    process_weight,
-    row_options,
-    teaches,
-)
+from houston_daemon.training.rl.dynamic_sampling import teaches
+from houston_daemon.training.rl.group_credit import group_credits, process_weight, row_options
 from houston_daemon.training.rl.process_rewards import ProcessRewards
 from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.rl_run_folder import find_rl_run

@@ -1,12 +1,10 @@
-"""What one update trains on: groups sampled, dropped and replaced, their rows with credit, and the
+"""What one update trains on: rows with credit of the groups that dynamic sampling kept, and the
 passes of each minibatch, scored.
 
-Dynamic sampling is DAPO's (arXiv 2503.14476, eq. 11): a group whose rewards are all alike is
-dropped whole and another task takes its place, up to a cap. Nothing is dropped for its age: a
-rollout that an older version sampled is trained with importance weights, and counted as stale.
+Nothing is dropped for its age: a rollout that an older version sampled is trained with importance
+weights, and counted as stale.
 """
 
-import itertools
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,13 +17,13 @@ from houston_daemon.training.credit.policy_gradient_rows import (
     PolicyGradientRow,
     policy_gradient_row,
 )
+from houston_daemon.training.rl.dynamic_sampling import sample_groups, teaches
 from houston_daemon.training.rl.group_credit import (
     RAW_OPTIONS,
     credit_rows,
     group_credits,
     group_rewards,
     row_options,
-    teaches,
 )
 from houston_daemon.training.rl.policy_gradient_batches import (
     collate_pass,
@@ -201,19 +199,17 @@ class UpdateBatches:
 
     def _sample(self, update: int, policy: str) -> tuple[list[GroupOutcome], list[GroupOutcome]]:
         """Every group of the update that ended, and those of them that teach something."""
-        order = iter(self._coordinator.task_order(update))
-        every: list[GroupOutcome] = []
-        kept: list[GroupOutcome] = []
-        for batch in range(self._recipe.refill + 1):
-            missing = self._recipe.groups - len(kept)
-            tasks = list(itertools.islice(order, missing))
-            if not tasks:
-                break
-            groups = self._coordinator.begin(update, batch, tasks, policy)
-            ended = self._score_decisions(self._coordinator.wait(groups))
-            every += ended
-            kept += [outcome for outcome in ended if teaches(outcome, self._recipe)]
-        return every, kept
+
+        def ended_groups(round_number: int, tasks: Sequence[int]) -> list[GroupOutcome]:
+            groups = self._coordinator.begin(update, round_number, tasks, policy)
+            return self._score_decisions(self._coordinator.wait(groups))
+
+        return sample_groups(
+            self._coordinator.task_order(update),
+            self._recipe,
+            ended_groups,
+            lambda outcome: teaches(outcome, self._recipe),
+        )
 
     def _score_decisions(self, ended: list[GroupOutcome]) -> list[GroupOutcome]:
         """With the process reward of each decision, where the run has them."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from houston_daemon.recorder import live_workers
-from houston_daemon.service.worker_spawner import SilenceWatch, starved_seconds
+from houston_daemon.service.worker_timeout import SilenceWatch, starved_seconds
 
 LIMIT = 0.4
 SPIN = "import os\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nwhile True: pass"
