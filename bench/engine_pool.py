@@ -44,7 +44,7 @@ from houston_daemon.engines.engine_process import EngineProcess
 from houston_daemon.engines.engine_protocol import EngineSample, SampleRequest
 from houston_daemon.engines.engine_registry import choose_engine
 from houston_daemon.engines.replicated_engine import ReplicatedEngine
-from houston_shared.config_sections import server_name
+from houston_shared.engine_settings import server_name
 from tests.engines.conftest import free_port
 from tests.training.sft import tiny
 

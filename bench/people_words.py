@@ -41,7 +41,7 @@ from houston_daemon.experiments.scripted_endpoint import (
 from houston_daemon.suites.suite_results import SuiteRun, read_run
 from houston_daemon.suites.word_critiques import named_boxes
 from houston_daemon.suites.word_worlds import LEVELS, WordWorldTask, word_world
-from houston_daemon.training.echo.critique_gains import mean_gains, try_critiques
+from houston_daemon.training.echo.critique_trials import mean_gains, try_critiques
 from houston_daemon.training.echo.sampled_critiques import CritiqueSampler
 from houston_daemon.training.rl.engine_sampler import EngineSampler
 from houston_daemon.training.rl.rl_recipe import RlRecipe

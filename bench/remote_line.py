@@ -31,7 +31,7 @@ from houston_shared.config import Configuration
 from houston_shared.config_sections import RecorderSettings
 from tests.faults.tap import free_port
 from tests.integration.rollout.rig import Rig
-from tests.support.lossy_link import HERE, LossyLink, why_not
+from tests.support.lossy_link import LossyLink, why_not
 
 RESULT = ROOT / "bench/results/remote_line.json"
 DELAY = 0.02
@@ -84,7 +84,7 @@ def measure(folder: Path, steps: int, runs: int) -> dict[str, dict[str, Cost]]:
     lines = {
         "local": ([], rig.home.socket("ingest")),
         "curve": ([], endpoint_file("127.0.0.1")),
-        **({"link": (link.inside(), endpoint_file(HERE))} if link else {}),
+        **({"link": (link.inside(), endpoint_file(link.here))} if link else {}),
     }
     try:
         return {

@@ -26,7 +26,11 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from houston_daemon.agent import context_fork as cutting
-from houston_daemon.agent import context_summary
+from houston_daemon.agent.context_summary_prompt import (
+    SUMMARY_REQUEST,
+    SUMMARY_SECTIONS,
+    parse_summary,
+)
 from houston_daemon.engines.local_model import model_path
 from houston_daemon.prompts.context_ledger import Context, PromptAnchor, link_prompt
 from houston_daemon.prompts.model_dialects import choose_dialect
@@ -82,10 +86,10 @@ class Long:
         """A fork before a step, with a summary that the model wrote."""
         context, t = self.context, len(self.context.entries)
         k = cutting.least_k(t, context.begins_with_summary)
-        asked, _ = self.renderer.asking(context.entries[k - 1], context_summary.SUMMARY_REQUEST)
+        asked, _ = self.renderer.asking(context.entries[k - 1], SUMMARY_REQUEST)
         before = [number for entry in context.entries[: k - 1] for number in entry.ids]
         prompt = (*(context.head_ids or ()), *before, *asked)
-        text = json.dumps({key: self.text(60) for key in context_summary.SUMMARY_SECTIONS})
+        text = json.dumps({key: self.text(60) for key in SUMMARY_SECTIONS})
         ids = tuple(self._encoded(text, ()))
         how = link_prompt(context.anchor, prompt, fresh=True)
         body = sample(
@@ -94,7 +98,7 @@ class Long:
             logprob_kind="policy", drift=how.drift, prompt_tokens=len(prompt),
         )  # fmt: skip
         seq = self.home.sampled(NAME, step, body, part="summary.1")
-        shown = context_summary.parse_summary(text, 1, step)
+        shown = parse_summary(text, 1, step)
         kept = context.entries[k - 1]
         made = ForkBody(
             k=k, first_kept_step=kept.step + 1, summary=shown, sample_seq=seq, before=step

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 SHARED = ROOT / "shared" / "houston_shared"
 PAGES = {
     "configuration.md": (
-        "config.py config_sections.py",
+        "config.py config_sections.py engine_settings.py",
         "Configuration: houston.toml",
         "Looked for in this order, the first found is used: `--config FILE`, `HOUSTON_CONFIG`, "
         "`houston.toml` in the home that is named, in the current folder, in `trajectories/`. "

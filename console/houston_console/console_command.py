@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, get_args
 
 from houston_console.commands import command_options, daemon_requests, person_names
 from houston_shared import command_arguments, command_output, secret_redaction
-from houston_shared.config import ColorChoice, LoadedConfiguration
+from houston_shared.config import LoadedConfiguration
+from houston_shared.config_sections import ColorChoice
 from houston_shared.errors import ExitCode, NotFound, UsageError
 from houston_shared.store import rollout_queries, store_reader
 from houston_shared.store.store_reader import Reader

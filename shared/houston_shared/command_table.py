@@ -94,7 +94,7 @@ _REVIEW = _build_commands(
 _TRAINING = _build_commands(
     ("export", "daemon.export_commands",
      "rows as a file that others train on", "k3f9 m2p4 --format trl --out rows"),
-    ("train sft", "daemon.train_commands",
+    ("train sft", "daemon.train_sft_commands",
      "train a model on rows of rollouts", "k3f9 m2p4 --recipe small"),
     ("train dapo", "daemon.train_rl_commands",
      "train a policy on rollouts of a suite (DAPO)", "--suite word-worlds --engine tiny"),

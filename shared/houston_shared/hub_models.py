@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from houston_shared.atomic_file import read_json_file
-from houston_shared.config_sections import EngineSettings
+from houston_shared.engine_settings import EngineSettings
 from houston_shared.home import Home
 
 DEFAULT_REVISION = "main"

@@ -22,8 +22,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from houston_shared.config import Configuration, SecretSettings
-from houston_shared.config_sections import STORE_KEYS
+from houston_shared.config import Configuration
+from houston_shared.config_sections import STORE_KEYS, SecretSettings
 from houston_shared.notification_urls import notification_secrets
 
 SHORTEST_SECRET = 8

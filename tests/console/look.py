@@ -12,7 +12,8 @@ from pathlib import Path
 
 from houston_console.app.console_app import HoustonConsole
 from houston_console.transcript.transcript_view import Transcript
-from houston_shared.config import Configuration, ConsoleSettings, LoadedConfiguration
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.config_sections import ConsoleSettings
 from houston_shared.records import FileChange, TerminalSpan
 from tests.console import crowd
 from tests.console.homes import HomeBuilder

@@ -18,7 +18,8 @@ from textual.pilot import Pilot
 from houston_console.app import console_app
 from houston_console.app.console_app import HoustonConsole, without_remote_fonts
 from houston_shared import terminal_log_files
-from houston_shared.config import ColorDepth, Configuration, LoadedConfiguration
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.config_sections import ColorDepth
 from tests.console import crowd, look
 
 PALETTES = Path(__file__).parents[2] / "docs" / "pictures" / "palettes"

@@ -18,7 +18,8 @@ from houston_console.app.console_app import HoustonConsole, without_remote_fonts
 from houston_daemon.suites.suite_results import write_run
 from houston_daemon.training.runs.run_progress import ProgressWriter
 from houston_shared import wire
-from houston_shared.config import Configuration, ConsoleSettings, LoadedConfiguration
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.config_sections import ConsoleSettings
 from houston_shared.home_lock import HomeLock, HomeOwner
 from houston_shared.kept_suite_runs import suites_folder
 from tests.console import look, test_policies

@@ -11,7 +11,8 @@ import pytest
 from houston_console.app.background_alerts import BackgroundAlerts
 from houston_console.app.console_state import NeedsBoard
 from houston_console.app.terminal_driver import notification_sequence
-from houston_shared.config import Configuration, ConsoleSettings, LoadedConfiguration
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.config_sections import ConsoleSettings
 from houston_shared.home import Home
 from houston_shared.store.attention_ranking import MarkedStep, RolloutOverview, rank_rollouts
 from tests.console.homes import HomeBuilder

@@ -33,7 +33,7 @@ from houston_console.widgets.color_themes import (
     xterm_color,
 )
 from houston_console.widgets.styled_text import Palette, Tone, palette_for_theme
-from houston_shared.config import ColorDepth, ThemeName
+from houston_shared.config_sections import ColorDepth, ThemeName
 from tests.console.look import build
 from tests.support.tiers import sampled
 

@@ -6,7 +6,8 @@ import pytest
 from textual.pilot import Pilot
 
 from houston_console.app.console_app import HoustonConsole
-from houston_shared.config import Configuration, ConsoleSettings, LoadedConfiguration
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.config_sections import ConsoleSettings
 from tests.console import look
 
 LONG = "Ask Ida before you pause what trains: " + "its node is shared with others. " * 3 + "Thanks."

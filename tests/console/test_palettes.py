@@ -18,13 +18,8 @@ from textual.strip import Strip
 
 from houston_console.app.console_app import HoustonConsole
 from houston_console.widgets.line_view import LineView
-from houston_shared.config import (
-    ColorDepth,
-    Configuration,
-    ConsoleSettings,
-    LoadedConfiguration,
-    ThemeName,
-)
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.config_sections import ColorDepth, ConsoleSettings, ThemeName
 from tests.console import look
 from tests.console.palette_pictures import ROLLOUT, add_terminals
 from tests.console.test_colours import OURS

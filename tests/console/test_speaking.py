@@ -14,7 +14,7 @@ from houston_console.panes.guidance_composer import (
     complete_word,
     is_mostly_commands,
 )
-from houston_console.panes.guidance_messages import GuidanceEntry, move_in_order
+from houston_console.panes.guidance_outbox import GuidanceEntry, move_in_order
 from houston_console.panes.guidance_pane import GuidanceQueue
 from houston_console.widgets.dialogs import InputHistory
 from houston_shared.records import FileChange

@@ -6,7 +6,7 @@ from typing import Any
 
 from houston_console.app.console_state import ConsoleState, NeedsBoard, RolloutChanges
 from houston_console.app.key_bindings import KEYS
-from houston_console.panes.guidance_messages import (
+from houston_console.panes.guidance_outbox import (
     GuidanceDraft,
     GuidanceOutbox,
     merge_guidance_entries,

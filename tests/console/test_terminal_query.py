@@ -31,7 +31,7 @@ from houston_console.app.terminal_query import (
 )
 from houston_console.widgets.ascii_marks import ascii_text, takes_utf8
 from houston_console.widgets.color_themes import choose_color_depth
-from houston_shared.config import ColorDepth
+from houston_shared.config_sections import ColorDepth
 from tests.console.look import build
 from tests.console.test_colours import SECONDS, Terminal
 

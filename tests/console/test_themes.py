@@ -5,7 +5,8 @@ from typing import get_args
 import pytest
 
 from houston_console.app.console_app import HoustonConsole
-from houston_shared.config import Configuration, LoadedConfiguration, ThemeName, load_configuration
+from houston_shared.config import Configuration, LoadedConfiguration, load_configuration
+from houston_shared.config_sections import ThemeName
 from tests.console.conftest import WIDE
 from tests.console.homes import HomeBuilder
 

@@ -21,7 +21,7 @@ from houston_daemon.engines.vllm_serve import vllm_command
 from houston_daemon.service.engine_child import EngineChild, engine_child_command
 from houston_daemon.service.engine_endpoints import engines_folder
 from houston_daemon.service.gpu_ledger import GpuLedger
-from houston_shared.config_sections import EngineSettings
+from houston_shared.engine_settings import EngineSettings
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 

@@ -21,7 +21,7 @@ from houston_daemon.service.rollout_start_checks import check_engine as check_be
 from houston_shared import command
 from houston_shared.backoff import RetryPolicy
 from houston_shared.config import Configuration, LoadedConfiguration
-from houston_shared.config_sections import EngineSettings
+from houston_shared.engine_settings import EngineSettings
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.records import AWAY_ACTIVITY

@@ -13,7 +13,7 @@ import pytest
 from houston_daemon.service.engine_child import engine_child_command
 from houston_shared import hub_models
 from houston_shared.config import load_configuration
-from houston_shared.config_sections import EngineSettings
+from houston_shared.engine_settings import EngineSettings
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.hub_models import HubId, parse_hub_id

@@ -31,7 +31,7 @@ from houston_daemon.engines.replicated_engine import ReplicatedEngine
 from houston_daemon.service.engine_supervisor import adapters_of
 from houston_daemon.training.policies import adapter_loader
 from houston_shared.backoff import RetryPolicy
-from houston_shared.config_sections import EngineSettings, server_name
+from houston_shared.engine_settings import EngineSettings, server_name
 from houston_shared.errors import HoustonError
 from houston_shared.wire import EngineReplica, ReplicaUse
 from tests.engines.adapters import make_adapter

@@ -101,7 +101,7 @@ FAULT_POINTS: dict[str, tuple[str, str]] = {
         "the head has its name, the folder is not synced",
     ),
     "recorder.ballast.made": (
-        "recorder/disk/disk_housekeeping.py",
+        "recorder/disk/disk_space_watch.py",
         "the ballast has its name and no bytes",
     ),
     "recorder.alone.before": (
@@ -203,7 +203,7 @@ FAULT_POINTS: dict[str, tuple[str, str]] = {
         "an engine runs, its pid is not recorded",
     ),
     "supervisor.engine.recorded": ("engines/engine_process.py", "an engine runs and is recorded"),
-    "supervisor.engine.ready": ("service/engine_watch.py", "an engine answers, nobody knows"),
+    "supervisor.engine.ready": ("service/engine_restarts.py", "an engine answers, nobody knows"),
     "fork_server.fork.before": ("service/fork_server.py", "a worker is about to be forked"),
     "fork_server.fork.after": (
         "service/fork_server.py",

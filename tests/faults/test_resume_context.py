@@ -14,7 +14,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from houston_daemon.agent.agent_loop import AgentLoop
-from houston_daemon.agent.context_summary import SUMMARY_SECTIONS
+from houston_daemon.agent.context_summary_prompt import SUMMARY_SECTIONS
 from houston_daemon.agent.recorder_client import IngestSocket, RecorderClient
 from houston_daemon.agent.rollout_budgets import ActiveClock
 from houston_daemon.agent.rollout_setup import build_agent_loop

@@ -13,7 +13,8 @@ import pytest
 from houston_daemon.recorder.identity_and_roles import Peer
 from houston_daemon.recorder.message_intake import MAX_EVENTS_PER_HOUR, AttemptCounter
 from houston_shared import wire
-from houston_shared.config import DaemonSettings, RoleSettings, fingerprint
+from houston_shared.config import fingerprint
+from houston_shared.config_sections import DaemonSettings, RoleSettings
 from tests.support.houston_command import houston_command
 from tests.support.other_user import NOBODY, needs_root, open_place, speak
 from tests.support.recorder_client import Station, until

@@ -46,7 +46,7 @@ def station(tmp_path: Path) -> Iterator[Station]:
 def test_an_author_in_the_frame_is_not_believed() -> None:
     import grp
 
-    from houston_shared.config import DaemonSettings
+    from houston_shared.config_sections import DaemonSettings
 
     with open_place() as place:
         group = grp.getgrgid(NOBODY).gr_name

@@ -18,7 +18,7 @@ from houston_daemon.recorder.identity_and_roles import (
     PeerIdentities,
 )
 from houston_shared import wire
-from houston_shared.config import DaemonSettings, RoleSettings
+from houston_shared.config_sections import DaemonSettings, RoleSettings
 from houston_shared.errors import ConfigurationError
 from tests.support import station as real
 from tests.support.other_user import NOBODY, needs_root, open_place, speak
@@ -268,7 +268,7 @@ def test_a_group_without_named_annotators_annotates_as_before() -> None:
 _MEMBERSHIP = """
 import sys, time
 from houston_daemon.recorder import identity_and_roles
-from houston_shared.config import RoleSettings
+from houston_shared.config_sections import RoleSettings
 identity_and_roles._PEER_CACHE_SECONDS = 0.0
 identities = identity_and_roles.PeerIdentities("", RoleSettings(operators=("@station",)))
 address = f"localhost:{sys.argv[1]}:{sys.argv[1]}:7"

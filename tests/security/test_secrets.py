@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from houston_shared.config import Configuration, SecretSettings
-from houston_shared.config_sections import ArtifactSettings
+from houston_shared.config import Configuration
+from houston_shared.config_sections import ArtifactSettings, SecretSettings
 from houston_shared.home import Home
 from houston_shared.secret_redaction import (
     SHORTEST_SECRET,

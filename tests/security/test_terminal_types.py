@@ -16,7 +16,7 @@ PRINTING = {
     "daemon/houston_daemon/maintenance/projection_replay.py": "a child's answer, as data",
     "shared/houston_shared/store/search_process.py": "a child's answer, as data",
     "daemon/houston_daemon/maintenance/host_cleanup_child.py": "a child's answer, as data",
-    "daemon/houston_daemon/environments/workstation/converter_child.py": "a child's answer",
+    "daemon/houston_daemon/environments/workstation/document_to_markdown.py": "a child's answer",
     "daemon/houston_daemon/environments/mcp/mcp_relay.py": "between two programs, as data",
     "daemon/houston_daemon/environments/python/python_child.py": "a child's answer, as data",
     "daemon/houston_daemon/environments/questions/hidden_tests_child.py": "a child's answer",

@@ -38,7 +38,7 @@ from houston_console.app.key_bindings import bindings_for
 from houston_console.app.key_order import KeyOrder, TypedEvent
 from houston_console.app.terminal_driver import SafeDriver, crash_console
 from houston_console.app.undo_offers import UndoOffers
-from houston_console.panes.guidance_messages import GuidanceOutbox
+from houston_console.panes.guidance_outbox import GuidanceOutbox
 from houston_console.screens.base_screen import ActionFailed, HoustonScreen, UserNotice
 from houston_console.screens.compare_screen import CompareScreen
 from houston_console.screens.home_screen import HomeScreen
@@ -52,7 +52,8 @@ from houston_console.widgets.color_themes import ANSI_THEME, DEFAULT_THEME, them
 from houston_console.widgets.dialogs import CommandPalette, PaletteCommand
 from houston_console.widgets.key_help import HelpDialog, KeyMenu
 from houston_console.widgets.line_view import LineView
-from houston_shared.config import ColorDepth, LoadedConfiguration
+from houston_shared.config import LoadedConfiguration
+from houston_shared.config_sections import ColorDepth
 from houston_shared.errors import HoustonError
 from houston_shared.safe_text import safe
 from houston_shared.store.async_reader import AsyncReader

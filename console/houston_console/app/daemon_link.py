@@ -4,7 +4,7 @@
 back (under the same ids, so nothing is doubled) and reports where this person is looking
 (`PresenceReport`). The functions at the end ask for one change each: pause, resume, cancel,
 withdraw, reorder, edit. It stores nothing; drafts and unsent messages are in
-`panes.guidance_messages`.
+`panes.guidance_outbox`.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from houston_console.app.console_state import DaemonLinkState
-from houston_console.panes.guidance_messages import (
+from houston_console.panes.guidance_outbox import (
     GuidanceDraft,
     GuidanceEntry,
     GuidanceOutbox,

@@ -18,7 +18,7 @@ from textual.widgets import TextArea
 
 from houston_console.app.error_boundary import PaneBoundary
 from houston_console.app.key_bindings import actions_by_key
-from houston_console.panes.guidance_messages import GuidanceDraft, GuidanceOutbox
+from houston_console.panes.guidance_outbox import GuidanceDraft, GuidanceOutbox
 from houston_console.screens.base_screen import UserNotice, post_from
 from houston_console.widgets.dialogs import InputHistory
 from houston_shared.records import GuidanceMode

@@ -1,7 +1,7 @@
 """The guidance pane below the trajectory: composer, exact text the agent will read, and queue.
 
 Queued messages can be withdrawn, edited and reordered. Snippets are a file of texts that a person
-uses again. The composer is in `panes.guidance_composer`, storage in `panes.guidance_messages`.
+uses again. The composer is in `panes.guidance_composer`, storage in `panes.guidance_outbox`.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from textual.message import Message
 from houston_console.app import daemon_link
 from houston_console.app.daemon_link import DaemonLink
 from houston_console.app.key_bindings import bindings_for
-from houston_console.panes import guidance_messages
+from houston_console.panes import guidance_outbox
 from houston_console.panes.critic_drafts import (
     ASKING_TEXT,
     AUTOPILOT_TEXT,
@@ -32,7 +32,7 @@ from houston_console.panes.guidance_composer import (
     Composer,
     is_mostly_commands,
 )
-from houston_console.panes.guidance_messages import (
+from houston_console.panes.guidance_outbox import (
     AgentReaction,
     GuidanceDraft,
     GuidanceEntry,
@@ -328,7 +328,7 @@ class GuidancePane(Pane):
     async def _read_own_messages(self) -> list[str]:
         """What this person said before."""
         source, name = self.source, current_person(self._link.claimed).name
-        return await source.read(guidance_messages.read_messages_by(name)) if source else []
+        return await source.read(guidance_outbox.read_messages_by(name)) if source else []
 
     async def _read_completions(self) -> list[str]:
         """Files that the agent changed, the newest first, then its last steps."""
@@ -416,7 +416,7 @@ class GuidancePane(Pane):
         if source is None or under is None or under.step is None or not self.queue.has_focus:
             return
         self._reaction = await source.read(
-            guidance_messages.read_agent_reaction(source.rollout, under.id, under.step)
+            guidance_outbox.read_agent_reaction(source.rollout, under.id, under.step)
         )
         self.update_titles()
 

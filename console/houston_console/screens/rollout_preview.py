@@ -18,7 +18,7 @@ from houston_console.app.daemon_link import DaemonLink
 from houston_console.commands.job_commands import read_printed_lines
 from houston_console.commands.rollout_summary import format_score
 from houston_console.panes.guidance_composer import Composer
-from houston_console.panes.guidance_messages import GuidanceEntry
+from houston_console.panes.guidance_outbox import GuidanceEntry
 from houston_console.panes.guidance_pane import GuidancePane
 from houston_console.screens.base_screen import Pane
 from houston_console.screens.home_columns import (

@@ -19,7 +19,7 @@ from houston_console.app.rollout_actions import SteeringActions
 from houston_console.app.undo_offers import UndoOffers
 from houston_console.panes.files_pane import FilesPane
 from houston_console.panes.guidance_composer import Composer
-from houston_console.panes.guidance_messages import GuidanceOutbox
+from houston_console.panes.guidance_outbox import GuidanceOutbox
 from houston_console.panes.guidance_pane import GuidancePane, GuidanceQueue
 from houston_console.panes.jobs_pane import JobsPane
 from houston_console.panes.since_visit_pane import SinceList, SinceVisitPane

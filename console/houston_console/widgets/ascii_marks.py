@@ -15,7 +15,7 @@ from textual.color import Color
 from textual.filter import LineFilter
 
 from houston_console.widgets.color_themes import QuantizedColors
-from houston_shared.config import ColorDepth
+from houston_shared.config_sections import ColorDepth
 
 _MARKS = {
     **dict.fromkeys("─━═╌╍┄┅┈┉╴╶╸╺⎯", "-"),

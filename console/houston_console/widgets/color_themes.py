@@ -21,7 +21,7 @@ from textual.color import Lab, rgb_to_lab
 from textual.filter import LineFilter
 from textual.theme import BUILTIN_THEMES, Theme
 
-from houston_shared.config import ColorChoice, ColorDepth
+from houston_shared.config_sections import ColorChoice, ColorDepth
 
 TRUECOLOR_TERMS = frozenset(
     {"alacritty", "contour", "foot", "foot-extra", "mintty", "rio", "wezterm", "xterm-ghostty"}

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from houston_daemon.agent import context_summary
+from houston_daemon.agent import context_summary_prompt
 from houston_daemon.agent.policy_sampling import build_ledger_entry, replace_surrogates
 from houston_daemon.agent.recorder_client import RecorderClient
 from houston_daemon.agent.role_samplers import RoleSampler, RoleSamplers
@@ -155,7 +155,7 @@ class ContextForker:
         if not text:
             part = context.entries[: cut.compressed_entries]
             size = self._limits.summary
-            text = context_summary.mechanical_summary(self._task, part, scores, first, size)
+            text = context_summary_prompt.mechanical_summary(self._task, part, scores, first, size)
             text = self._renderer.measure.cut(text, size)
         text, shown = self._fit_summary(context, cut.compressed_entries, text)
         ids, earlier = compressed_guidance(context, cut.compressed_entries)
@@ -208,11 +208,11 @@ class ContextForker:
     ) -> tuple[str, int | None]:
         """A usable summary and its sequence; nothing after three failed tries."""
         for one in tries:
-            if text := context_summary.parse_summary(one.sample.thought, first, last):
+            if text := context_summary_prompt.parse_summary(one.sample.thought, first, last):
                 return text, one.seq
         role = await self._roles.get("summary")
         shown = role.shown(context)
-        for number in range(len(tries) + 1, context_summary.MAX_SUMMARY_TRIES + 1):
+        for number in range(len(tries) + 1, context_summary_prompt.MAX_SUMMARY_TRIES + 1):
             request = self._request(role, shown, cut, step)
             if request.max_tokens < MIN_ANSWER_TOKENS:
                 break
@@ -223,7 +223,7 @@ class ContextForker:
             except ContextOverflow as problem:
                 log.warning("the summary is made without the model: %s", problem)
                 break
-            if text := context_summary.parse_summary(answer, first, last):
+            if text := context_summary_prompt.parse_summary(answer, first, last):
                 return text, seq
         return "", None
 
@@ -265,13 +265,13 @@ class ContextForker:
             context.entries[: cut.compressed_entries - 1],
             context.entries[cut.compressed_entries - 1],
         )
-        new_ids, new_messages = role.renderer.asking(newest, context_summary.SUMMARY_REQUEST)
+        new_ids, new_messages = role.renderer.asking(newest, context_summary_prompt.SUMMARY_REQUEST)
         ids: tuple[int, ...] | None = None
         messages = [*context.head]
         size = (
             context.head_size
             + newest.size
-            + role.renderer.measure.count(context_summary.SUMMARY_REQUEST)
+            + role.renderer.measure.count(context_summary_prompt.SUMMARY_REQUEST)
         )
         for entry in before:
             messages += entry.messages
@@ -286,5 +286,5 @@ class ContextForker:
             step=step,
             max_tokens=role.room(size, wanted),
             role="summary",
-            grammar=text_schema(tuple(context_summary.SUMMARY_SECTIONS), wanted),
+            grammar=text_schema(tuple(context_summary_prompt.SUMMARY_SECTIONS), wanted),
         )

@@ -31,7 +31,7 @@ from houston_daemon.prompts.context_ledger import PromptLink
 from houston_daemon.prompts.dialect_protocol import AgentAction, Dialect, compact_json
 from houston_daemon.prompts.planner_dialect import PlannerDialect
 from houston_daemon.prompts.prompt_tokenizer import TokenEstimator
-from houston_shared.config_sections import EnginePrice
+from houston_shared.engine_settings import EnginePrice
 from houston_shared.errors import HoustonError
 from houston_shared.records import AWAY_ACTIVITY, AWAY_MARK, Message, SampleBody, ToolCall
 from houston_shared.sample_roles import SAMPLE_ROLES, STEP_ROLES, SampleRole

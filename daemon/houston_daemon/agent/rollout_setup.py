@@ -63,8 +63,8 @@ from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer, load_prompt
 from houston_daemon.prompts.system_prompt import system_prompt, task_message
 from houston_daemon.review.attention_catalog import load_signals
 from houston_shared import task_secrets, wire
-from houston_shared.config_sections import EnginePrice
 from houston_shared.context_messages import with_critique
+from houston_shared.engine_settings import EnginePrice
 from houston_shared.errors import ConfigurationError
 from houston_shared.faults import point
 from houston_shared.guidance_tag import disarm

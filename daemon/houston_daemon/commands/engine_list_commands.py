@@ -11,10 +11,10 @@ import msgspec
 
 from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
-from houston_shared.config_sections import EngineSettings, server_name
 from houston_shared.control_client import ControlClient
 from houston_shared.control_messages import ReplicaStatus, Status
 from houston_shared.daemon_status_text import replica_words
+from houston_shared.engine_settings import EngineSettings, server_name
 from houston_shared.errors import DaemonNotRunning
 from houston_shared.wire import AskStatus
 

@@ -38,7 +38,7 @@ from houston_daemon.prompts.dialect_protocol import Dialect
 from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_daemon.prompts.planner_dialect import planner_dialect
 from houston_shared.backoff import RetryPolicy
-from houston_shared.config_sections import ReasoningField
+from houston_shared.engine_settings import ReasoningField
 from houston_shared.records import Message, ToolCall
 
 CHAT_READ_SECONDS = 600.0

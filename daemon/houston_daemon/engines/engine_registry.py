@@ -42,7 +42,7 @@ from houston_daemon.engines.token_engine import TokenEngine
 from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_shared import plugins
 from houston_shared.backoff import RetryPolicy
-from houston_shared.config_sections import server_name
+from houston_shared.engine_settings import server_name
 from houston_shared.errors import ConfigurationError
 from houston_shared.secret_redaction import redact
 from houston_shared.wire import EngineReplica

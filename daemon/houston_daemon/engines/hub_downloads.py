@@ -25,7 +25,7 @@ from houston_daemon.engines.hub_access import (
 from houston_daemon.engines.local_machine import exclusive_lock
 from houston_shared import atomic_file, hub_models
 from houston_shared.config import LoadedConfiguration
-from houston_shared.config_sections import EngineSettings
+from houston_shared.engine_settings import EngineSettings
 from houston_shared.errors import ConfigurationError, HoustonError, unwritable_as_error
 from houston_shared.home import Home
 from houston_shared.hub_models import HubId, HubPin, parse_hub_id

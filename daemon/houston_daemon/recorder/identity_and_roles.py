@@ -13,8 +13,8 @@ import time
 from collections.abc import Collection
 from typing import Any, Literal, NamedTuple
 
-from houston_shared import config, wire
-from houston_shared.config import RoleSettings
+from houston_shared import wire
+from houston_shared.config_sections import RoleSettings
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.store.presence_queries import login_name
 
@@ -79,7 +79,7 @@ looked at for each message."""
 class RoleBook:
     """Roles of one daemon, as its configuration gives them."""
 
-    def __init__(self, roles: config.RoleSettings, group: str) -> None:
+    def __init__(self, roles: RoleSettings, group: str) -> None:
         """group: the Unix group that may attach, empty for none.
 
         Raises ConfigurationError for a user or group that this machine does not have.
@@ -87,7 +87,7 @@ class RoleBook:
         self._group = group
         self.use_roles(roles)
 
-    def use_roles(self, roles: config.RoleSettings) -> None:
+    def use_roles(self, roles: RoleSettings) -> None:
         """Go by these from now on. Raises ConfigurationError as the constructor, and keeps what
         it had.
         """

@@ -18,6 +18,7 @@ from houston_daemon.recorder.handlers import (
     guidance_handlers,
     import_handlers,
     ingest_handlers,
+    policy_handlers,
     process_reward_handlers,
     rollout_handlers,
     training_handlers,
@@ -99,8 +100,8 @@ HANDLERS: dict[type[FromPerson], Callable[[Store, Any, Author], RequestStored]] 
     StartTraining: training_handlers.start_training_run,
     ReportTrainingState: training_handlers.update_standalone_run,
     CancelTraining: training_handlers.cancel_training_run,
-    RegisterPolicy: training_handlers.register_policy,
-    ActivatePolicy: training_handlers.activate_policy,
+    RegisterPolicy: policy_handlers.register_policy,
+    ActivatePolicy: policy_handlers.activate_policy,
     StopDaemon: rollout_handlers.stop_daemon,
 }
 """What is done for each message of a person; `AskStatus` is answered by the loop."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from houston_daemon.recorder.live_workers import WorkerSilence
-from houston_shared.config import RoleSettings
+from houston_shared.config_sections import RoleSettings
 from houston_shared.control_messages import NodeStatus, ReplicaStatus, Status
 from houston_shared.records import RolloutSpec
 from houston_shared.store.training_event_bodies import RunState

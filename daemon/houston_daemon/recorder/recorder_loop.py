@@ -23,7 +23,7 @@ import zmq
 from houston_daemon.hosts.guard.control_groups import find_cgroup_folders
 from houston_daemon.maintenance.host_cleanup import HostCleanupProcess
 from houston_daemon.recorder import rollout_assignment
-from houston_daemon.recorder.disk.disk_housekeeping import DiskHousekeeping, DiskSpaceWatch
+from houston_daemon.recorder.disk.disk_space_watch import DiskHousekeeping, DiskSpaceWatch
 from houston_daemon.recorder.group_commit import DurationWindow, GroupCommit
 from houston_daemon.recorder.handlers import rollout_handlers
 from houston_daemon.recorder.host_changes import HostChanges, store_host_changes

@@ -21,9 +21,9 @@ import msgspec
 
 from houston_daemon.maintenance.damage_report import UNKNOWN_SEQ, describe_damage
 from houston_daemon.recorder import rollout_assignment
-from houston_daemon.recorder.disk import disk_housekeeping, home_files
+from houston_daemon.recorder.disk import disk_space_watch, home_files
 from houston_daemon.recorder.disk.writer_connection import open_writer
-from houston_daemon.recorder.handlers import erase_handlers, training_handlers
+from houston_daemon.recorder.handlers import erase_handlers, policy_handlers, training_handlers
 from houston_daemon.recorder.identity_and_roles import PeerIdentities
 from houston_daemon.recorder.journal_writer import EventKey, JournalWriter
 from houston_daemon.recorder.live_workers import LiveWorkers, WorkerSilence
@@ -37,7 +37,8 @@ from houston_daemon.recorder.recorder_handle import (
 from houston_daemon.recorder.recorder_loop import RecorderLoop
 from houston_daemon.recorder.recorder_store import Store
 from houston_daemon.recorder.request_checks import is_disk_full
-from houston_shared.config import Configuration, RoleSettings, fingerprint
+from houston_shared.config import Configuration, fingerprint
+from houston_shared.config_sections import RoleSettings
 from houston_shared.control_messages import ReplicaStatus, Status
 from houston_shared.errors import Damaged, HoustonError
 from houston_shared.faults import point
@@ -66,7 +67,7 @@ def begin_epoch(
     try:
         return _try_begin_epoch(home, configuration, died)
     except _OPEN_ERRORS as problem:
-        if not is_disk_full(problem, home.path) or not disk_housekeeping.release_ballast(home):
+        if not is_disk_full(problem, home.path) or not disk_space_watch.release_ballast(home):
             raise _database_unusable(home, problem) from problem
     try:
         return _try_begin_epoch(home, configuration, died)
@@ -230,7 +231,7 @@ class Recorder:
     ) -> None:
         """What came of the activation that the event `asked` asked for."""
         self._call(
-            lambda store: training_handlers.store_activation_result(
+            lambda store: policy_handlers.store_activation_result(
                 store, asked, ok, reason, unloaded
             )
         )

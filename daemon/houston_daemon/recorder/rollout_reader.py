@@ -13,7 +13,7 @@ import msgspec
 from houston_daemon.hosts.sandbox.sandbox_profile import hidden_paths
 from houston_daemon.hosts.ssh.remote_part import name_home
 from houston_daemon.recorder import guidance_delivery
-from houston_daemon.recorder.handlers.training_handlers import build_own_engine_settings
+from houston_daemon.recorder.handlers.policy_handlers import build_own_engine_settings
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
 from houston_daemon.recorder.request_checks import Refusal
 from houston_shared.policy_and_run_files import policies_folder

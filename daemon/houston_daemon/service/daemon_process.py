@@ -64,7 +64,8 @@ from houston_daemon.service.worker_pool import WorkerPool
 from houston_daemon.service.worker_spawner import FORK_SERVER_SILENT_SECONDS, WorkerSpawner
 from houston_shared import gpu_leases
 from houston_shared.config import FILE_ENGINES, LoadedConfiguration, fingerprint, load_configuration
-from houston_shared.config_sections import LOCAL_HOST, REQUEST_KEYS
+from houston_shared.config_sections import LOCAL_HOST
+from houston_shared.engine_settings import REQUEST_KEYS
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.faults import point
 from houston_shared.home_lock import HomeLock, HomeOwner, unusable_home

@@ -20,7 +20,7 @@ from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_daemon.service.worker_pool import WorkerPool
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_reload import ConfigurationFile, EditedFiles, FolderWatcher
-from houston_shared.config_sections import EngineSettings
+from houston_shared.engine_settings import EngineSettings
 from houston_shared.errors import HoustonError
 from houston_shared.store import rollout_queries
 from houston_shared.store.store_reader import Reader

@@ -34,7 +34,7 @@ from houston_daemon.service.engine_replicas import replica_names
 from houston_daemon.service.rollout_start_checks import check_engine_settings
 from houston_shared.backoff import RetryPolicy
 from houston_shared.config import FILE_ENGINES, LoadedConfiguration
-from houston_shared.config_sections import EnginePrice, EngineSettings, server_name
+from houston_shared.engine_settings import EnginePrice, EngineSettings, server_name
 from houston_shared.errors import HoustonError
 
 CHECK_ORDER = (

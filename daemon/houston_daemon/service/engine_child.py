@@ -34,7 +34,8 @@ from houston_daemon.service.engine_endpoints import (
 from houston_daemon.service.gpu_ledger import ENGINE_HOLDER_PREFIX, GpuLedger
 from houston_shared.atomic_file import read_json_file
 from houston_shared.config import LoadedConfiguration
-from houston_shared.config_sections import LOCAL_HOST, EngineSettings
+from houston_shared.config_sections import LOCAL_HOST
+from houston_shared.engine_settings import EngineSettings
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.gpu_leases import visible_gpus_environment
 from houston_shared.home import Home

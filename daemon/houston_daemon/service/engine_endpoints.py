@@ -14,7 +14,7 @@ from collections.abc import Container
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from houston_shared.config_sections import EngineSettings, server_name
+from houston_shared.engine_settings import EngineSettings, server_name
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
 

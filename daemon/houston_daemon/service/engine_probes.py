@@ -22,7 +22,7 @@ from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.prompts.dialect_protocol import Dialect, PromptPiece
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
 from houston_daemon.service.check_findings import CheckFinding, ok_finding
-from houston_shared.config_sections import ENGINE_KINDS
+from houston_shared.engine_settings import ENGINE_KINDS
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import ToolCall
 from houston_shared.secret_redaction import redact

@@ -12,8 +12,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from houston_shared.config_sections import EngineSettings, server_name
 from houston_shared.control_messages import ReplicaStatus
+from houston_shared.engine_settings import EngineSettings, server_name
 from houston_shared.wire import EngineReplica, ReplicaUse
 
 DRAIN_LEAST_SECONDS = 5.0

@@ -2,7 +2,7 @@
 
 A name stands for a child of ours, a URL that somebody else keeps, an engine of full weights named
 after its policy, or nothing (a script, a plug-in); or for several servers that serve the same. Each
-server is watched by a thread (`engine_watch`). An engine of which no server answers for half a
+server is watched by a thread (`engine_restarts`). An engine of which no server answers for half a
 minute pauses its rollouts (by `engine`) and resumes them when one does; shorter gaps are bridged by
 the workers' retries. What its servers come to together is `engine_replicas`, the child process
 itself `engine_child`; loading a policy into an engine is `policy_activation`.
@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.engines.local_model import model_path
-from houston_daemon.recorder.handlers.training_handlers import build_own_engine_settings
+from houston_daemon.recorder.handlers.policy_handlers import build_own_engine_settings
 from houston_daemon.recorder.recorder_handle import RecorderHandle
 from houston_daemon.service.daemon_log import LOGGER
 from houston_daemon.service.engine_child import EngineChild, recorded_command, recorded_process
@@ -34,12 +34,12 @@ from houston_daemon.service.engine_replicas import (
     is_replicated,
     replica_names,
 )
-from houston_daemon.service.engine_watch import EngineServer, EngineState, EngineWatch
+from houston_daemon.service.engine_restarts import EngineServer, EngineState, EngineWatch
 from houston_daemon.service.gpu_ledger import GpuLedger
 from houston_daemon.training.policies import adapter_loader, policy_constraints
 from houston_shared.config import FILE_ENGINES, LoadedConfiguration
-from houston_shared.config_sections import ENGINE_KINDS, EngineSettings, server_name
 from houston_shared.control_messages import ReplicaStatus
+from houston_shared.engine_settings import ENGINE_KINDS, EngineSettings, server_name
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
 from houston_shared.policy_and_run_files import policies_folder

@@ -24,7 +24,7 @@ from houston_daemon.service.engine_supervisor import (
 from houston_daemon.training.policies import adapter_loader, policy_constraints, policy_files
 from houston_daemon.training.policies.policy_files import model_hash
 from houston_shared.config import LoadedConfiguration
-from houston_shared.config_sections import ENGINE_KINDS, EngineSettings
+from houston_shared.engine_settings import ENGINE_KINDS, EngineSettings
 from houston_shared.errors import HoustonError
 from houston_shared.policy_and_run_files import policies_folder
 from houston_shared.store import policy_queries

@@ -50,7 +50,8 @@ from houston_daemon.service.engine_replicas import replica_names
 from houston_daemon.training.policies import policy_constraints
 from houston_shared import command_output
 from houston_shared.config import FILE_ENGINES, LoadedConfiguration
-from houston_shared.config_sections import ENGINE_KINDS, LOCAL_HOST, EngineSettings
+from houston_shared.config_sections import LOCAL_HOST
+from houston_shared.engine_settings import ENGINE_KINDS, EngineSettings
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError, UsageError
 from houston_shared.policy_and_run_files import BASE_MODEL
 from houston_shared.records import RoleEngine, RolloutSpec

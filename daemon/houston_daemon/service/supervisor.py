@@ -24,8 +24,8 @@ from houston_daemon.recorder.recorder_handle import (
 )
 from houston_daemon.service.daemon_log import LOGGER, DaemonLogs
 from houston_daemon.service.daemon_reload import EditReloader, FilesTouched
+from houston_daemon.service.engine_restarts import EngineState
 from houston_daemon.service.engine_supervisor import EngineSupervisor
-from houston_daemon.service.engine_watch import EngineState
 from houston_daemon.service.force_exit import EXIT_CUT_SHORT, ForceExit
 from houston_daemon.service.fork_server import WorkerEnded, WorkerStarted
 from houston_daemon.service.gpu_ledger import RolloutGpus

@@ -1,8 +1,8 @@
-"""When a silent process counts as dead: after `daemon.silent_seconds` (120) without a heartbeat.
+"""When a silent worker counts as dead: after `daemon.silent_seconds` (120) without a heartbeat.
 
-Only the time counts in which the kernel gave it a processor, so that a crowded machine is no hang;
-but for ten times the limit nobody waits. `worker_pool` kills workers by it, `worker_spawner` the
-fork server.
+Only the time counts in which the kernel gave the process a processor, so that a crowded machine is
+no hang; but for ten times the limit nobody waits. `worker_pool` kills workers by it. The fork
+server has limits of its own (`worker_spawner`), of the same kind of seconds.
 """
 
 from dataclasses import dataclass

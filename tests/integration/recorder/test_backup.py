@@ -18,7 +18,7 @@ from houston_daemon.maintenance import home_backup
 from houston_daemon.maintenance.home_verification import verify_home
 from houston_daemon.maintenance.journal_repair import repair_home
 from houston_shared import wire
-from houston_shared.config import BackupSettings
+from houston_shared.config_sections import BackupSettings
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.hub_models import pins_file

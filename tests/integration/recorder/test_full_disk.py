@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.maintenance.home_verification import verify_home
-from houston_daemon.recorder.disk import disk_housekeeping
+from houston_daemon.recorder.disk import disk_space_watch
 from houston_daemon.recorder.recorder_handle import RecorderFailed
 from houston_shared import wire
 from houston_shared.errors import HoustonError
@@ -35,7 +35,7 @@ def small(disk: Path) -> Iterator[Station]:
 
 
 def whole(reserve: Path) -> bool:
-    return reserve.exists() and reserve.stat().st_size == disk_housekeeping.BALLAST_BYTES
+    return reserve.exists() and reserve.stat().st_size == disk_space_watch.BALLAST_BYTES
 
 
 def paused(person: Person) -> bool:

@@ -108,7 +108,7 @@ def test_another_user_is_kept_out_by_the_folder_and_refused_behind_it(open_place
 
 @needs_root
 def test_a_member_of_the_group_guides_but_neither_starts_nor_stops(open_place: Path) -> None:
-    from houston_shared.config import DaemonSettings
+    from houston_shared.config_sections import DaemonSettings
 
     group = grp.getgrgid(NOBODY).gr_name
     station = Station(open_place / "home", daemon=DaemonSettings(group=group)).start()
@@ -131,7 +131,7 @@ def test_a_member_of_the_group_guides_but_neither_starts_nor_stops(open_place: P
 
 
 def test_an_unknown_group_is_a_sentence(tmp_path: Path) -> None:
-    from houston_shared.config import DaemonSettings
+    from houston_shared.config_sections import DaemonSettings
     from houston_shared.errors import HoustonError
 
     station = Station(tmp_path / "home", daemon=DaemonSettings(group="no-such-group"))

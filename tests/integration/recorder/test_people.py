@@ -10,7 +10,7 @@ import pytest
 from houston_daemon.maintenance.home_verification import verify_home
 from houston_daemon.maintenance.journal_repair import repair_home
 from houston_shared import wire
-from houston_shared.config import DaemonSettings
+from houston_shared.config_sections import DaemonSettings
 from houston_shared.control_messages import JudgedSteps
 from houston_shared.store import annotation_queries, presence_queries
 from houston_shared.store.store_reader import Reader

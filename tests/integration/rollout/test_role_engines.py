@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.agent.context_summary import SUMMARY_SECTIONS
+from houston_daemon.agent.context_summary_prompt import SUMMARY_SECTIONS
 from houston_daemon.training.rows.row_builder import build_token_rows
 from houston_daemon.training.rows.training_row import RowOptions
 from houston_shared.records import RoleEngine

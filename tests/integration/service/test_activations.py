@@ -11,7 +11,7 @@ import pytest
 from houston_daemon.service.policy_activation import ActivationResult, PolicyActivations
 from houston_shared import wire
 from houston_shared.config import Configuration, LoadedConfiguration
-from houston_shared.config_sections import EngineSettings
+from houston_shared.engine_settings import EngineSettings
 from houston_shared.store.training_event_bodies import PolicyRegistered
 from tests.support.recorder_client import Person, Station
 

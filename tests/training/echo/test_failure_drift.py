@@ -11,9 +11,9 @@ import pytest
 from houston_daemon.commands.train_drift_commands import drift_lines
 from houston_daemon.experiments.experiment_statistics import bootstrap_mean
 from houston_daemon.suites.suite_results import SuiteAttempt, SuiteRun, SuiteWorld
-from houston_daemon.training.echo import critique_gains, failure_drift, sampled_critiques
+from houston_daemon.training.echo import critique_trials, failure_drift, sampled_critiques
 from houston_daemon.training.echo.critic_usefulness import PHASES
-from houston_daemon.training.echo.critique_gains import mean_gains
+from houston_daemon.training.echo.critique_trials import mean_gains
 from houston_daemon.training.echo.drift_pictures import draw_drift
 from houston_daemon.training.echo.failure_drift import (
     Diagnosis,
@@ -168,10 +168,10 @@ def test_a_refinement_that_did_not_come_to_its_end_is_no_word_on_its_critique(
     attempt = CriticisedAttempt(
         rollout="a", score=0.5, critic="base", prompt=[], level=0, critiques=said, cached_tokens=0
     )
-    monkeypatch.setattr(critique_gains, "refinement_specs", lambda *_: iter(()))
-    monkeypatch.setattr(critique_gains, "_start", lambda *_: tuple(states))
+    monkeypatch.setattr(critique_trials, "refinement_specs", lambda *_: iter(()))
+    monkeypatch.setattr(critique_trials, "_start", lambda *_: tuple(states))
     loaded = LoadedConfiguration(Configuration(), home.home, "defaults")
-    assert critique_gains.try_critiques(loaded, "trial", [attempt]) == {"a": [0.5]}
+    assert critique_trials.try_critiques(loaded, "trial", [attempt]) == {"a": [0.5]}
 
 
 class Told(NamedTuple):

@@ -3,7 +3,7 @@
 import pytest
 
 from houston_daemon.training.policies.policy_constraints import adapter_limit, adapters_to_unload
-from houston_shared.config_sections import EngineSettings
+from houston_shared.engine_settings import EngineSettings
 from houston_shared.errors import HoustonError
 
 LIMITS: dict[str, tuple[EngineSettings, int]] = {

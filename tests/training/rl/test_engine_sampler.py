@@ -17,7 +17,8 @@ from houston_daemon.engines.engine_protocol import (
 from houston_daemon.training.rl import engine_sampler
 from houston_daemon.training.rl.engine_sampler import EngineSampler, SampledPolicy
 from houston_shared.backoff import RetryPolicy
-from houston_shared.config import Configuration, EngineSettings, LoadedConfiguration
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.engine_settings import EngineSettings
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 

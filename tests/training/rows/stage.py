@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from houston_daemon.agent.context_summary import SUMMARY_SECTIONS
+from houston_daemon.agent.context_summary_prompt import SUMMARY_SECTIONS
 from houston_daemon.agent.recorder_client import IngestSocket, RecorderClient
 from houston_daemon.agent.rollout_budgets import ActiveClock
 from houston_daemon.agent.rollout_setup import build_agent_loop

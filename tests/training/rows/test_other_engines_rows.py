@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.agent.context_summary import SUMMARY_SECTIONS
+from houston_daemon.agent.context_summary_prompt import SUMMARY_SECTIONS
 from houston_daemon.engines.script_engine import ScriptEngine
 from houston_daemon.training.rows.training_row import RowOptions, TokenRow
 from houston_shared.store import step_context

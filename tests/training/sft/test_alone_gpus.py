@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.commands import train_commands
+from houston_daemon.commands import train_sft_commands
 from houston_daemon.service.gpu_ledger import GpuLedger
 from houston_daemon.training.runs import run_progress
 from houston_daemon.training.sft import sft_launch
@@ -102,8 +102,8 @@ def test_a_home_without_gpus_leaves_what_a_person_shows(
 
 def train(loaded: LoadedConfiguration, *words: str) -> None:
     parser = argparse.ArgumentParser()
-    train_commands.add_train_sft_arguments(parser)
-    train_commands.run_train_sft(parser.parse_args([*words, "--detach"]), loaded)
+    train_sft_commands.add_train_sft_arguments(parser)
+    train_sft_commands.run_train_sft(parser.parse_args([*words, "--detach"]), loaded)
 
 
 def test_a_new_run_that_is_refused_for_gpus_is_not_begun(

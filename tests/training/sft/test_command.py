@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
-from houston_daemon.commands import train_commands
+from houston_daemon.commands import train_sft_commands
 from houston_daemon.training.rows.training_row import RowOptions
 from houston_daemon.training.runs import run_folder
 from houston_daemon.training.sft import create_run
@@ -289,15 +289,15 @@ def test_a_run_goes_on_with_the_gpus_that_it_had(tmp_path: Path, base: Path, cas
     (home / "houston.toml").write_text("[hosts]\ngpus = 4\n")
     loaded = load_configuration(str(home), None)
     parser = argparse.ArgumentParser()
-    train_commands.add_train_sft_arguments(parser)
+    train_sft_commands.add_train_sft_arguments(parser)
 
     def run_folder(*words: str) -> tuple[RunFolder, int]:
         arguments = parser.parse_args(list(words))
-        planned = train_commands._plan_run(arguments, loaded)
-        spec = planned if arguments.resume else train_commands._make_run(arguments, loaded)
+        planned = train_sft_commands._plan_run(arguments, loaded)
+        spec = planned if arguments.resume else train_sft_commands._make_run(arguments, loaded)
         folder = RunFolder(training_folder(loaded.home) / spec.run)
         folder.write_spec(spec)
-        return folder, train_commands._gpu_count(arguments, loaded, planned)
+        return folder, train_sft_commands._gpu_count(arguments, loaded, planned)
 
     folder, _ = run_folder("--data", str(data), "--base", str(base), *first)
     folder, gpus = run_folder("--resume", folder.path.name, *again)
@@ -307,7 +307,7 @@ def test_a_run_goes_on_with_the_gpus_that_it_had(tmp_path: Path, base: Path, cas
 def test_commands_and_the_daemon_need_no_torch() -> None:
     """Asking, following, launching: a command that starts training is not training."""
     code = (
-        "import sys; import houston_daemon.commands.train_commands; "
+        "import sys; import houston_daemon.commands.train_sft_commands; "
         "import houston_daemon.training.sft.sft_launch; "
         "print([m for m in ('torch', 'transformers', 'datasets', 'pyarrow') if m in sys.modules])"
     )

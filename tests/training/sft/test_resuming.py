@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.commands import train_commands
+from houston_daemon.commands import train_sft_commands
 from houston_daemon.training.rows.training_row import RowOptions
 from houston_daemon.training.runs import run_progress
 from houston_daemon.training.sft import create_run
@@ -55,7 +55,7 @@ def daemon(loaded: LoadedConfiguration, folder: RunFolder) -> Iterator[Station]:
 
 def parsed(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    train_commands.add_train_sft_arguments(parser)
+    train_sft_commands.add_train_sft_arguments(parser)
     return parser.parse_args(list(words))
 
 
@@ -64,7 +64,7 @@ def resumed(loaded: LoadedConfiguration, *words: str) -> HoustonError:
     folder = policy_and_run_files.training_run_folder(loaded.home, RUN)
     before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
     with pytest.raises(HoustonError) as refused:
-        train_commands.run_train_sft(parsed("--resume", RUN, *words), loaded)
+        train_sft_commands.run_train_sft(parsed("--resume", RUN, *words), loaded)
     assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
     return refused.value
 
@@ -122,7 +122,7 @@ ROWS: dict[str, tuple[tuple[str, ...], RowOptions]] = {
 @pytest.mark.parametrize("case", ROWS)
 def test_a_new_run_has_the_rows_that_an_export_would_have(case: str, tmp_path: Path) -> None:
     words, expected = ROWS[case]
-    made = train_commands._row_options_with_defaults(parsed(*words), Home(tmp_path))
+    made = train_sft_commands._row_options_with_defaults(parsed(*words), Home(tmp_path))
     assert made == expected
 
 

@@ -6,7 +6,7 @@ import pwd
 import pytest
 
 from houston_daemon.recorder.identity_and_roles import RoleBook
-from houston_shared.config import RoleSettings
+from houston_shared.config_sections import RoleSettings
 from houston_shared.errors import ConfigurationError
 
 

@@ -13,7 +13,7 @@ from houston_daemon.service.engine_replicas import (
 )
 from houston_daemon.service.rollout_start_checks import check_servers
 from houston_shared.config import Configuration, LoadedConfiguration
-from houston_shared.config_sections import EngineSettings
+from houston_shared.engine_settings import EngineSettings
 from houston_shared.errors import ConfigurationError
 from houston_shared.home import Home
 from houston_shared.wire import ReplicaUse

@@ -23,6 +23,7 @@ from houston_daemon.review.judge.judge_engine import JudgeEnginePlace
 from houston_daemon.service import engine_endpoints, engine_supervisor
 from houston_daemon.service.daemon_log import read_log_tail
 from houston_daemon.service.engine_child import end_former_replicas, end_orphaned_engines
+from houston_daemon.service.engine_restarts import EngineState, EngineWatch
 from houston_daemon.service.engine_supervisor import (
     ENGINE_PATIENCE_SECONDS,
     EngineSupervisor,
@@ -32,12 +33,12 @@ from houston_daemon.service.engine_supervisor import (
     ReplicaServers,
     engine_server_factory,
 )
-from houston_daemon.service.engine_watch import EngineState, EngineWatch
 from houston_daemon.service.gpu_ledger import GpuLedger
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_daemon.training.policies import adapter_loader
-from houston_shared.config import Configuration, DaemonSettings, LoadedConfiguration
-from houston_shared.config_sections import EngineSettings
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.config_sections import DaemonSettings
+from houston_shared.engine_settings import EngineSettings
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
 from tests.support.web import Handler, web

@@ -11,7 +11,8 @@ from houston_daemon.commands.doctor_commands import DoctorCheck
 from houston_daemon.hosts.guard.control_groups import CgroupFolders
 from houston_daemon.service import home_setup
 from houston_daemon.service.check_findings import CheckFinding
-from houston_shared.config import Configuration, DaemonSettings, LoadedConfiguration
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.config_sections import DaemonSettings
 from houston_shared.home import Home
 
 MOUNTS = "21 1 0:20 / / {options} - {kind} /dev/vda rw\n"

@@ -19,7 +19,8 @@ from houston_daemon.service.prometheus_metrics import (
     MetricsExporter,
     render_metrics,
 )
-from houston_shared.config import Configuration, LoadedConfiguration, MetricsSettings
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.config_sections import MetricsSettings
 from houston_shared.control_messages import Status
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.records import ObservationBody

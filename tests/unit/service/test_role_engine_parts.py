@@ -17,7 +17,7 @@ from houston_daemon.training.rl.rollout_groups import (
     refuse_other_engines,
 )
 from houston_shared.config import Configuration, LoadedConfiguration
-from houston_shared.config_sections import EnginePrice, EngineSettings
+from houston_shared.engine_settings import EnginePrice, EngineSettings
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
 from houston_shared.records import RolloutSpec

@@ -26,12 +26,8 @@ from houston_daemon.telemetry.span_export_child import (
     traces_address,
 )
 from houston_shared import secret_redaction
-from houston_shared.config import (
-    Configuration,
-    LoadedConfiguration,
-    TelemetrySettings,
-    load_configuration,
-)
+from houston_shared.config import Configuration, LoadedConfiguration, load_configuration
+from houston_shared.config_sections import TelemetrySettings
 from houston_shared.errors import ConfigurationError
 from houston_shared.home import Home
 from houston_shared.records import CallIntent

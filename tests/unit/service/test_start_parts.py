@@ -12,12 +12,12 @@ from houston_daemon.service.rollout_start_checks import build_rollout_specs
 from houston_daemon.service.systemd_service import notify_systemd
 from houston_shared.config import (
     Configuration,
-    DaemonSettings,
     LoadedConfiguration,
     fingerprint,
     load_configuration,
 )
-from houston_shared.config_sections import EngineSettings
+from houston_shared.config_sections import DaemonSettings
+from houston_shared.engine_settings import EngineSettings
 from houston_shared.errors import ConfigurationError, ExitCode
 from houston_shared.home import Home
 from houston_shared.home_lock import HomeOwner

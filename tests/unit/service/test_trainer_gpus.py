@@ -7,7 +7,8 @@ import pytest
 from houston_daemon.service.gpu_ledger import GpuLedger
 from houston_daemon.service.trainers import TrainerGpus
 from houston_shared.config import Configuration, LoadedConfiguration
-from houston_shared.config_sections import EngineSettings, HostsSettings, RaySettings
+from houston_shared.config_sections import HostsSettings, RaySettings
+from houston_shared.engine_settings import EngineSettings
 from houston_shared.home import Home
 
 CASES: dict[str, tuple[int, bool, dict[str, tuple[int, bool]], tuple[str, ...], str, bool]] = {

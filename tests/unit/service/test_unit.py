@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from houston_daemon.service.systemd_service import UNIT_VARIABLE, SystemdUnit, will_be_restarted
-from houston_shared.config import Configuration, DaemonSettings, LoadedConfiguration
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.config_sections import DaemonSettings
 from houston_shared.home import Home
 from tests.support.station import Station
 

@@ -1,8 +1,8 @@
 """Files made by others, converted in a process of their own: limited in time and memory, and where
 the rollout has a sandbox, shut in it without a network.
 
-`converter_child.py` does the converting; this module starts it and reads what it says. It knows
-neither the agent nor where Markdown goes.
+`document_to_markdown.py` does the converting; this module starts it and reads what it says. It
+knows neither the agent nor where Markdown goes.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from houston_daemon.hosts.host_protocol import ProcessResult, RolloutHost
 Kind = Literal["html", "pdf", "docx", "pptx", "latex"]
 SECONDS = 90.0
 """Longest conversion."""
-_PROGRAM = Path(__file__).with_name("converter_child.py")
+_PROGRAM = Path(__file__).with_name("document_to_markdown.py")
 _OUTPUT = 32_000_000
 _NEEDS = {"html": "markdownify", "pdf": "pypdfium2"}
 

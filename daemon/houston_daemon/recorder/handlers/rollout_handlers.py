@@ -15,7 +15,7 @@ from houston_daemon.hosts.host_protocol import CleanupExtent
 from houston_daemon.hosts.ssh.remote_part import remote_part_of
 from houston_daemon.maintenance.host_cleanup import CleanupOrder, CleanupReport
 from houston_daemon.recorder import journal_writer, rollout_assignment
-from houston_daemon.recorder.handlers import training_handlers
+from houston_daemon.recorder.handlers import policy_handlers
 from houston_daemon.recorder.handlers.guidance_handlers import require_rollout
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
@@ -82,7 +82,7 @@ def _queue_rollout(store: Store, spec: RolloutSpec, request: str, author: Author
     if spec.refines is not None:
         _check_refined(store, spec.refines, task.name)
     spec = redact_spec(spec)
-    spec = training_handlers.choose_policies(store, spec)
+    spec = policy_handlers.choose_policies(store, spec)
     _check_task_keys(
         parse_task_record(spec.task)
     )  # as it will be read: a key written out is gone, too

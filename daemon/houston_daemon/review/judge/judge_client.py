@@ -28,7 +28,8 @@ from houston_daemon.review.judge.judge_answers import JudgedStep
 from houston_daemon.review.judge.judge_cache import CachedAnswer, JudgeCache, cache_key
 from houston_daemon.review.judge.judge_prompt import JudgeWindow
 from houston_daemon.review.judge.judge_template import JudgeTemplate
-from houston_shared.config_sections import EnginePrice, JudgeSettings
+from houston_shared.config_sections import JudgeSettings
+from houston_shared.engine_settings import EnginePrice
 from houston_shared.records import Message
 from houston_shared.secret_redaction import redact
 from houston_shared.times_and_counts import pluralize

@@ -88,7 +88,7 @@ JUDGE_FORM = TemplateForm(
         "again": frozenset({"problem", "judged"}),
     },
     optional={"window": frozenset({"limits", "outline"})},
-    packaged=Path(__file__).with_name("template.md"),
+    packaged=Path(__file__).with_name("judge_instructions.md"),
     effect="Nothing was judged.",
     print_command="houston judge --print-template",
 )

@@ -38,7 +38,7 @@ from houston_daemon.training.runs.run_folder import TrainingRunFolder, TrainingR
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
-from houston_shared.config_sections import EngineSettings
+from houston_shared.engine_settings import EngineSettings
 from houston_shared.policy_and_run_files import check_family_name, training_folder
 from houston_shared.store import policy_queries, rollout_queries
 from houston_shared.store.store_reader import Reader

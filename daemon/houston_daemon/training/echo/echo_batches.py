@@ -6,7 +6,6 @@ are its critiques, rewarded by what they gained. An attempt with the full score 
 Both tracks train in the same optimizer steps, each on its own rows.
 """
 
-import itertools
 import statistics
 import time
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from houston_daemon.training.credit.policy_gradient_rows import (
     sampled_answer_row,
 )
 from houston_daemon.training.echo.sampled_critiques import CriticisedAttempt, CritiqueSampler
-from houston_daemon.training.rl.dynamic_sampling import teaches
+from houston_daemon.training.rl.dynamic_sampling import sample_groups, teaches
 from houston_daemon.training.rl.engine_sampler import EngineSampler
 from houston_daemon.training.rl.policy_gradient_trainer import NO_GAP, EngineGap, Pass
 from houston_daemon.training.rl.rl_recipe import RlRecipe
@@ -129,14 +128,19 @@ class EchoBatches(UpdateBatches):
 
     def _attempts(self, update: int, policy: str) -> Sampled:
         """What the update sampled, with replacements where groups teach nothing."""
-        order = iter(self._coordinator.task_order(update))
         every = Sampled([], [], [], dict.fromkeys(("attempts", "critiques", "refinements"), 0.0))
-        for batch in range(self._recipe.refill + 1):
-            kept = sum(teaches(each.refined, self._recipe) for each in every.refined)
-            tasks = list(itertools.islice(order, self._recipe.groups - kept))
-            if not tasks:
-                break
-            self._add_batch(every, update, batch, tasks, policy)
+
+        def refined_attempts(round_number: int, tasks: Sequence[int]) -> list[RefinedAttempt]:
+            before = len(every.refined)
+            self._add_batch(every, update, round_number, tasks, policy)
+            return every.refined[before:]
+
+        sample_groups(
+            self._coordinator.task_order(update),
+            self._recipe,
+            refined_attempts,
+            lambda attempt: teaches(attempt.refined, self._recipe),
+        )
         return every
 
     def _add_batch(

@@ -27,7 +27,7 @@ from houston_daemon.suites.suite_catalog import suite_tasks
 from houston_daemon.suites.suite_results import SuiteRun, read_run, write_run
 from houston_daemon.suites.suite_run import SuiteOrder, run_suite, suites_folder
 from houston_daemon.training.echo.critic_usefulness import PHASES, split_into_phases
-from houston_daemon.training.echo.critique_gains import mean_gains, try_critiques
+from houston_daemon.training.echo.critique_trials import mean_gains, try_critiques
 from houston_daemon.training.echo.sampled_critiques import CriticisedAttempt, CritiqueSampler
 from houston_daemon.training.rl.engine_sampler import EngineSampler
 from houston_daemon.training.rl.rl_recipe import RlRecipe

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from houston_daemon.engines.vllm_serve import MAX_LOADED_ADAPTERS
 from houston_shared.config import LoadedConfiguration
-from houston_shared.config_sections import EngineSettings
+from houston_shared.engine_settings import EngineSettings
 from houston_shared.errors import HoustonError, NotFound
 from houston_shared.home import Home
 from houston_shared.policy_and_run_files import PolicyName, policies_folder

@@ -22,7 +22,7 @@ from houston_daemon.training.runs.run_folder import new_run_name
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
-from houston_shared.config_sections import EngineSettings
+from houston_shared.engine_settings import EngineSettings
 from houston_shared.errors import HoustonError, UsageError
 from houston_shared.policy_and_run_files import (
     DEFAULT_FAMILY,

@@ -1,8 +1,8 @@
 """Dynamic sampling: a group whose rewards are all alike is dropped whole, and another is sampled in
 its place, up to a cap (DAPO, arXiv 2503.14476, eq. 11).
 
-Groups are of rollouts of one task (`update_batches`) or of decisions in one recorded state
-(`decision_batches`). Imports no torch.
+Groups are of rollouts of one task (`update_batches`), of refined attempts at one (`echo_batches`),
+or of decisions in one recorded state (`decision_batches`). Imports no torch.
 """
 
 import itertools
@@ -31,8 +31,8 @@ def sample_groups(
 
     At most `groups` of the recipe are kept; `refill` says how often dropped ones are replaced.
 
-    sources: what groups are sampled from (tasks, or recorded states), in order. sample: one group
-    of each source; its first argument is the number of the round, from 0.
+    sources: what groups are sampled from (tasks, or recorded states), in order. sample: at most one
+    group of each source; its first argument is the number of the round, from 0.
     """
     remaining = iter(sources)
     every: list[_Group] = []

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from houston_daemon.agent import context_summary
+from houston_daemon.agent import context_summary_prompt
 from houston_daemon.agent.resumed_context import rebuild_context
 from houston_daemon.prompts.context_ledger import Context, ContextEntry
 from houston_daemon.prompts.prompt_renderer import PromptRenderer
@@ -237,7 +237,7 @@ class ContextRows:
         for entry in entries:
             step = None if entry.summary else by_step[entry.step]
             if entry is entries[-1]:
-                request = self.renderer.asking(entry, context_summary.SUMMARY_REQUEST)
+                request = self.renderer.asking(entry, context_summary_prompt.SUMMARY_REQUEST)
                 yield ContextPart(step, *request)
             else:
                 yield ContextPart(step, entry.ids, entry.messages)

@@ -12,8 +12,9 @@ import pytest
 from houston_daemon.engines.engine_process import process_start_time
 from houston_daemon.review.judge.judge_engine import JudgeEnginePlace
 from houston_daemon.service.engine_endpoints import state_file
-from houston_shared.config import Configuration, DaemonSettings, LoadedConfiguration
-from houston_shared.config_sections import EngineSettings
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.config_sections import DaemonSettings
+from houston_shared.engine_settings import EngineSettings
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
 

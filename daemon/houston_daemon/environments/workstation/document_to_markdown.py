@@ -1,6 +1,6 @@
 """Turns one file into Markdown, as a program of its own: what it reads was made by others.
 
-    python converter_child.py KIND FILE [BASE_URL] [--closed] [--packages=FOLDER]…
+    python document_to_markdown.py KIND FILE [BASE_URL] [--closed] [--packages=FOLDER]…
 
 KIND is html, pdf, docx, pptx or latex. Prints one JSON object: `title`, `text`, `links` (pairs of
 text and address), `notes`; or `error`, one sentence. It limits its own memory and processor time,
