@@ -11,11 +11,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from houston_daemon.suites.tiny_policy import TinyRecipe, make_tiny_policy
 from houston_daemon.suites.word_worlds import BOXES, ITEMS, LEVELS, word_world
 from houston_daemon.training.prm.prm_scorer import load_scorer
-from houston_shared.errors import HoustonError
 from tests.support.station import Station
+from tests.support.tiny_policies import tiny_policy
 from tests.support.tracked import TENSORBOARD, read_scalars
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -24,14 +23,7 @@ QUICK = ("--set", "device=cpu", "--set", "epochs=8", "--set", "report_to=none")
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    with contextlib.suppress(HoustonError):  # how much it solves is nothing to these tests
-        make_tiny_policy(
-            folder,
-            TinyRecipe(parameters=300_000, worlds=32, wrong=0.5, epochs=8),
-            lambda line: None,
-        )
-    return folder
+    return tiny_policy("medium", tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

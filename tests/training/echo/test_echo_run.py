@@ -1,7 +1,6 @@
 """`houston train echo` as people call it: attempts, critiques, refinements and both tracks, with a
 real engine and a policy and critic of a few words."""
 
-import contextlib
 import json
 import os
 import signal
@@ -11,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.suites.tiny_policy import TinyRecipe, make_tiny_policy
-from houston_shared.errors import HoustonError
 from tests.engines.chat_server import ChatServer, delta
 from tests.support.station import Station
+from tests.support.tiny_policies import tiny_policy
 from tests.support.tracked import TENSORBOARD, read_scalars
 from tests.training.rl.test_run import lines, trainer_of
 
@@ -30,13 +28,7 @@ WORDS = (
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    recipe = TinyRecipe(
-        parameters=300_000, level="errands", wrong=0.1, worlds=64, enough=0.2, settled=1
-    )
-    with contextlib.suppress(HoustonError):  # how much it solves is nothing to these tests
-        make_tiny_policy(folder, recipe, lambda line: None)
-    return folder
+    return tiny_policy("errands", tmp_path_factory)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Decisions sampled at recorded states and rewarded alone: a real engine, a real journal."""
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from houston_daemon.engines.engine_protocol import EngineSample
 from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_daemon.suites.suite_run import suites_folder
-from houston_daemon.suites.tiny_policy import TinyRecipe, make_tiny_policy
 from houston_daemon.training.rl.decision_batches import (
     DecisionBatches,
     DecisionGroup,
@@ -30,11 +28,12 @@ from houston_daemon.training.rl.recorded_states import (
 )
 from houston_daemon.training.rl.rl_recipe import RlRecipe, load_rl_recipe
 from houston_shared.config import Configuration, LoadedConfiguration, load_configuration
-from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.errors import ConfigurationError
 from houston_shared.home import Home
 from houston_shared.records import ContextHead, SampleBody, ToolCall
 from houston_shared.store.store_reader import Reader
 from tests.support.station import Station
+from tests.support.tiny_policies import tiny_policy
 
 RECIPE = RlRecipe(
     groups=6, group_size=4, refill=0, minibatches=1, states=("collect",), process_reward="prm@1"
@@ -156,12 +155,7 @@ def test_a_cut_decision_counts_as_left_out_only_where_it_is(
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    with contextlib.suppress(HoustonError):  # how much it solves is nothing to this test
-        make_tiny_policy(
-            folder, TinyRecipe(parameters=300_000, worlds=32, epochs=4), lambda line: None
-        )
-    return folder
+    return tiny_policy("medium", tmp_path_factory)
 
 
 @pytest.fixture

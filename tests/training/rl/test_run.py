@@ -1,6 +1,5 @@
 """`houston train dapo` as people call it, with a real engine and a policy that learns from it."""
 
-import contextlib
 import json
 import os
 import signal
@@ -10,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.suites.tiny_policy import TinyRecipe, make_tiny_policy
 from houston_daemon.suites.word_worlds import LEVELS, word_world
 from houston_daemon.training.policies.lineage_texts import lineage_texts
-from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.store.store_reader import Reader
 from tests.support.station import Station
+from tests.support.tiny_policies import tiny_policy
 from tests.support.tracked import TENSORBOARD, read_scalars
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -28,12 +26,8 @@ FAST = (
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A policy of few words that solves a quarter of the worlds, so that groups of four differ."""
-    folder = tmp_path_factory.mktemp("tiny")
-    recipe = TinyRecipe(parameters=300_000, worlds=64, wrong=0.5, enough=0.25, settled=1)
-    with contextlib.suppress(HoustonError):  # it solves fewer or more than one would begin with
-        make_tiny_policy(folder, recipe, lambda line: None)
-    return folder
+    """A policy of few words that solves some of the worlds, so that groups of four differ."""
+    return tiny_policy("medium", tmp_path_factory)
 
 
 @pytest.fixture

@@ -1,0 +1,37 @@
+"""Policies of a few words for tests of training, each made once in a run of tests.
+
+Making one takes a processor for half a minute, so the processes that run tests share it: the first
+that needs it makes it, and others wait meanwhile.
+"""
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from houston_daemon.suites.tiny_policy import TinyRecipe, make_tiny_policy
+from houston_shared.errors import HoustonError
+
+RECIPES = {
+    "medium": TinyRecipe(parameters=300_000, worlds=64, wrong=0.5, enough=0.25, settled=1),
+    "errands": TinyRecipe(
+        parameters=300_000, level="errands", wrong=0.1, worlds=64, epochs=6, enough=0.2, settled=1
+    ),
+}
+"""Of levels of word-worlds. `medium` solves a tenth of them, so that groups of four differ."""
+
+
+def tiny_policy(level: Literal["medium", "errands"], factory: pytest.TempPathFactory) -> Path:
+    """The folder of that policy; how much it solves is not promised."""
+    is_one_of_several = "PYTEST_XDIST_WORKER" in os.environ
+    shared = factory.getbasetemp().parent if is_one_of_several else factory.getbasetemp()
+    folder = shared / f"tiny-policy-{level}"
+    with (shared / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            with contextlib.suppress(HoustonError):  # it solves fewer or more than it should
+                make_tiny_policy(folder, RECIPES[level], lambda line: None)
+    return folder
