@@ -32,12 +32,14 @@ COMMANDS = {
     "recorder": ["--runs", "1"],
     "console": ["--no-peers", "--steps", "10000", "--small", "1000", "--seconds", "4"],
     "rows": ["--runs", "1"],
-    "export": ["--rows", "24", "--repeat", "2"],
+    "export": ["--rows", "24", "--repeat", "7"],
     "training": ["--side", "houston", "--clock", "cpu", "--kind"],
 }
 """The arguments of each benchmark, which are smaller than its own defaults. Of training only
 Houston's side is run, since the peers do not change, and processor seconds of one thread are
-counted: by the clock, readings of one commit are up to a seventh apart."""
+counted: by the clock, readings of one commit are up to a seventh apart. Exports are repeated so
+often that the median has no full pass of the garbage collector, which takes 20 ms of all that the
+benchmark holds, and falls on another format in each commit."""
 ENVIRONMENT = {"training": {"OMP_NUM_THREADS": "1"}}
 
 Figures = dict[str, float]
