@@ -8,7 +8,9 @@ scenarios that mostly wait, and the files that start vLLM do not meet.
 import gc
 import itertools
 import os
+import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +25,10 @@ from tests.support.tiers import SLOW_TIER, long_tests, may_be_slow, promised_sce
 # In children too; engines set their own number.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# A version manager's `python3` is a script that takes longer than the Python it starts; agents,
+# evaluators and simulators of tests start thousands.
+if Path(shutil.which("python3") or sys.executable).read_bytes()[:2] == b"#!":
+    os.environ["PATH"] = f"{Path(sys.base_prefix) / 'bin'}{os.pathsep}{os.environ['PATH']}"
 # Trainings that tests start report to no tracker of whoever runs them.
 os.environ["TRACKIO_DIR"] = os.path.join(tempfile.gettempdir(), f"houston-trackio-{os.getuid()}")
 

@@ -209,9 +209,12 @@ def test_an_engine_that_is_killed_as_it_is_given_a_version_samples_with_it_later
         lambda: trained.json("train", "list")[0]["state"] == "finished", 250, "the run ends"
     )
     after = lines(folder)
-    assert [update["policy"] for update in after] == ["base", "policy@2", "policy@3"]
+    assert len(after) == 3 and any(update["trained_tokens"] for update in after[:2])
     assert trained.process("engines.embedded") != engine
+    versions = 1
     for update in after:
+        assert update["policy"] == (f"policy@{versions}" if versions > 1 else "base")
+        versions += update["trained_tokens"] > 0  # where no group differs there is no new version
         assert update["sampling"]["stale"] == 0
         assert update["gap_largest"] < 0.1, "sampled by the weights that are trained"
 
