@@ -107,10 +107,12 @@ types: $(BIN)/.dev
 layers: $(BIN)/.dev
 	$(BIN)/lint-imports
 
-# Tests wait about as long as they work, so three at a time keep two cores busy. Where very much
+# Tests wait about as long as they work, so three at a time keep two cores busy; slow ones wait more,
+# and are four. Where very much
 # fails something else is wrong, and the run ends instead of waiting for every time limit. One server
 # that does not start fails some twenty tests, which is no reason to end.
-PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --maxfail 60
+PROCESSES := 3
+PYTEST = $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --maxfail 60
 # The console first: its files are the long ones.
 FAST   := tests/console tests/unit
 
@@ -130,6 +132,7 @@ promises: $(BIN)/.dev engine
 scenarios: $(BIN)/.dev engine
 	$(call and_alone,--promised not $(SCENARIOS))
 
+slow: PROCESSES := 4
 slow: $(BIN)/.dev engine
 	$(call and_alone,-m "slow or every_tier" $(if $(PART),--part $(PART)) tests)
 

@@ -25,7 +25,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from houston_daemon.agent import context_fork as cutting
+from houston_daemon.agent import context_compression as cutting
 from houston_daemon.agent.context_summary_prompt import (
     SUMMARY_REQUEST,
     SUMMARY_SECTIONS,

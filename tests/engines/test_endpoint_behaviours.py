@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from houston_daemon.agent import policy_sampling, rollout_worker
+from houston_daemon.agent import rollout_worker, sample_requests
 from houston_daemon.engines import chat_engine, token_engine
 from houston_daemon.service.check_findings import CheckFinding
 from houston_daemon.service.engine_check import CHECK_ORDER, check_engine
@@ -64,8 +64,8 @@ def checked(
 
 def asking_soon(words: list[str]) -> int:
     """A worker that waits as long as a test may."""
-    policy_sampling.ENGINE_REFUSED_WAITS = (0.05,)
-    policy_sampling.ENGINE_AWAY_WAITS = (0.05,)
+    sample_requests.ENGINE_REFUSED_WAITS = (0.05,)
+    sample_requests.ENGINE_AWAY_WAITS = (0.05,)
     quick = RetryPolicy(attempts=2, first_wait=0.01, max_wait=0.02)
     for engine in (chat_engine, token_engine):
         engine.RetryPolicy = lambda: quick  # type: ignore[attr-defined]

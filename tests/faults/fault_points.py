@@ -297,9 +297,9 @@ FAULT_POINTS: dict[str, tuple[str, str]] = {
         "agent/agent_loop.py",
         "the observation is stored, what people said is not in the context",
     ),
-    "worker.summary.before": ("agent/context_fork.py", "a summary is about to be sampled"),
+    "worker.summary.before": ("agent/context_compression.py", "a summary is about to be sampled"),
     "worker.summary.after": (
-        "agent/context_fork.py",
+        "agent/context_compression.py",
         "a try at a summary is stored, its fork is not",
     ),
     "worker.try.after": (
@@ -311,8 +311,11 @@ FAULT_POINTS: dict[str, tuple[str, str]] = {
         "agent/flow/verifier.py",
         "what a verifier said is stored, its step is open",
     ),
-    "worker.fork.before": ("agent/context_fork.py", "a fork is about to be stored"),
-    "worker.fork.after": ("agent/context_fork.py", "a fork is stored, the context is the old one"),
+    "worker.fork.before": ("agent/context_compression.py", "a fork is about to be stored"),
+    "worker.fork.after": (
+        "agent/context_compression.py",
+        "a fork is stored, the context is the old one",
+    ),
     "worker.beat.before": ("agent/recorder_client.py", "a heartbeat is about to be sent"),
     "worker.pause.before": ("agent/recorder_client.py", "a pause has reached a safe point"),
     "worker.send.after": ("agent/recorder_client.py", "a message is sent, its answer is awaited"),

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.agent import policy_sampling, recorder_client
+from houston_daemon.agent import recorder_client, sample_requests
 from houston_daemon.recorder.handlers.ingest_handlers import find_event_slot
 from houston_shared import wire
 from tests.faults.history import Acked, Heard, History, Key, Prompt
@@ -23,7 +23,7 @@ def words(record: object) -> str:
 
 def attend(file: str) -> None:
     """From now on every worker of this process writes to `file`."""
-    ask, sample = recorder_client.IngestSocket.ask, policy_sampling.PolicySampler.sample
+    ask, sample = recorder_client.IngestSocket.ask, sample_requests.PolicySampler.sample
 
     def say(**fields: Any) -> None:
         # A line cut by a kill spoils only itself: each begins with its own line feed.
@@ -51,7 +51,7 @@ def attend(file: str) -> None:
         return await sample(self, request, interruptible)
 
     recorder_client.IngestSocket.ask = asked  # type: ignore[method-assign]
-    policy_sampling.PolicySampler.sample = sampled  # type: ignore[method-assign]
+    sample_requests.PolicySampler.sample = sampled  # type: ignore[method-assign]
 
 
 def read(file: Path, history: History) -> set[int]:

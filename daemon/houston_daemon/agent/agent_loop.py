@@ -9,14 +9,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from houston_daemon.agent import context_fork, policy_sampling, purification
+from houston_daemon.agent import context_compression, purification, sample_requests
 from houston_daemon.agent.agent_kind import AgentKind
 from houston_daemon.agent.call_execution import CallExecutor
-from houston_daemon.agent.context_fork import ContextForker
-from houston_daemon.agent.policy_sampling import PolicySampler, build_ledger_entry
+from houston_daemon.agent.context_compression import ContextForker
 from houston_daemon.agent.purification import StepAttempt, StepPurifier
 from houston_daemon.agent.recorder_client import RecorderClient
 from houston_daemon.agent.rollout_budgets import RolloutBudgets, observation_tail
+from houston_daemon.agent.sample_requests import PolicySampler, build_ledger_entry
 from houston_daemon.agent.step_attention import StepAttention
 from houston_daemon.agent.worker_control import INTERRUPTED_NOTE
 from houston_daemon.engines.engine_protocol import ContextOverflow, EngineSample, SampleRequest
@@ -139,7 +139,7 @@ class AgentLoop:
     renderer: PromptRenderer
     limits: TokenLimits
     budgets: RolloutBudgets
-    request_builder: policy_sampling.SampleRequestBuilder
+    request_builder: sample_requests.SampleRequestBuilder
     executor: CallExecutor
     purifier: StepPurifier
     forker: ContextForker
@@ -211,7 +211,7 @@ class AgentLoop:
     def _ledger_entry(self, request: SampleRequest, sampled: EngineSample) -> SampleBody:
         """A sample of the context as it stands, with the action that it is."""
         decided: AgentAction = self.agent.check(
-            policy_sampling.parse_action(sampled, self.step, self.renderer.dialect, self.tools),
+            sample_requests.parse_action(sampled, self.step, self.renderer.dialect, self.tools),
             self.step,
         )
         link = link_prompt(
@@ -264,7 +264,7 @@ class AgentLoop:
         size = self.context.size
         cut = None
         if not self.context.has_no_sample:
-            cut = context_fork.plan_fork(self.context, self.renderer, self.limits, size // 2)
+            cut = context_compression.plan_fork(self.context, self.renderer, self.limits, size // 2)
         if cut is None:
             return False
         self.limits = replace(self.limits, context=min(self.limits.context, size * 4 // 5))
@@ -296,7 +296,7 @@ class AgentLoop:
             fits and limits.answer_room(size, limits.answer) >= MIN_ANSWER_TOKENS
         ):
             return
-        cut = context_fork.plan_fork(self.context, self.renderer, limits)
+        cut = context_compression.plan_fork(self.context, self.renderer, limits)
         if cut is None:
             return
         self.context = await self.forker.fork(

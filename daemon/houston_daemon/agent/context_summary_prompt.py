@@ -2,7 +2,7 @@
 
 Five sections (APOLLO §3.1.3 names what must survive; the state of the task comes first). Guidance
 is never left to the summary: it is kept verbatim beside it. When a context is summarised is decided
-in `context_fork`.
+in `context_compression`.
 """
 
 import json

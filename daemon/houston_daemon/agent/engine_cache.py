@@ -3,7 +3,7 @@
 An engine of its own costs a short rollout a connection and two or three requests before its first
 sample (is the server there, what is its window, whose adapter has it). An engine keeps nothing of a
 rollout, so several can ask through one, and it stays when they have ended. One that goes away
-meanwhile is waited for where it is asked (`policy_sampling`), as by a long rollout. A script is
+meanwhile is waited for where it is asked (`sample_requests`), as by a long rollout. A script is
 read anew each time, and what an engine of another package keeps is not known: these are not shared.
 """
 

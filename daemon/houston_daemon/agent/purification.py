@@ -15,17 +15,17 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from houston_daemon.agent import policy_sampling
+from houston_daemon.agent import sample_requests
 from houston_daemon.agent.call_execution import CallExecutor
-from houston_daemon.agent.policy_sampling import (
-    PolicySampler,
-    SampleRequestBuilder,
-    build_ledger_entry,
-)
 from houston_daemon.agent.purified_answer import build_purified_sample, choose_replacement
 from houston_daemon.agent.recorder_client import GuidanceWaits
 from houston_daemon.agent.resumed_context import with_ledger_ids
 from houston_daemon.agent.rollout_budgets import RolloutBudgets, observation_tail
+from houston_daemon.agent.sample_requests import (
+    PolicySampler,
+    SampleRequestBuilder,
+    build_ledger_entry,
+)
 from houston_daemon.engines.engine_protocol import ContextOverflow
 from houston_daemon.environments.environment_protocol import Environment, Undo
 from houston_daemon.prompts.context_ledger import Context, PromptAnchor, link_prompt
@@ -247,7 +247,7 @@ class StepPurifier:
         point("worker.lookahead.asked")
         tools = {tool.name: tool for tool in self.environment.tools}
         action = self.check(
-            policy_sampling.parse_action(sampled, step, self.renderer.dialect, tools), step
+            sample_requests.parse_action(sampled, step, self.renderer.dialect, tools), step
         )
         entry = build_ledger_entry(
             request,

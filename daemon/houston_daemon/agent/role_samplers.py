@@ -4,14 +4,14 @@ to it.
 The policy's is there from the start; one with settings of its own (`[agent.summary]` of the task)
 is made when it is first asked for. An engine of its own has its own dialect, tokenizer and window:
 the context is rendered anew for it from the same messages, and its samples are no ancestors of the
-policy's prompts. What is asked in a role is decided where the role is (`context_fork`).
+policy's prompts. What is asked in a role is decided where the role is (`context_compression`).
 """
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from houston_daemon.agent.policy_sampling import PolicySampler, SampleRequestBuilder
+from houston_daemon.agent.sample_requests import PolicySampler, SampleRequestBuilder
 from houston_daemon.engines.engine_protocol import Engine
 from houston_daemon.prompts.context_ledger import Context, PromptAnchor
 from houston_daemon.prompts.prompt_renderer import PromptRenderer, head_messages

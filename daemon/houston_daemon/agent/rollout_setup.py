@@ -17,7 +17,7 @@ import msgspec
 from houston_daemon.agent.agent_kind import AgentKind, ReactAgent
 from houston_daemon.agent.agent_loop import AgentLoop
 from houston_daemon.agent.call_execution import CallExecutor
-from houston_daemon.agent.context_fork import ContextForker
+from houston_daemon.agent.context_compression import ContextForker
 from houston_daemon.agent.engine_cache import EngineCache
 from houston_daemon.agent.flow.episode_memory import (
     EpisodeMemory,
@@ -28,12 +28,6 @@ from houston_daemon.agent.flow.flow_agent import FlowAgent
 from houston_daemon.agent.flow.task_memory import TaskMemory
 from houston_daemon.agent.flow.verifier import Verifier
 from houston_daemon.agent.job_reports import job_reporter
-from houston_daemon.agent.policy_sampling import (
-    ENGINE_AWAY_WAITS,
-    EngineRefusalPause,
-    PolicySampler,
-    SampleRequestBuilder,
-)
 from houston_daemon.agent.purification import StepPurifier, is_purified_rollout, reopen_attempt
 from houston_daemon.agent.recorder_client import RecorderClient
 from houston_daemon.agent.resumed_context import ResumedContext, rebuild_context
@@ -44,6 +38,12 @@ from houston_daemon.agent.role_samplers import (
     role_sampling,
 )
 from houston_daemon.agent.rollout_budgets import EvaluationScores, RolloutBudgets, SpentCost
+from houston_daemon.agent.sample_requests import (
+    ENGINE_AWAY_WAITS,
+    EngineRefusalPause,
+    PolicySampler,
+    SampleRequestBuilder,
+)
 from houston_daemon.agent.step_attention import load_step_attention
 from houston_daemon.engines.engine_protocol import Engine, EngineRefused, EngineUnavailable
 from houston_daemon.engines.engine_registry import choose_engine, has_native_calls

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from houston_daemon.agent.policy_sampling import count_tokens, with_cost
+from houston_daemon.agent.sample_requests import count_tokens, with_cost
 from houston_daemon.engines.engine_protocol import Engine, EngineSample, SampleRequest
 from houston_daemon.review.critic.critique_prompt import (
     CRITIQUE_FORM,

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from houston_daemon.agent.policy_sampling import parse_action
+from houston_daemon.agent.sample_requests import parse_action
 from houston_daemon.engines.engine_protocol import (
     ContextOverflow,
     Engine,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.agent import policy_sampling, rollout_worker
+from houston_daemon.agent import rollout_worker, sample_requests
 from houston_shared import wire
 from houston_shared.records import RoleEngine, Verification
 from tests.integration.rollout.endpoint import Answer, Endpoint, call, error
@@ -212,7 +212,7 @@ def test_planner_and_verifier_may_have_engines_of_their_own(rig: Rig) -> None:
 
 def asking_often(words: list[str]) -> int:
     """A worker that asks a refusing engine again at once."""
-    policy_sampling.ENGINE_REFUSED_WAITS = (0.05,)
+    sample_requests.ENGINE_REFUSED_WAITS = (0.05,)
     return rollout_worker.main(words)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.agent import policy_sampling, rollout_worker
+from houston_daemon.agent import rollout_worker, sample_requests
 from houston_daemon.recorder.recorder_thread import Recorder
 from houston_shared import wire
 from houston_shared.config import Configuration
@@ -38,7 +38,7 @@ def endpoint() -> Iterator[Endpoint]:
 
 def asking_often(words: list[str]) -> int:
     """A worker that asks again at once."""
-    policy_sampling.ENGINE_REFUSED_WAITS = (0.05,)
+    sample_requests.ENGINE_REFUSED_WAITS = (0.05,)
     return rollout_worker.main(words)
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from houston_daemon.agent.context_fork import compressed_guidance, forked_context, least_k
+from houston_daemon.agent.context_compression import compressed_guidance, forked_context, least_k
 from houston_daemon.agent.resumed_context import rebuild_context
 from houston_daemon.prompts.context_ledger import Context, PromptAnchor, link_prompt
 from houston_daemon.prompts.dialect_protocol import PromptPiece

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from houston_daemon.agent import rollout_setup
-from houston_daemon.agent.policy_sampling import ENGINE_AWAY_WAITS, PolicySampler
 from houston_daemon.agent.recorder_client import RecorderClient
 from houston_daemon.agent.rollout_budgets import ActiveClock
+from houston_daemon.agent.sample_requests import ENGINE_AWAY_WAITS, PolicySampler
 from houston_daemon.agent.worker_control import ControlState
 from houston_daemon.engines.chat_engine import ChatEngine
 from houston_daemon.engines.engine_protocol import (

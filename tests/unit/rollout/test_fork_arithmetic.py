@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from houston_daemon.agent.context_fork import choose_k, least_k
+from houston_daemon.agent.context_compression import choose_k, least_k
 from houston_daemon.prompts.token_limits import compute_token_limits
 from houston_shared.task import BudgetSettings
 

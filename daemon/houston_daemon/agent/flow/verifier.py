@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from houston_daemon.agent.policy_sampling import build_ledger_entry, replace_surrogates
 from houston_daemon.agent.purification import StepAttempt
 from houston_daemon.agent.recorder_client import RecorderClient
 from houston_daemon.agent.role_samplers import RoleSampler, RoleSamplers
+from houston_daemon.agent.sample_requests import build_ledger_entry, replace_surrogates
 from houston_daemon.engines.engine_protocol import ContextOverflow, SampleRequest
 from houston_daemon.prompts.answer_grammar import verdict_schema
 from houston_daemon.prompts.context_ledger import Context, link_prompt

@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from houston_daemon.agent.policy_sampling import with_cost
+from houston_daemon.agent.sample_requests import with_cost
 from houston_daemon.engines.engine_protocol import (
     Engine,
     EngineRefused,

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from houston_daemon.agent.policy_sampling import require_sent_prompt
 from houston_daemon.agent.rollout_setup import tokenizer_file
+from houston_daemon.agent.sample_requests import require_sent_prompt
 from houston_daemon.engines.engine_protocol import (
     Engine,
     EngineSample,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from houston_daemon.agent.flow.flow_agent import FlowAgent
 from houston_daemon.agent.flow.task_memory import TaskMemory
-from houston_daemon.agent.policy_sampling import parse_action
+from houston_daemon.agent.sample_requests import parse_action
 from houston_daemon.engines.engine_protocol import EngineSample, SampleRequest
 from houston_daemon.prompts.decision_text import (
     Decision,

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from houston_daemon.agent import context_summary_prompt
-from houston_daemon.agent.policy_sampling import build_ledger_entry, replace_surrogates
 from houston_daemon.agent.recorder_client import RecorderClient
 from houston_daemon.agent.role_samplers import RoleSampler, RoleSamplers
 from houston_daemon.agent.rollout_budgets import EvaluationScores
+from houston_daemon.agent.sample_requests import build_ledger_entry, replace_surrogates
 from houston_daemon.engines.engine_protocol import ContextOverflow, SampleRequest
 from houston_daemon.prompts.answer_grammar import text_schema
 from houston_daemon.prompts.context_ledger import Context, ContextEntry, PromptAnchor, link_prompt
