@@ -107,10 +107,10 @@ types: $(BIN)/.dev
 layers: $(BIN)/.dev
 	$(BIN)/lint-imports
 
-# Tests wait about as long as they work, so three at a time keep two cores busy; slow ones wait more,
-# and are four. Where very much
-# fails something else is wrong, and the run ends instead of waiting for every time limit. One server
-# that does not start fails some twenty tests, which is no reason to end.
+# How many at a time keep two cores busy: console and unit tests wait half of the time, slow ones for
+# servers and models; scenarios work. Where very much fails something else is wrong, and the run ends
+# instead of waiting for every time limit. One server that does not start fails some twenty tests: no
+# reason to end.
 PROCESSES := 3
 PYTEST = $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --maxfail 60
 # The console first: its files are the long ones.
@@ -118,6 +118,7 @@ FAST   := tests/console tests/unit
 
 # Tests beside each other get in each other's way: what fails then must pass alone, also what a part
 # of one file would leave out.
+fast quick: PROCESSES := 5
 fast: $(BIN)/.dev
 	$(call and_alone,-m "not slow" $(FAST))
 
@@ -132,7 +133,7 @@ promises: $(BIN)/.dev engine
 scenarios: $(BIN)/.dev engine
 	$(call and_alone,--promised not $(SCENARIOS))
 
-slow: PROCESSES := 4
+promises slow: PROCESSES := 4
 slow: $(BIN)/.dev engine
 	$(call and_alone,-m "slow or every_tier" $(if $(PART),--part $(PART)) tests)
 

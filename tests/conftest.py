@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.station import Station
-from tests.support.tiers import SLOW_TIER, long_tests, may_be_slow, promised_scenarios
+from tests.support.tiers import long_tests, promised_scenarios
 
 # Tests share the cores: a matrix on several threads mostly waits for its own threads, and spins.
 # In children too; engines set their own number.
@@ -140,13 +140,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Files without a test of the tier are not even imported: all take each process 20 s."""
-    if collection_path.suffix != ".py":
+    """Files of no promise are not even imported for `--promised only`."""
+    if config.getoption("--promised") != "only" or collection_path.suffix != ".py":
         return None
-    if config.getoption("--promised") == "only":
-        return None if any(collection_path == file for file, _ in promised_scenarios()) else True
-    only_slow = config.getoption("markexpr") == SLOW_TIER
-    return True if only_slow and not may_be_slow(collection_path) else None
+    return None if any(collection_path == file for file, _ in promised_scenarios()) else True
 
 
 def pytest_collection_finish() -> None:

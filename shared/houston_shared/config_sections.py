@@ -119,8 +119,8 @@ class RoleSettings(Settings, frozen=True):
     to what others wrote too. A task's evaluator runs as the daemon's user: trust them as it."""
     annotators: tuple[str, ...] = ()
     """Guide agents, withdraw and edit what they said themselves, reorder what is queued, judge
-    steps, bookmarks, notes and claims. Without a
-    name here every member of `daemon.group` is an annotator."""
+    steps, bookmarks, notes and claims. Without a name here every member of `daemon.group` is an
+    annotator."""
     viewers: tuple[str, ...] = ()
     """Read only. Who is in `daemon.group` without any other role is a viewer."""
 

@@ -82,20 +82,6 @@ def promised_scenarios() -> frozenset[tuple[Path, str]]:
     )
 
 
-SLOW_TIER = "slow or every_tier"
-"""The marker expression of `make slow`."""
-_MARKS_SLOW = re.compile(r"mark\.slow|mark\.every_tier|\bsampled\(")
-
-
-def may_be_slow(file: Path) -> bool:
-    """Whether a file of tests, or the conftest.py beside it, marks any test for that tier."""
-    return any(
-        _MARKS_SLOW.search(each.read_text())
-        for each in (file, file.with_name("conftest.py"))
-        if each.is_file()
-    )
-
-
 def sampled(cases: Iterable[Any], count: int) -> list[Any]:
     """Return all cases as parameters: `count` of them, spread evenly, run in every tier.
 

@@ -10,7 +10,6 @@ import pytest
 from tests.support.tiers import (
     PROMISES,
     long_tests,
-    may_be_slow,
     measured_long_tests,
     promise_scenarios,
     promise_tests,
@@ -275,20 +274,6 @@ def test_every_promise_has_a_scenario_in_make_test(row: str) -> None:
 def test_what_make_check_leaves_out_is_there() -> None:
     gone = [name for file, name in long_tests() if f"def {name}(" not in file.read_text()]
     assert long_tests() and not gone, f"measure anew, as tests/support/tiers.py says: {gone}"
-
-
-def test_the_slow_tier_imports_each_file_that_marks_a_test_for_it() -> None:
-    marking = {
-        file
-        for file in (ROOT / "tests").rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Attribute) and node.attr in ("slow", "every_tier")
-    }
-    helpers = {file for file in marking if not file.name.startswith("test_")}
-    tiers = ROOT / "tests/support/tiers.py"
-    assert all(file == tiers or file.name == "conftest.py" for file in helpers), helpers
-    missed = [file for file in marking - helpers if not may_be_slow(file)]
-    assert marking - helpers and not missed, missed
 
 
 def test_long_tests_are_read_from_what_pytest_prints() -> None:

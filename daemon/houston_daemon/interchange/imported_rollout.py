@@ -162,8 +162,8 @@ class ImportedRollout:
         self._fork = replace(fork, summary=self._disarm(redact(_clean(fork.summary))))
 
     def user(self, text: str, author: str = "user", id: str = "") -> None:
-        """What a person says: the task, or after the first answer guidance, or where
-        it is too long for that a part of the observation. id: the file's own."""
+        """What a person says: the task, or after the first answer guidance, or where it is too long
+        for that a part of the observation. id: the file's own."""
         long = len(text.encode("utf-8", "replace")) > GUIDANCE_TEXT_LIMIT
         if self._open is None or long or not text.strip():
             self._say(text, self._task)
