@@ -112,13 +112,14 @@ layers: $(BIN)/.dev
 # instead of waiting for every time limit. One server that does not start fails some twenty tests: no
 # reason to end.
 PROCESSES := 3
+fast quick: PROCESSES := 5
+promises slow: PROCESSES := 4
 PYTEST = $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --maxfail 60
 # The console first: its files are the long ones.
 FAST   := tests/console tests/unit
 
 # Tests beside each other get in each other's way: what fails then must pass alone, also what a part
 # of one file would leave out.
-fast quick: PROCESSES := 5
 fast: $(BIN)/.dev
 	$(call and_alone,-m "not slow" $(FAST))
 
@@ -133,7 +134,6 @@ promises: $(BIN)/.dev engine
 scenarios: $(BIN)/.dev engine
 	$(call and_alone,--promised not $(SCENARIOS))
 
-promises slow: PROCESSES := 4
 slow: $(BIN)/.dev engine
 	$(call and_alone,-m "slow or every_tier" $(if $(PART),--part $(PART)) tests)
 

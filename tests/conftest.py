@@ -27,7 +27,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # A version manager's `python3` is a script that takes longer than the Python it starts; agents,
 # evaluators and simulators of tests start thousands.
-if Path(shutil.which("python3") or sys.executable).read_bytes()[:2] == b"#!":
+with open(shutil.which("python3") or sys.executable, "rb") as program:
+    is_script = program.read(2) == b"#!"
+if is_script:
     os.environ["PATH"] = f"{Path(sys.base_prefix) / 'bin'}{os.pathsep}{os.environ['PATH']}"
 # Trainings that tests start report to no tracker of whoever runs them.
 os.environ["TRACKIO_DIR"] = os.path.join(tempfile.gettempdir(), f"houston-trackio-{os.getuid()}")

@@ -196,9 +196,7 @@ class Ground:
 
     def order(self, point: str, fault: str) -> None:
         """Order a fault; whoever reaches the point first carries it out."""
-        beside = self.orders / ".new"
-        beside.write_text(fault)
-        beside.replace(self.orders / point)
+        injection.order_fault(self.orders, point, fault)
 
     def fired(self) -> list[tuple[str, str, int]]:
         """(point, action, pid) of every fault that was carried out."""

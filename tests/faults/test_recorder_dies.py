@@ -53,9 +53,7 @@ def test_what_was_not_acked_is_sent_again_and_stored_once(tmp_path: Path) -> Non
 
     for point in [*NAMES * EACH, ""]:
         if point:
-            beside = orders / ".new"  # the recorder reads no order that is half written
-            beside.write_text(f"kill@{dice.randint(1, 6)}")
-            beside.replace(orders / point)
+            injection.order_fault(orders, point, f"kill@{dice.randint(1, 6)}")
         over = threading.Event()
         threads = [
             threading.Thread(target=caught, args=(one.live, recorder.leases[one.rollout], over))

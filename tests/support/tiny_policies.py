@@ -1,6 +1,6 @@
 """Policies of a few words for tests of training, each made once in a run of tests.
 
-Making one takes a processor for half a minute, so the processes that run tests share it: the first
+Making one takes a processor for up to a minute, so the processes that run tests share it: the first
 that needs it makes it, and others wait meanwhile.
 """
 

@@ -23,6 +23,7 @@ from houston_daemon.environments.foreign_schema import (
 from houston_daemon.environments.observation_boundary import one_line
 from houston_daemon.environments.tool_arguments import Catalog
 from houston_shared.records import EVALUATION_CALL, ToolCall
+from houston_shared.safe_text import is_utf8
 
 MOST_TOOLS = 200
 _UNSOUND = re.compile(r"[^A-Za-z0-9_-]+")
@@ -129,9 +130,9 @@ def _sound(name: str) -> str:
 def _text(arguments: Any) -> str:
     """JSON can spell half a surrogate pair, which is no character anywhere."""
     try:
-        json.dumps(arguments, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return "the arguments hold half a surrogate pair, which is no character"
+        text = json.dumps(arguments, ensure_ascii=False)
     except RecursionError:
         return "the arguments are nested too deeply"
-    return ""
+    return (
+        "" if is_utf8(text) else "the arguments hold half a surrogate pair, which is no character"
+    )

@@ -5,7 +5,6 @@ no hang; but for ten times the limit nobody waits. `worker_pool` kills workers b
 server has limits of its own (`worker_spawner`), of the same kind of seconds.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 NOTICED_SILENCE_PART = 0.25
@@ -14,22 +13,15 @@ STARVED_SILENCE_FACTOR = 10.0
 """Silent for so many times the limit, a worker is taken for hung, however crowded the machine."""
 
 
-@dataclass(slots=True)
-class _NoticedSilence:
-    """One silence, since it was noticed."""
-
-    starved: float
-    """Seconds that the process had waited for a processor by then."""
-
-
 class SilenceWatch:
     """Silences of workers by process id, looked at now and then."""
 
     def __init__(self, limit: float) -> None:
         """limit: seconds after which a worker is taken for hung."""
         self.limit = limit
-        self._quiet: dict[tuple[str, int], _NoticedSilence] = {}
-        """By node and process id."""
+        self._starved: dict[tuple[str, int], float] = {}
+        """By node and process id of those that are silent, the seconds that they had waited for a
+        processor when it was noticed."""
 
     def noticed(self, pid: int, seconds: float, node: str = "") -> bool:
         """Take note of a silence; whether it is long enough to be shown.
@@ -37,22 +29,22 @@ class SilenceWatch:
         node: where it runs; empty for this machine.
         """
         if seconds < self.limit * NOTICED_SILENCE_PART:
-            self._quiet.pop((node, pid), None)
+            self._starved.pop((node, pid), None)
             return False
-        if (node, pid) not in self._quiet:
-            self._quiet[node, pid] = _NoticedSilence(starved_seconds(pid, node))
+        if (node, pid) not in self._starved:
+            self._starved[node, pid] = starved_seconds(pid, node)
         return True
 
     def hung(self, pid: int, seconds: float, node: str = "") -> bool:
         """Whether a silence that was noticed means that the process must be ended."""
         if seconds <= self.limit:
             return False
-        without = starved_seconds(pid, node) - self._quiet[node, pid].starved
+        without = starved_seconds(pid, node) - self._starved[node, pid]
         return seconds - without > self.limit or seconds > self.limit * STARVED_SILENCE_FACTOR
 
     def forget(self, pid: int, node: str = "") -> None:
         """The process has ended."""
-        self._quiet.pop((node, pid), None)
+        self._starved.pop((node, pid), None)
 
 
 def starved_seconds(pid: int, node: str = "") -> float:

@@ -114,10 +114,10 @@ class EchoBatches(UpdateBatches):
     def make(self, update: int, policy: str) -> UpdateBatch:
         """Attempt, criticise, refine, and make the batches of both. Raises StopRequested."""
         began = time.monotonic()
-        sampled = self._attempts(update, policy)
+        sampled, teaching = self._attempts(update, policy)
         times = (began, time.monotonic())
         every = [each.refined for each in sampled.refined]
-        kept = [outcome for outcome in every if teaches(outcome, self._recipe)]
+        kept = [each.refined for each in teaching]
         batch = self._batch_of(every, kept, update, policy, times)
         began = time.monotonic()
         parts, gap = self._critic_parts(sampled, update)
@@ -126,8 +126,9 @@ class EchoBatches(UpdateBatches):
         figures = self._critic_figures(sampled, trained, gap)
         return batch._replace(critic=CriticBatch(parts, figures))
 
-    def _attempts(self, update: int, policy: str) -> Sampled:
-        """What the update sampled, with replacements where groups teach nothing."""
+    def _attempts(self, update: int, policy: str) -> tuple[Sampled, list[RefinedAttempt]]:
+        """What the update sampled, with replacements where groups teach nothing, and those that
+        teach something."""
         every = Sampled([], [], [], dict.fromkeys(("attempts", "critiques", "refinements"), 0.0))
 
         def refined_attempts(round_number: int, tasks: Sequence[int]) -> list[RefinedAttempt]:
@@ -135,13 +136,13 @@ class EchoBatches(UpdateBatches):
             self._add_batch(every, update, round_number, tasks, policy)
             return every.refined[before:]
 
-        sample_groups(
+        _, teaching = sample_groups(
             self._coordinator.task_order(update),
             self._recipe,
             refined_attempts,
             lambda attempt: teaches(attempt.refined, self._recipe),
         )
-        return every
+        return every, teaching
 
     def _add_batch(
         self, every: Sampled, update: int, batch: int, tasks: Sequence[int], policy: str

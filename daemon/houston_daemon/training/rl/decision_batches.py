@@ -119,9 +119,8 @@ class DecisionBatches:
     def _sample(self, update: int, policy: str) -> tuple[list[DecisionGroup], list[DecisionGroup]]:
         """Every group of the update, and those of them that teach something."""
         recipe = self._recipe
-        count = recipe.groups * (recipe.refill + 1)
         return sample_groups(
-            draw_states(self._states, recipe.seed, update, count),
+            draw_states(self._states, recipe.seed, update, recipe.most_groups),
             recipe,
             lambda round_number, keys: self._groups(update, round_number, keys, policy),
             lambda group: has_reward_spread(group.scores, recipe.least_spread),

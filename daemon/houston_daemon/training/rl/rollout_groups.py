@@ -157,7 +157,7 @@ class GroupCoordinator:
         """The tasks of an update, all different, drawn by the run's seed: first those that it
         begins with, then those that take the place of dropped ones."""
         size = self._tasks.train
-        count = self._recipe.groups * (self._recipe.refill + 1)
+        count = self._recipe.most_groups
         return random.Random(f"{self._recipe.seed} {update}").sample(range(size), min(count, size))
 
     def begin(
