@@ -21,9 +21,9 @@ from houston_daemon.training.critic.people_examples import (
     gain_of_words,
     read_people_examples,
 )
-from houston_shared.config_sections import EngineSettings
 from houston_shared.control_client import send_with_retry
 from houston_shared.control_messages import RejectDraft, StoreDraft
+from houston_shared.engine_settings import EngineSettings
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.store.event_bodies import DraftDecided, DraftWritten
