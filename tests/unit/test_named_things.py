@@ -1,10 +1,11 @@
-"""What a docstring names is there: a reader who greps it finds it."""
+"""What docstrings and imports name is there, also in files that only the longest tier runs."""
 
 import ast
 import builtins
 import gc
 import re
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 from tests.unit.test_rooms import MODULES, ROOT
@@ -80,3 +81,52 @@ def test_what_a_docstring_names_exists() -> None:
             gone |= {(file.relative_to(ROOT), n) for n in names if n.split(".")[-1] not in every}
             gone |= {(file.relative_to(ROOT), n) for n in QUOTED.findall(text) if not is_there(n)}
     assert not sorted(gone)
+
+
+ROOMS = {
+    "houston_console": ROOT / "console",
+    "houston_daemon": ROOT / "daemon",
+    "houston_shared": ROOT / "shared",
+    "tests": ROOT,
+    "bench": ROOT,
+}
+
+
+@cache
+def importable(module: str) -> set[str]:
+    """What can be imported from a module of ours: what it binds outside its functions and classes,
+    or what lies in its folder. Empty where the module is not there."""
+    base = ROOMS[module.partition(".")[0]].joinpath(*module.split("."))
+    names = {path.stem for path in base.glob("*") if path.is_dir() or path.suffix == ".py"}
+    sources = [file for file in (base.with_suffix(".py"), base / "__init__.py") if file.exists()]
+    nodes: list[ast.AST] = [ast.parse(file.read_text()) for file in sources]
+    while nodes:
+        match nodes.pop():
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                names.add(name)
+            case ast.AsyncFunctionDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.alias(name=name, asname=other):
+                names.add(other or name.partition(".")[0])
+            case node:
+                nodes += ast.iter_child_nodes(node)
+    return names
+
+
+def test_what_an_import_names_exists() -> None:
+    """The type checker sees to the product's; a file that only the slow tier imports fails late."""
+    files = [file for room in ("tests", "bench", "docs") for file in (ROOT / room).rglob("*.py")]
+    gc.disable()
+    try:
+        gone = [
+            f"{file.relative_to(ROOT)}:{node.lineno} {node.module}.{alias.name}"
+            for file in files
+            for node in ast.walk(ast.parse(file.read_text()))
+            if isinstance(node, ast.ImportFrom) and not node.level and node.module
+            if node.module.partition(".")[0] in ROOMS
+            for alias in node.names
+            if alias.name not in importable(node.module)
+        ]
+    finally:
+        gc.enable()
+    assert not gone
