@@ -1,9 +1,9 @@
 """How a request is refused, and how one that was handled already is recognised.
 
 Holds `Refusal` (for workers) and `denial` (for people), the test whether an error means a full
-disk, the check of a request key, and the search for newer events of one kind about a rollout. A
-client that lost an answer sends the same request key again; another person may have acted
-meanwhile. What a request does is decided by its handler.
+disk, the checks of a rollout's id, a text and a request key that handlers share, and the search for
+newer events of one kind about a rollout. A client that lost an answer sends the same request key
+again; another person may have acted meanwhile. What a request does is decided by its handler.
 """
 
 import errno
@@ -16,8 +16,10 @@ from typing import NamedTuple
 import msgspec
 
 from houston_daemon.recorder.identity_and_roles import Author
-from houston_daemon.recorder.recorder_store import Store
-from houston_shared.errors import HoustonError, UsageError
+from houston_daemon.recorder.recorder_store import RolloutRow, Store
+from houston_daemon.recorder.rollout_states import has_ended
+from houston_shared.errors import HoustonError, NotFound, UsageError
+from houston_shared.guidance_tag import GUIDANCE_TEXT_LIMIT
 from houston_shared.store.event_bodies import (
     BODY_TYPES,
     GuidanceReordered,
@@ -75,6 +77,8 @@ MEANWHILE_SEARCH_EVENTS = 1_000
 """The same where something was: nobody is heard while they are looked at."""
 REQUEST_KEY_LIMIT = 64
 """Characters of the longest `request`."""
+GUIDANCE_ID_LIMIT = 64
+"""Characters of the longest id of guidance, or of a draft of it."""
 
 
 class EarlierEvent(NamedTuple):
@@ -113,3 +117,33 @@ def find_events_since(
 def is_by_other_author(event: EarlierEvent, author: Author) -> bool:
     """Whether somebody else said it: another user, or another name of a shared login."""
     return (event.body.uid, event.body.by) != (author.uid, author.name)
+
+
+def require_rollout(store: Store, id: str) -> RolloutRow:
+    """The rollout with this id; raises HoustonError."""
+    row = store.read_rollout(id)
+    if row is None:
+        raise NotFound(f"There is no rollout {id[:80]!r}.", UNCHANGED, "houston rollout list")
+    return row
+
+
+def require_running(store: Store, id: str, effect: str) -> RolloutRow:
+    """The rollout with this id, whose agent may still hear something; raises HoustonError."""
+    row = require_rollout(store, id)
+    if has_ended(row):
+        cause = f"{row.id} has ended ({row.state}); nobody would hear it."
+        raise denial(cause, "houston rollout list", effect)
+    return row
+
+
+def check_text(text: str, subject: str) -> None:
+    """Refuse an empty text and one that is too long."""
+    size = len(text.encode())
+    if not text.strip():
+        raise UsageError(f"The text of {subject} is empty.", UNCHANGED)
+    if size > GUIDANCE_TEXT_LIMIT:
+        raise UsageError(
+            f"The text of {subject} has {size} bytes; {GUIDANCE_TEXT_LIMIT} is the most.",
+            UNCHANGED,
+            "Put long material into a file of the workspace and name it.",
+        )

@@ -13,7 +13,7 @@ import msgspec
 
 from houston_daemon.artifacts import store_owner
 from houston_daemon.recorder import rollout_assignment
-from houston_daemon.recorder.handlers.guidance_handlers import queue_guidance, require_rollout
+from houston_daemon.recorder.handlers.guidance_handlers import queue_guidance
 from houston_daemon.recorder.handlers.rollout_handlers import (
     SELECT_REQUESTED,
     append_spec,
@@ -22,7 +22,7 @@ from houston_daemon.recorder.handlers.rollout_handlers import (
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.recorder_handle import RunnableChanged
 from houston_daemon.recorder.recorder_store import Store
-from houston_daemon.recorder.request_checks import check_request_key, denial
+from houston_daemon.recorder.request_checks import check_request_key, denial, require_rollout
 from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.control_messages import BranchRollout
 from houston_shared.errors import HoustonError, NotFound

@@ -1,20 +1,22 @@
-"""Drafts of guidance by a critic: stored, said, said in other words, turned down; and what critics
-and judges cost.
+"""Drafts of guidance by a critic: stored, accepted, rejected; and what critics and judges cost.
 
-A draft is decided once, by whoever is first. It is said as guidance of the person who says it
-(`guidance_handlers.queue_guidance`), with the critic's name beside theirs.
+A draft is decided once, by whoever is first. A person accepts one, as it is or in other words, by
+queuing guidance that names it (`guidance_handlers.queue_guidance`); the critic's name stays beside
+theirs.
 """
 
-from houston_daemon.recorder.handlers.guidance_handlers import (
-    GUIDANCE_ID_LIMIT,
-    check_text,
-    require_rollout,
-    require_running,
-)
+from houston_daemon.recorder import guidance_delivery
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
-from houston_daemon.recorder.request_checks import UNCHANGED, denial
+from houston_daemon.recorder.request_checks import (
+    GUIDANCE_ID_LIMIT,
+    UNCHANGED,
+    check_text,
+    denial,
+    require_rollout,
+    require_running,
+)
 from houston_shared.control_messages import (
     RejectDraft,
     StoreDraft,
@@ -32,7 +34,7 @@ from houston_shared.store.event_bodies import (
 )
 from houston_shared.task import parse_task_record
 from houston_shared.times_and_counts import count_words
-from houston_shared.wire import RequestStored
+from houston_shared.wire import Guide, RequestStored
 
 AUTOPILOT = "autopilot"
 """Who decides a draft where nobody is asked."""
@@ -100,6 +102,36 @@ def _say(store: Store, rollout: str, draft: DraftWritten, author: Author) -> Non
         id=draft.id, decision="accepted", guidance=spoken.id, by=AUTOPILOT, **author.event_fields
     )
     store.journal.append(EventKey(rollout), "draft-decision", decided)
+
+
+def open_draft_text(store: Store, id: str, rollout: str) -> str:
+    """The text of a critic's draft that nobody has decided. Raises HoustonError."""
+    row = store.connection.execute(
+        "SELECT d.state, d.by, e.body FROM critic_drafts d JOIN events e ON e.seq = d.seq"
+        " WHERE d.id = ? AND d.rollout = ?",
+        (id, rollout),
+    ).fetchone()
+    if row is None:
+        cause = f"There is no draft {id[:GUIDANCE_ID_LIMIT]!r} for {rollout}."
+        look = f"houston guidance {rollout}"
+        raise NotFound(cause, "The guidance was not queued.", look)
+    state, by, body = row
+    if state != "open":
+        cause = f"The draft {id} was {state} by {by} meanwhile."
+        raise denial(cause, f"houston guidance {rollout}", "The guidance was not queued.")
+    return guidance_delivery.decode_guidance_text(body)
+
+
+def accept_draft(store: Store, message: Guide, author: Author, *, is_edited: bool) -> int:
+    """Note that guidance that was just queued is what became of its draft; the event's sequence."""
+    body = DraftDecided(
+        id=message.draft,
+        decision="edited" if is_edited else "accepted",
+        guidance=message.id,
+        by=author.name,
+        **author.event_fields,
+    )
+    return store.journal.append(EventKey(message.rollout), "draft-decision", body)
 
 
 def reject_draft(store: Store, message: RejectDraft, author: Author) -> RequestStored:

@@ -18,12 +18,11 @@ from houston_daemon.maintenance.damage_report import IntegrityFindings
 from houston_daemon.maintenance.projection_replay import ProjectionReplay
 from houston_daemon.recorder import hash_chain
 from houston_daemon.recorder.event_projections import PROJECTED_TABLES
-from houston_daemon.recorder.handlers.guidance_handlers import require_rollout
 from houston_daemon.recorder.hash_chain import EVENT_COLUMNS, EventRow
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_store import Store
-from houston_daemon.recorder.request_checks import UNCHANGED, denial
+from houston_daemon.recorder.request_checks import UNCHANGED, denial, require_rollout
 from houston_daemon.recorder.rollout_states import has_ended
 from houston_shared.control_messages import EraseBodies
 from houston_shared.errors import UsageError

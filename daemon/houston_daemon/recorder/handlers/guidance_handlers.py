@@ -1,8 +1,7 @@
 """What annotators say about a rollout: guidance and its order, bookmarks, notes, presence, claims.
 
 One handler for each message; it returns the answer to send after the commit and raises HoustonError
-for what is not done. Also `require_rollout` and `check_text`, which the other handlers use.
-Verdicts are in `verdict_handlers`, delivery in `guidance_delivery`.
+for what is not done. Verdicts are in `verdict_handlers`, delivery in `guidance_delivery`.
 """
 
 from typing import NamedTuple
@@ -10,25 +9,27 @@ from typing import NamedTuple
 import msgspec
 
 from houston_daemon.recorder import guidance_delivery
+from houston_daemon.recorder.handlers import draft_handlers
 from houston_daemon.recorder.identity_and_roles import Author, NotOwner
 from houston_daemon.recorder.journal_writer import EventKey
-from houston_daemon.recorder.recorder_store import RolloutRow, Store
+from houston_daemon.recorder.recorder_store import Store
 from houston_daemon.recorder.request_checks import (
+    GUIDANCE_ID_LIMIT,
     UNCHANGED,
     EarlierEvent,
     check_request_key,
+    check_text,
     denial,
     find_events_since,
     is_by_other_author,
+    require_rollout,
+    require_running,
 )
-from houston_daemon.recorder.rollout_states import has_ended
 from houston_shared.control_messages import ClaimRollout, ReadNote, ReorderGuidance
 from houston_shared.errors import NotFound, UsageError
-from houston_shared.guidance_tag import GUIDANCE_TEXT_LIMIT
 from houston_shared.records import Guidance
 from houston_shared.secret_redaction import redact
 from houston_shared.store.event_bodies import (
-    DraftDecided,
     GuidanceEdited,
     GuidanceQueued,
     GuidanceReordered,
@@ -48,8 +49,6 @@ from houston_shared.wire import (
     WithdrawGuidance,
 )
 
-GUIDANCE_ID_LIMIT = 64
-
 
 def queue_guidance(store: Store, message: Guide, author: Author) -> RequestStored:
     """Queue guidance; the same message again changes nothing."""
@@ -60,7 +59,7 @@ def queue_guidance(store: Store, message: Guide, author: Author) -> RequestStore
     if guidance_delivery.read_guidance(store, message.id) is not None:
         return _answer_repeated_guidance(store, message, text, author)
     row = require_running(store, message.rollout, "The guidance was not queued.")
-    drafted = _open_draft(store, message.draft, row.id) if message.draft else ""
+    drafted = draft_handlers.open_draft_text(store, message.draft, row.id) if message.draft else ""
     body = GuidanceQueued(
         id=message.id,
         author=author.name,
@@ -71,33 +70,9 @@ def queue_guidance(store: Store, message: Guide, author: Author) -> RequestStore
     )
     seq = store.journal.append(EventKey(row.id), "guidance", body)
     if message.draft:
-        decided = DraftDecided(
-            id=message.draft,
-            decision="accepted" if text.strip() == drafted.strip() else "edited",
-            guidance=message.id,
-            by=author.name,
-            **author.event_fields,
-        )
-        seq = store.journal.append(EventKey(row.id), "draft-decision", decided)
+        is_edited = text.strip() != drafted.strip()
+        seq = draft_handlers.accept_draft(store, message, author, is_edited=is_edited)
     return _answer_with_guidance(store, seq, message.id)
-
-
-def _open_draft(store: Store, id: str, rollout: str) -> str:
-    """The text of a critic's draft that nobody has decided. Raises HoustonError."""
-    row = store.connection.execute(
-        "SELECT d.state, d.by, e.body FROM critic_drafts d JOIN events e ON e.seq = d.seq"
-        " WHERE d.id = ? AND d.rollout = ?",
-        (id, rollout),
-    ).fetchone()
-    if row is None:
-        cause = f"There is no draft {id[:GUIDANCE_ID_LIMIT]!r} for {rollout}."
-        look = f"houston guidance {rollout}"
-        raise NotFound(cause, "The guidance was not queued.", look)
-    state, by, body = row
-    if state != "open":
-        cause = f"The draft {id} was {state} by {by} meanwhile."
-        raise denial(cause, f"houston guidance {rollout}", "The guidance was not queued.")
-    return guidance_delivery.decode_guidance_text(body)
 
 
 def _answer_repeated_guidance(
@@ -185,23 +160,6 @@ def record_presence(store: Store, message: ReportPresence, author: Author) -> Re
     return RequestStored(seq=store.journal.seq)
 
 
-def require_rollout(store: Store, id: str) -> RolloutRow:
-    """The rollout with this id; raises HoustonError."""
-    row = store.read_rollout(id)
-    if row is None:
-        raise NotFound(f"There is no rollout {id[:80]!r}.", UNCHANGED, "houston rollout list")
-    return row
-
-
-def require_running(store: Store, id: str, effect: str) -> RolloutRow:
-    """The rollout with this id, whose agent may still hear something; raises HoustonError."""
-    row = require_rollout(store, id)
-    if has_ended(row):
-        cause = f"{row.id} has ended ({row.state}); nobody would hear it."
-        raise denial(cause, "houston rollout list", effect)
-    return row
-
-
 def _check_guidance_owner(store: Store, guidance: Guidance, author: Author, deed: str) -> None:
     """Annotators change what their own user wrote, operators what anybody wrote."""
     query = "SELECT uid FROM guidance WHERE id = ?"
@@ -241,19 +199,6 @@ def _require_queued(store: Store, id: str) -> Guidance:
             f"Guidance {guidance.id} was already {when}.", f"houston guidance {guidance.rollout}"
         )
     return guidance
-
-
-def check_text(text: str, subject: str) -> None:
-    """Refuse an empty text and one that is too long."""
-    size = len(text.encode())
-    if not text.strip():
-        raise UsageError(f"The text of {subject} is empty.", UNCHANGED)
-    if size > GUIDANCE_TEXT_LIMIT:
-        raise UsageError(
-            f"The text of {subject} has {size} bytes; {GUIDANCE_TEXT_LIMIT} is the most.",
-            UNCHANGED,
-            "Put long material into a file of the workspace and name it.",
-        )
 
 
 def _answer_with_guidance(store: Store, seq: int, id: str) -> RequestStored:

@@ -12,14 +12,13 @@ from itertools import groupby
 from msgspec.structs import replace
 
 from houston_daemon.recorder import guidance_delivery, journal_writer
-from houston_daemon.recorder.handlers.guidance_handlers import check_text
 from houston_daemon.recorder.handlers.ingest_handlers import check_result_numbers
 from houston_daemon.recorder.handlers.rollout_handlers import SELECT_REQUESTED, store_spec
 from houston_daemon.recorder.handlers.verdict_handlers import store_human_verdicts
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
-from houston_daemon.recorder.request_checks import Refusal, check_request_key, denial
+from houston_daemon.recorder.request_checks import Refusal, check_request_key, check_text, denial
 from houston_daemon.recorder.rollout_states import change_state
 from houston_shared.control_messages import (
     MOST_IMPORTED_STEPS,

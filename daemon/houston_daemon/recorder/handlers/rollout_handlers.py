@@ -16,12 +16,16 @@ from houston_daemon.hosts.ssh.remote_part import remote_part_of
 from houston_daemon.maintenance.host_cleanup import CleanupOrder, CleanupReport
 from houston_daemon.recorder import journal_writer, rollout_assignment
 from houston_daemon.recorder.handlers import policy_handlers
-from houston_daemon.recorder.handlers.guidance_handlers import require_rollout
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_handle import RunnableChanged, StopRequested
 from houston_daemon.recorder.recorder_store import CleanupRequest, RolloutRow, Store
-from houston_daemon.recorder.request_checks import UNCHANGED, denial, find_events_since
+from houston_daemon.recorder.request_checks import (
+    UNCHANGED,
+    denial,
+    find_events_since,
+    require_rollout,
+)
 from houston_daemon.recorder.rollout_states import (
     PAUSED_BY_ENGINE,
     PAUSED_BY_HOST_AWAY,

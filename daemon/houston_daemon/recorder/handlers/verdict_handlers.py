@@ -7,7 +7,6 @@ decided by readers (`houston_shared.verdict_precedence`).
 
 from typing import Any
 
-from houston_daemon.recorder.handlers.guidance_handlers import require_rollout
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
@@ -17,6 +16,7 @@ from houston_daemon.recorder.request_checks import (
     denial,
     find_events_since,
     is_by_other_author,
+    require_rollout,
 )
 from houston_shared.control_messages import (
     MOST_JUDGED_RANGES,
