@@ -136,8 +136,11 @@ def _ask_terminal(colors: ColorChoice) -> "TerminalAnswer":
     from houston_console.widgets.ascii_marks import takes_utf8
     from houston_console.widgets.color_themes import detect_color_depth
 
-    said = not os.environ.get("TMUX") and detect_color_depth(os.environ) in ("truecolor", "none")
-    if (colors != "auto" or said) and takes_utf8(os.environ):
+    is_depth_known = not os.environ.get("TMUX") and detect_color_depth(os.environ) in (
+        "truecolor",
+        "none",
+    )
+    if (colors != "auto" or is_depth_known) and takes_utf8(os.environ):
         return NO_ANSWER
     return ask_terminal(sys.stdin.fileno(), os.environ)
 

@@ -164,12 +164,12 @@ def _print_overview(words: list[str]) -> int:
     """Help for `houston` or for a group such as `houston rollout`."""
     wants_help = not words or words[0] in ("-h", "--help", "help")
     group = () if wants_help or words[0].startswith("-") else tuple(words[:1])
-    shown = [command for command in COMMANDS if command.words[: len(group)] == group]
-    if not wants_help and (not group or not shown or words[1:2] not in ([], ["-h"], ["--help"])):
+    subset = [command for command in COMMANDS if command.words[: len(group)] == group]
+    if not wants_help and (not group or not subset or words[1:2] not in ([], ["-h"], ["--help"])):
         return _print_unknown_command(words)
     command_output.print_line("usage: houston [--home DIR] [--config FILE] COMMAND …")
     for subject, commands in SECTIONS.items():
-        lines = [f"  {' '.join(each.words):<23} {each.help}" for each in commands if each in shown]
+        lines = [f"  {' '.join(each.words):<23} {each.help}" for each in commands if each in subset]
         if lines:
             command_output.print_line("\n".join(["", *([] if group else [f"{subject}:"]), *lines]))
     command_output.print_line(

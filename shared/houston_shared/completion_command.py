@@ -170,15 +170,15 @@ def _add_parser(parent: Any, word: str, command: CommandSpec) -> None:
 
 def _names_completer(kind: str) -> dict[str, Any]:
     """How each shell completes names of a kind, for shtab; what cannot be read is no name."""
-    asked = f"houston completion --names {kind} 2>/dev/null"
+    command = f"houston completion --names {kind} 2>/dev/null"
     function = f"_houston_{kind}"
     return {
         "bash": function,
         "zsh": function,
-        "fish": f"({asked})",
+        "fish": f"({command})",
         "preamble": {
-            "bash": f'{function}() {{ compgen -W "$({asked})" -- "$1"; }}\n',
-            "zsh": f'{function}() {{ compadd -- ${{(f)"$({asked})"}}; }}\n',
+            "bash": f'{function}() {{ compgen -W "$({command})" -- "$1"; }}\n',
+            "zsh": f'{function}() {{ compadd -- ${{(f)"$({command})"}}; }}\n',
         },
     }
 
@@ -198,8 +198,8 @@ def _named_in(place: str) -> list[str]:
     """The names that `module:attribute` holds, gives when it is called, or has as files of a
     folder."""
     module, _, attribute = place.partition(":")
-    found: Iterable[str] | Path | Callable[[], Iterable[str]]
-    found = getattr(importlib.import_module(module), attribute)
-    if isinstance(found, Path):
-        return sorted(file.stem for file in found.glob("*.toml"))
-    return list(found() if callable(found) else found)
+    value: Iterable[str] | Path | Callable[[], Iterable[str]]
+    value = getattr(importlib.import_module(module), attribute)
+    if isinstance(value, Path):
+        return sorted(file.stem for file in value.glob("*.toml"))
+    return list(value() if callable(value) else value)

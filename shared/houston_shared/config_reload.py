@@ -150,9 +150,9 @@ class FolderWatcher:
             self._places, self._find_again = {}, now + FIND_AGAIN_SECONDS
         self._places = {path: self._places.get(path) or find_place(path) for path in set(paths)}
         self._awaited = AwaitedPaths(self._places.values())
-        beside = {path.parent for path in self._places}
-        beside |= {place.real.parent for place in self._places.values()}
-        folders = frozenset(folder for folder in beside if folder.is_dir())
+        parents = {path.parent for path in self._places}
+        parents |= {place.real.parent for place in self._places.values()}
+        folders = frozenset(folder for folder in parents if folder.is_dir())
         if folders == self._folders:
             return
         self.close()

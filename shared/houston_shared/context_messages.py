@@ -144,8 +144,8 @@ def with_critique(instructions: str, refines: Refinement | None) -> str:
     which can write no live tag."""
     if refines is None:
         return instructions
-    said = guidance_tag.disarm(_CRITIC_TAG.sub("", refines.text)).text
-    return f"{instructions}\n\n<critic>\n{said.strip()}\n</critic>"
+    critique = guidance_tag.disarm(_CRITIC_TAG.sub("", refines.text)).text
+    return f"{instructions}\n\n<critic>\n{critique.strip()}\n</critic>"
 
 
 EARLIER_GUIDANCE = "What people told you before, still in force:"

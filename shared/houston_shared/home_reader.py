@@ -132,10 +132,10 @@ class HomeReader:
         for name in self._names(rollout):
             by_step = self._reader.run(annotation_queries.read_verdicts_with_reasons(name))
             for step in sorted(by_step):
-                for place, said in enumerate(by_step[step]):
+                for place, row in enumerate(by_step[step]):
                     yield StepVerdict(
-                        name, said.step, said.attempt, said.source, said.verdict, said.by,
-                        said.reason, iso_time(said.at), counts=not place,
+                        name, row.step, row.attempt, row.source, row.verdict, row.by,
+                        row.reason, iso_time(row.at), counts=not place,
                     )  # fmt: skip
 
     def guidance(self, rollout: str = "") -> Iterator[Guidance]:
@@ -184,13 +184,13 @@ class HomeReader:
                 "pip install 'houston-agents[notebook]'",
             ) from None
         selection |= {"rollout": rollout} if rollout else {}
-        found = list(lines(**selection))
+        records = list(lines(**selection))
         frame = pandas.DataFrame.from_records(
-            found, columns=None if found else COLUMNS[what].split()
+            records, columns=None if records else COLUMNS[what].split()
         )
         for column in SCORE_COLUMNS & set(frame.columns):
             frame[column] = pandas.to_numeric(frame[column])
-        if not found and "counts" in frame:
+        if not records and "counts" in frame:
             frame["counts"] = frame["counts"].astype(bool)  # what selects rows
         for column in TIME_COLUMNS & set(frame.columns):
             frame[column] = pandas.to_datetime(frame[column], utc=True, format="ISO8601")
@@ -201,7 +201,7 @@ class HomeReader:
         tables: dict[str, Callable[..., Iterator[JsonDict]]] = {
             "rollouts": lambda **which: map(json_views.rollout_json, self.rollouts(**which)),
             "steps": self._step_lines,
-            "verdicts": lambda **which: (said._asdict() for said in self.verdicts(**which)),
+            "verdicts": lambda **which: (verdict._asdict() for verdict in self.verdicts(**which)),
             "guidance": lambda **which: map(json_views.guidance_json, self.guidance(**which)),
             "policies": lambda **which: map(_policy_line, self.policies(**which)),
             "rows": lambda **which: map(_row_line, self.rows(**which)),

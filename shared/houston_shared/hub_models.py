@@ -84,16 +84,16 @@ def with_hub_folders(
     """An engine's settings with folders in the place of ids: one of that name here or in `beside`
     wins, else what was fetched. Ids that were not fetched stay ids, at their commit if they have
     one."""
-    found: dict[str, str] = {}
+    places: dict[str, str] = {}
     pins: dict[str, HubPin] | None = None
     for key, id in hub_keys(settings).items():
         text = getattr(settings, key)
         if local := local_path(text, beside):
-            found[key] = str(local)
+            places[key] = str(local)
             continue
         pins = read_pins(home) if pins is None else pins
-        found[key] = _place_of(id, _find_pin(pins, id), key)
-    return msgspec.structs.replace(settings, **found) if found else settings
+        places[key] = _place_of(id, _find_pin(pins, id), key)
+    return msgspec.structs.replace(settings, **places) if places else settings
 
 
 def hub_keys(settings: EngineSettings) -> dict[str, HubId]:
@@ -116,8 +116,8 @@ def local_path(text: str, beside: Path | None = None) -> Path | None:
 
 def _find_pin(pins: Mapping[str, HubPin], id: HubId) -> HubPin | None:
     """What an id was resolved to, under whatever name where it is a commit."""
-    if found := pins.get(str(id)):
-        return found
+    if exact_pin := pins.get(str(id)):
+        return exact_pin
     same = (pin for name, pin in pins.items() if name.startswith(f"{id.repo}@"))
     return next((pin for pin in same if pin.commit == id.revision), None)
 

@@ -106,15 +106,15 @@ def list_kept_runs(home: Home) -> list[KeptRun]:
 
     A file that has not changed is read once in a process.
     """
-    kept: list[KeptRun] = []
+    runs: list[KeptRun] = []
     for file in suites_folder(home).glob("*/*.json"):
         try:
             stat = file.stat()
             run = _read_unchanged(file, stat.st_mtime_ns, stat.st_size)
         except (OSError, HoustonError):  # it is gone, or another program's
             continue
-        kept.append(KeptRun(f"{file.parent.name}/{file.stem}", run))
-    return sorted(kept, key=lambda each: each.run.started_at)
+        runs.append(KeptRun(f"{file.parent.name}/{file.stem}", run))
+    return sorted(runs, key=lambda each: each.run.started_at)
 
 
 @lru_cache(maxsize=256)
@@ -161,24 +161,24 @@ def suite_outcomes(
     policy: as it samples, empty for an engine's own model. ancestors: what it comes from, the
     nearest first, as they sample.
     """
-    newest = {_kind_of(kept.run): kept for kept in runs if kept.run.policy == policy}
+    newest = {_kind_of(entry.run): entry for entry in runs if entry.run.policy == policy}
     outcomes: list[SuiteOutcome] = []
-    for kind, kept in newest.items():
+    for kind, entry in newest.items():
         before = next(
             (
                 earlier
                 for ancestor in ancestors
                 for earlier in reversed(runs)
-                if ancestor != policy and _is_baseline(earlier.run, kept.run, ancestor)
+                if ancestor != policy and _is_baseline(earlier.run, entry.run, ancestor)
             ),
             None,
         )
-        gained, lost = _count_flips(before.run, kept.run) if before else (0, 0)
+        gained, lost = _count_flips(before.run, entry.run) if before else (0, 0)
         outcomes.append(
             SuiteOutcome(
-                kept.run.suite,
+                entry.run.suite,
                 kind[2],
-                _figures(kept),
+                _figures(entry),
                 _figures(before) if before else None,
                 gained,
                 lost,

@@ -24,8 +24,8 @@ def is_curve_key(text: str) -> bool:
 
 def is_tcp_address(text: str) -> bool:
     """Whether it is `tcp://HOST:PORT`."""
-    found = _TCP_ADDRESS.fullmatch(text)
-    return found is not None and int(found[1]) < 65_536
+    match = _TCP_ADDRESS.fullmatch(text)
+    return match is not None and int(match[1]) < 65_536
 
 
 class RecorderEndpoint(msgspec.Struct, frozen=True, omit_defaults=True):

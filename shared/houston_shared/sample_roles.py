@@ -59,10 +59,10 @@ def parse_row_roles(names: Sequence[str], effect: str = "") -> tuple[SampleRole,
     """
     for name in names or ("",):
         if name not in ROW_ROLES:
-            known = SAMPLE_ROLES.get(name)  # type: ignore[call-overload]
+            facts = SAMPLE_ROLES.get(name)  # type: ignore[call-overload]
             raise ConfigurationError(
-                f"No rows are made of the role {name!r}, which {known.what}."
-                if known
+                f"No rows are made of the role {name!r}, which {facts.what}."
+                if facts
                 else f"There is no role {name!r}.",
                 effect,
                 f"Name roles that are trained: {', '.join(ROW_ROLES)}.",

@@ -80,8 +80,8 @@ def format_clock(seconds: float | None) -> str:
     """A duration to the second, `h:mm:ss`, where moments of a rollout are told apart."""
     if seconds is None:
         return NO_DURATION
-    shown = int(_clamp(seconds))
-    return f"{shown // 3600}:{shown // 60 % 60:02}:{shown % 60:02}"
+    whole_seconds = int(_clamp(seconds))
+    return f"{whole_seconds // 3600}:{whole_seconds // 60 % 60:02}:{whole_seconds % 60:02}"
 
 
 def _clamp(seconds: float) -> float:

@@ -283,10 +283,10 @@ def _curves(
 def _validated(updates: list[_Update], result: _Result | None) -> Iterator[ValidatedVersion]:
     """Of every validated update the version that it began with, and what the run became."""
     for update in updates:
-        if found := update.validation:
-            yield ValidatedVersion(update.update, update.policy, found.solved, found.tasks)
-    if result and (found := result.validation):
-        yield ValidatedVersion(result.updates, result.policy, found.solved, found.tasks)
+        if figures := update.validation:
+            yield ValidatedVersion(update.update, update.policy, figures.solved, figures.tasks)
+    if result and (figures := result.validation):
+        yield ValidatedVersion(result.updates, result.policy, figures.solved, figures.tasks)
 
 
 def _read_data(folder: Path, updates: list[_Update], result: _Result | None) -> TrainingData | None:

@@ -30,10 +30,10 @@ class BackgroundAlerts:
             for reason in need.reasons
             if reason.weight >= URGENT_WEIGHT
         }
-        known, self._known = self._known, set(urgent)
-        if known is None or has_focus or not self._loaded.config.console.bell:
+        known_reasons, self._known = self._known, set(urgent)
+        if known_reasons is None or has_focus or not self._loaded.config.console.bell:
             return ""
-        self._known |= known  # a reason that flickers is told once while nobody looks
-        new = [f"{key[0]}: {text}" for key, text in urgent.items() if key not in known]
+        self._known |= known_reasons  # a reason that flickers is told once while nobody looks
+        new = [f"{key[0]}: {text}" for key, text in urgent.items() if key not in known_reasons]
         count = f"{len(new)} need you, first " if len(new) > 1 else ""
         return cut_text(f"{count}{new[0]}", ALERT_CHARACTERS) if new else ""

@@ -110,9 +110,9 @@ class ClaimActions:
     def _ask_hand_over(self, rollout: str, known: Sequence[str], typed: HandOver) -> None:
         """Ask for whom, and for a note. typed: what stands there already."""
         others = [name for name in known if name != self._screen.state.person]
-        shown = f"; known: {', '.join(others[:MOST_NAMES_SHOWN])}" if others else ""
+        names_hint = f"; known: {', '.join(others[:MOST_NAMES_SHOWN])}" if others else ""
         fields = {
-            f"to whom (shift+tab goes there; empty: anybody{shown})": typed.to,
+            f"to whom (shift+tab goes there; empty: anybody{names_hint})": typed.to,
             HANDOVER_NOTE_PROMPT: typed.note,
         }
         self._screen.app.push_screen(
@@ -130,12 +130,12 @@ class ClaimActions:
             self._screen.show_message("A hand-over says what comes next: leave a note.", "warning")
             self._ask_hand_over(rollout, known, typed)
             return
-        meant = presence_queries.find_meant_name(typed.to, known) if typed.to else ""
-        if not meant:
+        meant_name = presence_queries.find_meant_name(typed.to, known) if typed.to else ""
+        if not meant_name:
             self._run_claim(rollout, typed, release=True)
             return
         question = (
-            f"Nobody called {typed.to} was here, but {meant} was."
+            f"Nobody called {typed.to} was here, but {meant_name} was."
             f" Hand over to {typed.to} all the same?"
         )
         self._screen.app.push_screen(

@@ -217,8 +217,8 @@ class NeedsReader:
         overviews = await asyncio.to_thread(apply_current_conditions, overviews, self._home)
         await self._read_budgets(overviews)
         people = await self._reader.run(read_people_at_home(self._person, now))
-        known = await self._reader.run(presence_queries.list_known_names())
-        return NeedsBoard(rank_rollouts(overviews, now), people, tuple(known))
+        known_names = await self._reader.run(presence_queries.list_known_names())
+        return NeedsBoard(rank_rollouts(overviews, now), people, tuple(known_names))
 
     async def _read_spending(self) -> bool:
         """Read what came since; whether anything did."""

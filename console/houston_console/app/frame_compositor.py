@@ -39,8 +39,8 @@ class FrameCompositor(Compositor):
         missing: dict[int, set[int]] = {}
         for y, first, end in spans:
             chops[y] = dict.fromkeys(cuts[y][:-1])
-            wanted = {x for x, right in pairwise(cuts[y]) if x < end and right > first}
-            missing[y] = missing.get(y, set()) | wanted
+            columns = {x for x, right in pairwise(cuts[y]) if x < end and right > first}
+            missing[y] = missing.get(y, set()) | columns
         for widget, (region, clip) in self.visible_widgets.items():
             if not missing:
                 break

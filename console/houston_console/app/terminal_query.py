@@ -71,8 +71,8 @@ def interpret_answers(data: bytes) -> TerminalAnswer:
     """What was read from a terminal that was asked: its answers, and what was typed."""
     colors: Literal["truecolor", "256", ""] = ""
     style, name = _STYLE_ANSWER.search(data), _NAME_ANSWER.search(data)
-    kept = style is not None and _TRUECOLOR_STYLE.search(style[1])
-    if kept or (name is not None and _TRUECOLOR_NAMES.match(name[1].strip())):
+    truecolor_match = style is not None and _TRUECOLOR_STYLE.search(style[1])
+    if truecolor_match or (name is not None and _TRUECOLOR_NAMES.match(name[1].strip())):
         colors = "truecolor"
     elif style is not None and b"48:5:" in style[1]:  # the nearest of those it has
         colors = "256"
@@ -93,8 +93,8 @@ def _read_answers(fd: int, seconds: float) -> bytes:
         os.write(fd, _QUERY)
         data, end = b"", time.monotonic() + seconds
         while not _LAST_ANSWER.search(data):
-            left = end - time.monotonic()
-            if left <= 0 or not select.select([fd], [], [], left)[0]:
+            seconds_left = end - time.monotonic()
+            if seconds_left <= 0 or not select.select([fd], [], [], seconds_left)[0]:
                 break
             piece = os.read(fd, 4096)
             if not piece:
@@ -110,13 +110,13 @@ def _ask_tmux(environment: Mapping[str, str]) -> TerminalAnswer:
     told_of = "#{client_utf8} #{client_termname} #{client_termfeatures}"
     command = ("tmux", "display-message", "-p", told_of)
     try:
-        told = subprocess.run(
+        result = subprocess.run(
             command, capture_output=True, text=True, timeout=TMUX_SECONDS, env=dict(environment)
         )
     except (OSError, subprocess.TimeoutExpired):  # no tmux here, although somebody's is named
         return NO_ANSWER
-    utf8, _, rest = told.stdout.strip().partition(" ")
-    if told.returncode or utf8 not in ("0", "1"):
+    utf8, _, rest = result.stdout.strip().partition(" ")
+    if result.returncode or utf8 not in ("0", "1"):
         return NO_ANSWER
     term, _, features = rest.partition(" ")
     named = features.split(",")

@@ -83,15 +83,15 @@ def _named_draft(reader: Reader, rollout: str, id: str) -> CriticDraft:
     if not id:
         raise UsageError("An empty text names no draft.", "Nothing was done.", look)
     drafts = reader.run(draft_queries.list_drafts(rollout))
-    found = [draft for draft in drafts if draft.id.startswith(id)]
-    if len(found) != 1:
+    matches = [draft for draft in drafts if draft.id.startswith(id)]
+    if len(matches) != 1:
         raise HoustonError(
-            f"{len(found) or 'No'} drafts for {rollout} begin with {id!r}.",
+            f"{len(matches) or 'No'} drafts for {rollout} begin with {id!r}.",
             "Nothing was done.",
             look,
-            ExitCode.USAGE if found else ExitCode.NOT_FOUND,
+            ExitCode.USAGE if matches else ExitCode.NOT_FOUND,
         )
-    return found[0]
+    return matches[0]
 
 
 def _guidance_text(words: list[str]) -> str:

@@ -45,20 +45,20 @@ def run_jobs(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
         spec = reader.run(rollout_queries.read_spec_if_kept(row))
         stood = rollout_queries.last_known_at(reader)
         command_options.note_archived(reader, row.id)
-    shown = [
+    matching_jobs = [
         with_printed_line(job, row.id, spec.host_root if spec else "")
         for job in jobs
         if arguments.state in ("", job.state)
     ]
     now, page = stood or now_us(), OutputPage()
-    for job in shown:
+    for job in matching_jobs:
         if arguments.json:
             command_output.print_json_line(job_queries.job_json(job, now))
         else:
             _print_job(page, job, now)
     if not jobs:
         command_output.print_note(_no_jobs_text(row))
-    elif not shown:
+    elif not matching_jobs:
         command_output.print_note(
             f"No job of {row.id} is {arguments.state}.\n  next: houston jobs {row.id}"
         )

@@ -19,12 +19,14 @@ def confirm_name(reader: Reader, name: str, effect: str, next: str) -> bool:
     effect: what was not done where it is one. next: the command that means it as it stands.
     Raises HoustonError (2) for a slip.
     """
-    known = reader.run(presence_queries.list_known_names())
-    if name in known or _is_login(name):
+    known_names = reader.run(presence_queries.list_known_names())
+    if name in known_names or _is_login(name):
         return True
-    meant = presence_queries.find_meant_name(name, known)
-    if meant and not _ask(f"Nobody called {name} was here, but {meant} was. Is it {name}?"):
-        raise UsageError(f"Nobody called {name!r} was here; {meant!r} was.", effect, next)
+    meant_name = presence_queries.find_meant_name(name, known_names)
+    if meant_name and not _ask(
+        f"Nobody called {name} was here, but {meant_name} was. Is it {name}?"
+    ):
+        raise UsageError(f"Nobody called {name!r} was here; {meant_name!r} was.", effect, next)
     return False
 
 

@@ -229,8 +229,8 @@ def _obedience_lines(records: PolicyRecords) -> Iterator[ReportLine]:
     text = _obedience_text(own)
     for ancestor in records.ancestors[:1]:
         before = records.obedience.get(ancestor, Obedience())
-        known = _obedience_text(before) if before.heard else "not spoken to"
-        text += f"; {display_name(ancestor)}: {known}"
+        ancestor_text = _obedience_text(before) if before.heard else "not spoken to"
+        text += f"; {display_name(ancestor)}: {ancestor_text}"
     yield ReportLine("obeys", text)
 
 
@@ -269,8 +269,8 @@ def _task_score_lines(records: PolicyRecords) -> Iterator[ReportLine]:
 def _data_lines(evidence: PolicyEvidence) -> Iterator[ReportLine]:
     data, run = evidence.figures.data, run_of_policy(evidence.records)
     if run and not evidence.records.policy.run and evidence.records.registration:
-        made = evidence.records.registration.note
-        yield ReportLine("made by", f"{made}; rows and curves are of the whole run")
+        note = evidence.records.registration.note
+        yield ReportLine("made by", f"{note}; rows and curves are of the whole run")
     if data is not None:
         yield from data_lines(data)
     elif not run:
@@ -341,11 +341,11 @@ def _agreement_lines(registration: PolicyRegistered | None) -> Iterator[ReportLi
     if not isinstance(error, int | float) or not isinstance(guess, int | float):
         yield ReportLine("agrees", "not known: its figures cannot be read", "dim")
         return
-    told = "no rank correlation" if order is None else f"rank correlation {order:.2f}"
+    correlation_text = "no rank correlation" if order is None else f"rank correlation {order:.2f}"
     yield ReportLine(
         "agrees",
         f"off by {error:.3f} on {agreement.get('labels', 0):,} held-out labels (always the mean:"
-        f" {guess:.3f}), {told}",
+        f" {guess:.3f}), {correlation_text}",
         "good" if error < guess else "bad",
     )
 

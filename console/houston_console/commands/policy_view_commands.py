@@ -63,11 +63,11 @@ def run_policy_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
             command_output.print_json_line({**line, "obedience": obedience_json(own)})
     elif policies:
         page = OutputPage()
-        kept = list_kept_runs(loaded.home)
+        kept_runs = list_kept_runs(loaded.home)
         rows = [
             (
                 *_policy_row(policy, active, used, tokens),
-                *_outcome_cells(policy, policies, kept, obedience),
+                *_outcome_cells(policy, policies, kept_runs, obedience),
                 span(local_time(policy.created_at), "dim"),
             )
             for policy in policies
@@ -122,10 +122,10 @@ def _outcome_cells(
     own = sampled_name(policy)
     outcomes = suite_outcomes(kept, own, find_ancestors(policy, policies))
     solved = outcome_cell(outcomes[-1] if outcomes else None)
-    heard = obedience.get(own, Obedience())
+    own_obedience = obedience.get(own, Obedience())
     return (
         span(solved, "" if outcomes else "dim"),
-        span(obedience_cell(heard), "" if heard.heard else "dim"),
+        span(obedience_cell(own_obedience), "" if own_obedience.heard else "dim"),
     )
 
 
@@ -244,8 +244,8 @@ def _format_setting(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, list):  # of tables only how many
         has_tables = any(isinstance(each, dict) for each in value)
-        told = [pluralize(len(value), "table")] if has_tables else value
-        return f"[{', '.join(map(str, told))}]"
+        items = [pluralize(len(value), "table")] if has_tables else value
+        return f"[{', '.join(map(str, items))}]"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

@@ -84,7 +84,7 @@ def run_steer(
 ) -> int:
     """Ask for all of them, and print the state of each. Of several, those that are refused are
     told, and the others go on. Raises HoustonError (75) where some do not stand so in time."""
-    code, asked = ExitCode.DONE, []
+    code, steered_names = ExitCode.DONE, []
     late: list[RolloutRow] = []
     with Reader(loaded.home) as reader:
         names = _choose_rollouts(arguments, reader, action)
@@ -99,8 +99,8 @@ def run_steer(
                 command_output.print_error(problem)
                 code = problem.code
             else:
-                asked.append(name)
-        for now in _rollouts_after(arguments, loaded, reader, asked, action):
+                steered_names.append(name)
+        for now in _rollouts_after(arguments, loaded, reader, steered_names, action):
             is_late = arguments.wait is not None and not STEER_REACHED[action](now)
             if is_late:
                 late.append(now)

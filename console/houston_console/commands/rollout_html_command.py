@@ -82,8 +82,8 @@ def run_rollout_html(arguments: argparse.Namespace, loaded: LoadedConfiguration)
     data = page.encode()
     _write_page(file, data, arguments.force)
     if arguments.json:
-        told = {"rollout": facts.row.id, "file": str(file.absolute()), "bytes": len(data)}
-        command_output.print_json_line(told | {"steps": steps})
+        result = {"rollout": facts.row.id, "file": str(file.absolute()), "bytes": len(data)}
+        command_output.print_json_line(result | {"steps": steps})
     else:
         size = f"{len(data) / 1e6:.1f} MB" if len(data) >= 1e5 else f"{len(data) / 1e3:.0f} KB"
         command_output.print_line(f"{file}: {pluralize(steps, 'step')}, {size}")

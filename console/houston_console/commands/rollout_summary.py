@@ -230,8 +230,8 @@ def print_rollouts_by_task(
         page.line("\n" if number else "", span(title, "name"), span(about, "dim"))
         ended = [need for need in listed if fold and is_settled(need)]
         folded = len(ended) > 1
-        if shown := [need for need in listed if not (folded and is_settled(need))]:
-            print_rollout_table(page, shown, archives, by_task=tasks == 1)
+        if unfolded_needs := [need for need in listed if not (folded and is_settled(need))]:
+            print_rollout_table(page, unfolded_needs, archives, by_task=tasks == 1)
         if folded:
             page.line(span(_ended_text(ended), "dim"))
 

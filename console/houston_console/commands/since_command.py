@@ -147,8 +147,8 @@ def _print_changes(
         duration = format_clock(changes.active_us / 1e6)
         facts += f" ({changes.first} to {changes.last}) in {duration}"
     page.line(f"  {facts}; {changes.errors} with errors{_score_change_text(changes)}")
-    for heard in changes.guidance:
-        _print_guidance_effects(page, rollout.id, heard)
+    for guidance in changes.guidance:
+        _print_guidance_effects(page, rollout.id, guidance)
     if changes.files:
         named = ", ".join(
             f"{file.path} ({file.times}×, +{file.added} −{file.removed})" for file in changes.files

@@ -114,8 +114,8 @@ def print_step(
     for mark in record.aside:
         page.line("  ", span(step_queries.describe_quarantine(mark), "bad"))
     _print_attempts(page, record, full)
-    if said := step_json.verification_line(record):
-        page.line("  ", span(said))
+    if verification := step_json.verification_line(record):
+        page.line("  ", span(verification))
     if verdict:
         page.line("  ", span(f"verdict: {verdict}"))
     if reward:
@@ -326,9 +326,9 @@ def _no_steps_text(rollout: RolloutRow, first: int, last: int) -> str:
     """What steps there are, where none of those that were asked for is over."""
     if not rollout.steps:
         return f"{rollout.id} has no closed step yet."
-    asked = f"from {first} on" if last >= OPEN_END else f"from {first} to {last}"
-    there = "step 1 is" if rollout.steps == 1 else f"steps 1 to {rollout.steps} are"
-    return f"{rollout.id} has no step {asked}: {there} there (houston steps {rollout.id} -n 1)."
+    bounds = f"from {first} on" if last >= OPEN_END else f"from {first} to {last}"
+    extent = "step 1 is" if rollout.steps == 1 else f"steps 1 to {rollout.steps} are"
+    return f"{rollout.id} has no step {bounds}: {extent} there (houston steps {rollout.id} -n 1)."
 
 
 def _step_printer(

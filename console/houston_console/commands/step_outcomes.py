@@ -70,8 +70,8 @@ def result_words(kind: str, success: bool, fields: dict[str, Any]) -> str:
     if not success:
         words = fields.get("error") or ("failed" if kind in ("command", "error") else kind)
         return join_blanks(str(words))[:MAX_RESULT_CHARACTERS]
-    if isinstance(found := fields.get("total_results"), int):
-        return f"{found} found"
+    if isinstance(count := fields.get("total_results"), int):
+        return f"{count} found"
     return ""
 
 
@@ -166,5 +166,5 @@ def _last_words(result: ToolResult) -> str:
 
 def outcome_text(outcome: CallOutcome, more: int = 0) -> str:
     """`run_command python3 src/trian.py`, and how many calls stand beside it."""
-    beside = f"  (+{pluralize(more, 'more call')})" if more else ""
-    return f"{outcome.action} {outcome.target}".rstrip() + beside
+    suffix = f"  (+{pluralize(more, 'more call')})" if more else ""
+    return f"{outcome.action} {outcome.target}".rstrip() + suffix

@@ -163,7 +163,7 @@ def run_train_cancel(arguments: argparse.Namespace, loaded: LoadedConfiguration)
         look = f"houston train show {run.id}"
         daemon_requests.send_request(loaded, message, "It may have been heard.", look)
         now = resolve_training_run(reader, run.id)
-        left = len(reader.run(policy_queries.list_unfinished_rollouts(run.id)))
+        count = len(reader.run(policy_queries.list_unfinished_rollouts(run.id)))
     if arguments.json:
         command_output.print_json_line(policy_queries.training_run_json(now, None))
     elif now.state == "cancelled":
@@ -172,9 +172,9 @@ def run_train_cancel(arguments: argparse.Namespace, loaded: LoadedConfiguration)
         command_output.print_line(
             f"{now.id}: cancel is asked for; it ends once its checkpoint is written."
         )
-    if left:
+    if count:
         command_output.print_note(
-            f"Rollouts that it started go on, {left:,} so far: --resume {now.id} takes them up.\n"
+            f"Rollouts that it started go on, {count:,} so far: --resume {now.id} takes them up.\n"
             f"  next: houston rollout cancel --run {now.id}"
         )
     return int(ExitCode.DONE)

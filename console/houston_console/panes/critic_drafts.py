@@ -60,8 +60,8 @@ async def ask_critic(home: Home, rollout: str, configuration: str) -> str:
     try:
         critiques = msgspec.json.decode(out)["critiques"]
     except msgspec.DecodeError:
-        said = command_output.read_error(error.decode(errors="replace"))
-        return said or "The critic ended without a word."
+        error_text = command_output.read_error(error.decode(errors="replace"))
+        return error_text or "The critic ended without a word."
     if any(critique["text"] for critique in critiques):
         return ""
     problems = [critique["problem"] for critique in critiques if critique["problem"]]

@@ -227,8 +227,8 @@ def _file_name(key: str) -> str:
 
 
 def _write_record(path: Path, record: msgspec.Struct) -> None:
-    data, beside = msgspec.json.encode(record), atomic_file.unique_beside(path)
-    atomic_file.write_atomically(path, data, beside=beside, durable=False)
+    data, temporary_path = msgspec.json.encode(record), atomic_file.unique_beside(path)
+    atomic_file.write_atomically(path, data, beside=temporary_path, durable=False)
 
 
 MAX_HISTORY_MESSAGES = 200

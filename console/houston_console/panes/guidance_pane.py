@@ -262,13 +262,13 @@ class GuidancePane(Pane):
     # --- what a critic drafts ------------------------------------------------------------------
 
     def _show_critic_draft(self, draft: CriticDraft | None) -> None:
-        said = {message.critic_draft for message in self._outbox.unsent()}
-        self.critic_draft = draft if draft and draft.id not in said else None
+        unsent_ids = {message.critic_draft for message in self._outbox.unsent()}
+        self.critic_draft = draft if draft and draft.id not in unsent_ids else None
         edited = self.composer.draft.critic_draft  # it stands in the composer
-        shown = None if draft and draft.id == edited else self.critic_draft
-        self.drafted.display = shown is not None
-        if shown is not None:
-            lines = draft_lines(shown, max(20, self.content_size.width))
+        shown_draft = None if draft and draft.id == edited else self.critic_draft
+        self.drafted.display = shown_draft is not None
+        if shown_draft is not None:
+            lines = draft_lines(shown_draft, max(20, self.content_size.width))
             self.drafted.styles.height = len(lines)
             self.drafted.show_lines(lambda width: lines)
 

@@ -192,8 +192,8 @@ class JobsPane(Pane):
 
     def _look(self) -> None:
         """See what running jobs printed last; nothing while none runs or nobody can see it."""
-        seen = self.app.screen is self.screen and self.size.width > 0
-        if self._summary.running and seen and not self._is_looking:
+        is_visible = self.app.screen is self.screen and self.size.width > 0
+        if self._summary.running and is_visible and not self._is_looking:
             self.run_worker(self._read_printed(self._rollout), group="jobs", exclusive=True)
 
     async def _read_printed(self, rollout: str) -> None:
@@ -220,15 +220,15 @@ class JobsPane(Pane):
         """List all jobs of the rollout; where to go from there."""
         rollout = self._rollout
         try:
-            found = await self._reader.run(read_rollout_jobs(rollout))
+            listing = await self._reader.run(read_rollout_jobs(rollout))
         except HoustonError as problem:
             self.report_problem(problem)
             return
-        if not found.jobs:
+        if not listing.jobs:
             self.show_notice("It has no jobs: no command has outlived the call that started it.")
             return
         jobs = await asyncio.to_thread(
-            lambda: [with_printed_line(job, rollout, found.host_root) for job in found.jobs]
+            lambda: [with_printed_line(job, rollout, listing.host_root) for job in listing.jobs]
         )
         if rollout == self._rollout:
             self.app.push_screen(JobsDialog(jobs), self._go_to)

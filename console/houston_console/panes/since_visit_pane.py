@@ -150,7 +150,9 @@ def since_entries(visit: ChangesSinceVisit, now: int, width: int) -> list[SinceE
         entries += [_evaluation_entry(evaluation, now) for evaluation in changes.evaluations]
     if changes.guidance:
         entries.append(_heading_entry("Guidance that was heard, and what followed"))
-        entries += [entry for heard in changes.guidance for entry in _guidance_entries(heard, now)]
+        entries += [
+            entry for guidance in changes.guidance for entry in _guidance_entries(guidance, now)
+        ]
     if changes.files:
         more = f", {changes.more_files} more not shown" if changes.more_files else ""
         entries.append(_heading_entry(f"Files that changed most{more}"))

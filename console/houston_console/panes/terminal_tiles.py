@@ -135,10 +135,10 @@ class TerminalTiles(LineView):
             self.show()
 
     def _draw(self, rows: int) -> list[tuple[int, TextLine]]:
-        shown = self._contents[: max(1, rows // 3)]
+        contents = self._contents[: max(1, rows // 3)]
         drawn: list[tuple[int, TextLine]] = []
-        for number, content in enumerate(shown):
-            share = (rows - len(drawn)) // (len(shown) - number)
+        for number, content in enumerate(contents):
+            share = (rows - len(drawn)) // (len(contents) - number)
             drawn.append((content.at, self._head(content)))
             tail = _last_lines(content.snapshot, share - 1)
             blank = [()] * (share - 1 - len(tail))
@@ -168,7 +168,7 @@ def _last_lines(snapshot: TerminalSnapshot, count: int) -> list[TextLine]:
     """At most `count` lines at the end; or why there are none."""
     index = snapshot.log_index
     if index is None:
-        shown = list(snapshot.screen_lines) or [line(span(snapshot.reason or "no output", "dim"))]
-        return shown[-count:] if count > 0 else []
+        lines = list(snapshot.screen_lines) or [line(span(snapshot.reason or "no output", "dim"))]
+        return lines[-count:] if count > 0 else []
     numbers = range(max(0, index.lines - max(0, count)), index.lines)
     return [index.line(number) for number in numbers]

@@ -267,7 +267,7 @@ class TerminalsPane(Pane):
             self.names = names
             self.chosen = names.index(chosen) if chosen in names else 0
             self._snapshots = {
-                name: kept for name, kept in self._snapshots.items() if name in names
+                name: snapshot for name, snapshot in self._snapshots.items() if name in names
             }
             self._tiles_read_at = 0.0
             self._arrange()
@@ -279,8 +279,8 @@ class TerminalsPane(Pane):
     @property
     def _snapshot(self) -> TerminalSnapshot:
         """What was read last of the terminal with the keys."""
-        known = self._snapshots.get(self.names[self.chosen]) if self.names else None
-        return known or EMPTY_SNAPSHOT
+        snapshot = self._snapshots.get(self.names[self.chosen]) if self.names else None
+        return snapshot or EMPTY_SNAPSHOT
 
     def _folder_of(self, terminal: tuple[str, str]) -> Path | None:
         """Where a terminal has its log on this machine."""
@@ -355,10 +355,10 @@ class TerminalsPane(Pane):
     def _arrange(self) -> None:
         """Give the other terminals what the one with the keys leaves."""
         columns, rows, others = self.size.width, self.size.height, len(self.names) - 1
-        beside = columns >= TILES_BESIDE_COLUMNS
-        room = rows if beside else min(rows - LEAST_TERMINAL_ROWS, others * TILE_ROWS)
+        is_wide = columns >= TILES_BESIDE_COLUMNS
+        room = rows if is_wide else min(rows - LEAST_TERMINAL_ROWS, others * TILE_ROWS)
         self.tiles.display = others > 0 and room >= TILE_ROWS
-        self.set_class(beside and self.tiles.display, "-beside")
+        self.set_class(is_wide and self.tiles.display, "-beside")
         self.tiles.styles.height = room
 
     @property

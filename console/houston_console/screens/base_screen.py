@@ -99,14 +99,14 @@ class Pane(ErrorBoundary, Vertical):
         work: False where it leads to neither; then it says why, and they are dropped.
         asks_for_text: it opens a line, and what is typed on is no command either.
         """
-        held = cast(Any, self.app).keys.hold_keys(asks_for_text)
+        hold = cast(Any, self.app).keys.hold_keys(asks_for_text)
 
         async def do() -> None:
             is_reached = False
             try:
                 is_reached = await work is not False
             finally:
-                held.set_result(is_reached)
+                hold.set_result(is_reached)
 
         self.run_reporting(do(), group)
 
@@ -237,15 +237,15 @@ def _short_status(state: ConsoleState, room: int) -> list[TextSpan]:
         (span(f" {mark}", colour), span(f"{count}", "dim"))
         for (mark, colour), count in ((STATE_GLYPHS[kind], n) for kind, n in state.counts())
     ]
-    for said in (words, words.partition(":")[0]):
-        left = [span(" houston ", "title"), span(f" {glyph} {said} ", tone)]
-        if line_width(left) + sum(map(line_width, counts)) <= room:
+    for label in (words, words.partition(":")[0]):
+        spans = [span(" houston ", "title"), span(f" {glyph} {label} ", tone)]
+        if line_width(spans) + sum(map(line_width, counts)) <= room:
             break
     for count in counts:
-        if line_width(left) + line_width(count) > room:
+        if line_width(spans) + line_width(count) > room:
             break
-        left += count
-    return left
+        spans += count
+    return spans
 
 
 class GreetingBar(BarWidget):
@@ -451,10 +451,10 @@ class HoustonScreen(FrameAfterKey, Screen[None]):
         Textual would style the whole area, though the focus came from within it and stays there.
         """
         entered = set(focused.ancestors_with_self if focused else ())
-        left = set(blurred.ancestors_with_self if blurred else ())
+        blurred_nodes = set(blurred.ancestors_with_self if blurred else ())
         changed = {
             node
-            for widget in entered ^ left
+            for widget in entered ^ blurred_nodes
             if widget._has_focus_within
             for node in widget.walk_children(with_self=True)
             if node._has_focus_within

@@ -70,13 +70,13 @@ def read_compared_rollouts(
     for side in (yield from read_comparison((first, second), MAX_COMPARED_SCORES)):
         name = side.rollout.id
         messages = yield from annotation_queries.list_guidance(name)
-        heard = [
+        deliveries = [
             message
             for message in messages
             if message.state == "delivered" and message.step is not None
         ]
-        at = yield from _read_active_times(name, [message.step or 0 for message in heard])
-        heard_at = [(at.get(message.step or 0, 0), message) for message in heard]
+        at = yield from _read_active_times(name, [message.step or 0 for message in deliveries])
+        heard_at = [(at.get(message.step or 0, 0), message) for message in deliveries]
         waiting = sum(message.state == "queued" for message in messages)
         rewards = yield from process_reward_queries.list_step_rewards(name)
         sides.append(ComparedRollout(*side, heard_at, waiting, rewards))

@@ -183,10 +183,10 @@ def columns_that_fit(room: int, has_cost: bool, has_tokens: bool) -> tuple[str, 
         for name in COLUMNS
         if (name != "cost" or has_cost) and (name != "tokens" or has_tokens)
     ]
-    for gone in DROP_ORDER:
+    for column in DROP_ORDER:
         if columns_width(names) <= room:
             break
-        names = [name for name in names if name != gone]
+        names = [name for name in names if name != column]
     return tuple(names)
 
 

@@ -125,14 +125,14 @@ def fold_line(row: ListRow, view: HomeViewContext) -> TextLine:
     best = max((score for score in scores if score is not None), default=None)
     unseen = sum(map(is_unseen, row.ended))
     glyph = UNFOLDED_GLYPH if row.is_open else FOLDED_GLYPH
-    left = line(
+    fold_label = line(
         span("     "),
         span(f"{glyph} ", "title" if row.is_open else "dim"),
         span(row.task, "strong"),
         span(f"  {len(row.ended)} ended", "dim"),
         span(f"  {UNSEEN_GLYPH} {unseen} unseen" if unseen else "", "warning"),
     )
-    return justify_line(left, best_only_cells(first_line_columns(view), best), view.width)
+    return justify_line(fold_label, best_only_cells(first_line_columns(view), best), view.width)
 
 
 def settled_line(entry: HomeEntry, view: HomeViewContext) -> TextLine:
@@ -143,8 +143,8 @@ def settled_line(entry: HomeEntry, view: HomeViewContext) -> TextLine:
     if view.lines == 1:
         right = (*right, *_pad_line(_people_cells(entry.need, view), PEOPLE_CELLS))
     room = view.width - line_width(name) - line_width(right)
-    said = span(rollout_state_text(rollout) if room >= MIN_STATE_CELLS else "", "dim")
-    return justify_line((*name, said), right, view.width)
+    state_span = span(rollout_state_text(rollout) if room >= MIN_STATE_CELLS else "", "dim")
+    return justify_line((*name, state_span), right, view.width)
 
 
 def rollout_lines(entry: HomeEntry, view: HomeViewContext) -> list[TextLine]:

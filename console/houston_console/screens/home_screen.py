@@ -113,8 +113,8 @@ class HomeScreen(HoustonScreen):
         needs = filter_needs(self.state.board.needs, self.filter.value)
         keep = "" if anew else listed.chosen
         listed.order.arrange(needs, self.by_task, keep, hold and not anew)
-        found = {need.standing.rollout.task for need in needs} if self.filter.value else ()
-        rows = listed.order.fold(found or self._unfolded)
+        matching_tasks = {need.standing.rollout.task for need in needs} if self.filter.value else ()
+        rows = listed.order.fold(matching_tasks or self._unfolded)
         listed.budgets, listed.spending = self._needs.budgets, self._needs.spending
         words = " no rollout holds these words" if self.filter.value and was_read else ""
         listed.empty = line(span(words or self.state.empty_list_text(was_read), "dim"))
@@ -314,9 +314,9 @@ class HomeScreen(HoustonScreen):
 
         This key is taken by the app; those wait for their turn in the list.
         """
-        done = asyncio.Event()
-        if self.list.call_later(done.set):
-            await done.wait()
+        event = asyncio.Event()
+        if self.list.call_later(event.set):
+            await event.wait()
 
     async def on_home_list_opened(self) -> None:
         """Open the rollout that was clicked."""

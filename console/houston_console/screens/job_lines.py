@@ -79,15 +79,19 @@ def jobs_strip(
         facts.append(line(span(_failed_text(failed, now), "error")))
     facts += [running_job(job, printed.get(job.id, ""), now) for job in summary.running]
     room = width - line_width(keys)
-    shown = facts
+    shown_facts = facts
     if _least_cells(facts) > room:
-        while len(shown) > 1 and _least_cells(shown) + len(MORE_CELLS) > room:
-            shown = shown[:-1]
-    more = span(f"+{len(facts) - len(shown)}", "dim") if len(shown) < len(facts) else span("")
+        while len(shown_facts) > 1 and _least_cells(shown_facts) + len(MORE_CELLS) > room:
+            shown_facts = shown_facts[:-1]
+    more = (
+        span(f"+{len(facts) - len(shown_facts)}", "dim")
+        if len(shown_facts) < len(facts)
+        else span("")
+    )
     parts, room = [span(" ")], room - line_width((more,))
-    for at, fact in enumerate(shown):
-        left = room - line_width(parts)
-        parts += [*_cut(fact, left - _least_cells(shown[at + 1 :]) - 1), span("  ")]
+    for at, fact in enumerate(shown_facts):
+        cells_left = room - line_width(parts)
+        parts += [*_cut(fact, cells_left - _least_cells(shown_facts[at + 1 :]) - 1), span("  ")]
     return justify_line((*parts, more), keys, width)
 
 
@@ -105,14 +109,14 @@ def _least_cells(facts: Sequence[TextLine]) -> int:
 
 def _cut(parts: TextLine, cells: int) -> TextLine:
     """At most so many cells of a line."""
-    kept: list[TextSpan] = []
+    spans: list[TextSpan] = []
     for part in parts:
         width = line_width((part,))
         if width > cells:
-            return (*kept, TextSpan(fit_text(part.text, cells), part.tone)) if cells else (*kept,)
-        kept.append(part)
+            return (*spans, TextSpan(fit_text(part.text, cells), part.tone)) if cells else (*spans,)
+        spans.append(part)
         cells -= width
-    return tuple(kept)
+    return tuple(spans)
 
 
 def job_line(job: JobRow, now: int, width: int) -> TextLine:

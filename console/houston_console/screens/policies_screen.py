@@ -114,8 +114,8 @@ class PoliciesScreen(HoustonScreen):
         await self._read_detail()
 
     def _read_suites(self, snapshot: PoliciesSnapshot) -> tuple[list[KeptRun], dict[str, str]]:
-        kept = kept_suite_runs.list_kept_runs(self._link.home)
-        return kept, solved_cells(snapshot.policies, kept)
+        kept_runs = kept_suite_runs.list_kept_runs(self._link.home)
+        return kept_runs, solved_cells(snapshot.policies, kept_runs)
 
     def _poll(self) -> None:
         """Where a run goes on, its folder says more."""
@@ -218,10 +218,10 @@ class PoliciesScreen(HoustonScreen):
 
     def _evidence_text(self, policy: str) -> str:
         """What speaks for a policy, and against it; empty until it was read."""
-        known = self._known
-        if not isinstance(known, PolicyDetail) or known.evidence.records.policy.name != policy:
+        detail = self._known
+        if not isinstance(detail, PolicyDetail) or detail.evidence.records.policy.name != policy:
             return ""
-        facts = policy_report.activation_lines(known.evidence)
+        facts = policy_report.activation_lines(detail.evidence)
         return "".join(
             f"\n{fact.name}: {fact.text}" if fact.name else f"\n{fact.text}" for fact in facts
         )

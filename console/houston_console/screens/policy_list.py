@@ -136,11 +136,11 @@ def fold_versions(
         return policy.family, is_version
 
     for (family, is_version), versions in groupby(policies, family_of):
-        found = tuple(versions)
-        if is_version and len(found) >= LEAST_FOLDED:
-            yield PolicyFold(f"{family}/{found[0].number}", found)
+        members = tuple(versions)
+        if is_version and len(members) >= LEAST_FOLDED:
+            yield PolicyFold(f"{family}/{members[0].number}", members)
         else:
-            yield from found
+            yield from members
 
 
 def solved_cells(policies: Sequence[PolicyRow], kept_runs: Sequence[KeptRun]) -> dict[str, str]:
@@ -173,8 +173,8 @@ def policy_rows(
         if isinstance(part, PolicyFold):
             rows += _fold_rows(part, snapshot, solved, width, part.key in unfolded)
         else:
-            shown = _policy_line(part, snapshot, solved, width)
-            rows.append(PolicyListRow(shown, policy=part.name))
+            policy_line = _policy_line(part, snapshot, solved, width)
+            rows.append(PolicyListRow(policy_line, policy=part.name))
     if not snapshot.policies:
         rows.append(
             PolicyListRow(line(span("   Nothing was trained yet: houston train sft", "dim")))
@@ -240,8 +240,8 @@ def _policy_line(
     if policy.kind != "reward":
         evaluated = solved[policy.name]
         facts.append(evaluated if evaluated == NOT_EVALUATED else f"solved {evaluated}")
-        heard = snapshot.obedience.get(own, Obedience())
-        facts += [f"obeys {obedience_cell(heard)}"] if heard.heard else []
+        obedience = snapshot.obedience.get(own, Obedience())
+        facts += [f"obeys {obedience_cell(obedience)}"] if obedience.heard else []
     facts += [pluralize(using, "rollout")] if using else []
     facts += [f"{tokens:,} tokens"] if tokens else []
     facts += [f"since {format_moment(policy.created_at, now_us())}"]

@@ -177,12 +177,12 @@ _CLEARS_SCREEN = (b"\x1b[2J", b"\x1b[H\x1b[J")
 
 def _screen_begin(data: bytes) -> int:
     """Where the screen begins that is shown at the end of `data`; −1 where that is not in it."""
-    taken, given, cleared = (
+    taken_at, given_at, cleared = (
         max(map(data.rfind, sequences))
         for sequences in (_TAKES_SCREEN, _GIVES_SCREEN_BACK, _CLEARS_SCREEN)
     )
-    if taken > given:
-        return taken
-    if cleared > given:
+    if taken_at > given_at:
+        return taken_at
+    if cleared > given_at:
         return cleared
-    return given if taken < 0 else -1
+    return given_at if taken_at < 0 else -1

@@ -180,13 +180,13 @@ _PREFIX_WORDS: dict[str, str] = {
 
 def _origin_lines(view: ContextView, step: int) -> list[TextLine]:
     parent = view.parent
-    came = f"extends step {parent.step} ({parent.role})" if parent else "extends nothing"
+    origin = f"extends step {parent.step} ({parent.role})" if parent else "extends nothing"
     tone: Tone = "success" if view.drift == "clean" else "warning"
     keeps = f", keeps {view.sample.kept:,} of its ids" if parent and view.token_ids else ""
     return [
         line(span(f" step {step} ", "number")),
         line(span(f" {_PREFIX_WORDS[view.drift]} ", tone)),
-        line(span(f" {came}{keeps} ", "dim")),
+        line(span(f" {origin}{keeps} ", "dim")),
     ]
 
 
@@ -349,13 +349,17 @@ def rendered_prompt_lines(request: InspectedRequest, width: int) -> tuple[list[T
     ends = -1
     cut = reach.characters if reach and reach.characters is not None else len(view.rendered)
     at = 0
-    for start, stop, heard in _prompt_spans(view):
+    for start, stop, is_guidance in _prompt_spans(view):
         text = view.rendered[start:stop]
-        rows = prose_lines(text, width) if heard else text_block(text, width)
+        rows = prose_lines(text, width) if is_guidance else text_block(text, width)
         if reach and ends < 0 and start <= cut < stop:
             before = line_start(text, cut - start)
             part = text[: before - 1] if before else ""
-            above = (prose_lines(part, width) if heard else text_block(part, width)) if part else []
+            above = (
+                (prose_lines(part, width) if is_guidance else text_block(part, width))
+                if part
+                else []
+            )
             ends = len(lines) + len(above)
             rows.insert(len(above), cache_rule(reach, width))
         lines += rows

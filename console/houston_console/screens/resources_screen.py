@@ -39,14 +39,14 @@ LABEL_CELLS = 12
 
 def resource_lines(title: str, lines: Sequence[StatusLine], width: int) -> list[TextLine]:
     """Lines behind their labels, wrapped under themselves; a label stands once for its group."""
-    shown = [*text_block(title, width, "dim", span(" ")), line()]
+    rows = [*text_block(title, width, "dim", span(" ")), line()]
     before = ""
     for each in lines:
         label = "" if each.label == before else each.label
         before = each.label
         head = span(f" {label:<{LABEL_CELLS - 1}}", "title")
-        shown += hanging_block(head, each.words, width, "error" if each.bad else "text")
-    return shown
+        rows += hanging_block(head, each.words, width, "error" if each.bad else "text")
+    return rows
 
 
 class ResourcesScreen(HoustonScreen):

@@ -43,8 +43,8 @@ def refinement_tree_lines(tree: RefinementTree, rollout: str, width: int) -> lis
     count = len(tree.tried)
     head = f"{tree.attempt}, {score}, tried again {pluralize(count, 'time')}"
     lines = [line(span(" ↻ ", "key"), span(fit_text(head, max(0, width - 3)), "text"))]
-    shown = tree.tried[:MOST_REFINEMENTS]
-    for number, each in enumerate(shown, 1):
+    refinements = tree.tried[:MOST_REFINEMENTS]
+    for number, each in enumerate(refinements, 1):
         branch = "└" if number == count else "├"
         gain = each.state if each.gain is None else f"{each.gain:+.2f}"
         parts = line(
@@ -56,8 +56,8 @@ def refinement_tree_lines(tree: RefinementTree, rollout: str, width: int) -> lis
             span(each.text, "guidance_text"),
         )
         lines.append(justify_line(parts, (), width))
-    if count > len(shown):
-        lines.append(line(span(f"   └ {count - len(shown)} more", "dim")))
+    if count > len(refinements):
+        lines.append(line(span(f"   └ {count - len(refinements)} more", "dim")))
     return lines
 
 

@@ -354,7 +354,7 @@ def selector_line(row: ListRow, width: int, chosen: str, first: bool = False) ->
     glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
     name: Tone = "strong" if rollout.id == chosen else "text"
     name_text = name_within_task(rollout.id, rollout.task)
-    left: TextLine = (urgency_mark(row.need), span(f"{glyph} ", tone), span(name_text, name))
+    label: TextLine = (urgency_mark(row.need), span(f"{glyph} ", tone), span(name_text, name))
     marks: list[TextSpan] = [span(" ")]
     if row.need.standing.queued:
         marks.append(span(f"✎{row.need.standing.queued} ", "guidance"))
@@ -367,7 +367,7 @@ def selector_line(row: ListRow, width: int, chosen: str, first: bool = False) ->
         best = "text" if direction == "none" else tone  # it was not read yet how it moves
         marks.append(span(f"{format_score(rollout.best_score):>5}{mark}", best))
     marks.append(span(f"{rollout.steps:>4} ", "number"))
-    return justify_line(left, tuple(marks), width)
+    return justify_line(label, tuple(marks), width)
 
 
 def urgency_mark(need: RolloutNeed) -> TextSpan:

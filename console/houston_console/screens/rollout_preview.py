@@ -165,12 +165,12 @@ def _guidance_line(said: Sequence[GuidanceEntry], width: int) -> list[TextLine]:
         return []
     newest = said[0]
     where = f"heard at step {newest.step}" if newest.step is not None else newest.state
-    left = line(
+    message = line(
         span(" ✎ ", "guidance"),
         span(f"{where}, {newest.author}: ", "dim"),
         span(newest.text, "guidance_text"),
     )
-    return [justify_line(left, (), width)]
+    return [justify_line(message, (), width)]
 
 
 def preview_lines(
@@ -208,8 +208,8 @@ def _job_lines(
     """The newest jobs that run, a line each."""
     if overview.rollout.state in ENDED_STATES:
         return []
-    shown = overview.jobs.running[-MOST_JOBS:]
-    facts = (running_job(job, printed.get(job.id, ""), view.now_us) for job in shown)
+    jobs = overview.jobs.running[-MOST_JOBS:]
+    facts = (running_job(job, printed.get(job.id, ""), view.now_us) for job in jobs)
     return [justify_line(line(span(" "), *fact), (), view.width) for fact in facts]
 
 
@@ -217,9 +217,9 @@ def _step_lines(preview: RolloutPreview, width: int, most: int) -> list[TextLine
     """The last steps that a title and `most` lines have room for."""
     if most < 2:
         return []
-    shown = preview.steps[-(most - 1) :]
-    title = "last steps" if shown else "no step yet"
-    return [_section(title, width), *(folded_line(row, width) for row in shown)]
+    steps = preview.steps[-(most - 1) :]
+    title = "last steps" if steps else "no step yet"
+    return [_section(title, width), *(folded_line(row, width) for row in steps)]
 
 
 def _terminal_lines(tail: TerminalTail, width: int, most: int) -> list[TextLine]:
@@ -245,13 +245,13 @@ def fold_lines(task: str, ended: Sequence[RolloutNeed], width: int, height: int)
     for need in rows[: max(0, height - len(lines))]:
         rollout = need.standing.rollout
         glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
-        left = line(
+        label = line(
             span(UNSEEN_GLYPH if is_unseen(need) else " ", "warning"),
             span(f" {glyph} ", tone),
             span(name_within_task(rollout.id, rollout.task), "strong"),
         )
         figures = f"{rollout.steps:>6} steps{format_score(rollout.best_score):>7} "
-        lines.append(justify_line(left, line(span(figures, "text")), width))
+        lines.append(justify_line(label, line(span(figures, "text")), width))
     return lines
 
 
@@ -447,8 +447,8 @@ class RolloutPreviewPane(Pane):
             return text_block(self._failure, width, "error", span(" "))
         rollout = self._entry.need.standing.rollout.id
         preview = self._preview if self._is_read else None
-        said = self.guidance.queue.items if self.composer_rollout == rollout else ()
+        messages = self.guidance.queue.items if self.composer_rollout == rollout else ()
         view = self._view._replace(width=width)
         return preview_lines(
-            self._entry, self._details, preview, self._tail, said, view, height, self._printed
+            self._entry, self._details, preview, self._tail, messages, view, height, self._printed
         )

@@ -105,8 +105,8 @@ class RolloutGutter(LineView, can_focus=False):
     def line_at(self, number: int) -> TextLine:
         """A part's mark, and whether it is on the screen."""
         mark = self._marks[number] if number < len(self._marks) else GutterMark()
-        seen = number in self._seen
-        edge = span(VIEW_GLYPH, "title") if seen else span(OUTSIDE_GLYPH, "faint")
+        is_visible = number in self._seen
+        edge = span(VIEW_GLYPH, "title") if is_visible else span(OUTSIDE_GLYPH, "faint")
         return line(edge, span(mark.glyph, mark.tone))
 
     def show_whole(self, index: StepIndex, steps: int, view: tuple[int, int]) -> None:
@@ -115,9 +115,9 @@ class RolloutGutter(LineView, can_focus=False):
         Only lines that look otherwise are drawn again.
         """
         self._index, self._steps, self._view = index, steps, view
-        marks, seen = self._marks, self._seen
+        marks, seen_lines = self._marks, self._seen
         self._count()
-        changed = set(seen) ^ set(self._seen)
+        changed = set(seen_lines) ^ set(self._seen)
         if marks is not self._marks:
             pairs = zip_longest(marks, self._marks)
             changed.update(number for number, (old, new) in enumerate(pairs) if old != new)

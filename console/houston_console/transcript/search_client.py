@@ -216,12 +216,12 @@ def hit_permalink(hit: SearchHit) -> str:
 def hit_line(hit: SearchHit, width: int, longest: int) -> TextLine:
     """One place of the list: where, what it is, the words around it. longest: cells of a place."""
     name = TEXT_KIND_LABELS.get(hit.name, hit.name)
-    left = line(
+    place = line(
         span(f" {fit_text(hit_permalink(hit), min(longest, max(12, width // 3)))} ", "number"),
         span(f"{fit_text(name, min(16, max(8, width // 8)))} ", "tool"),
     )
-    before, match, after = _text_around_hit(hit, width - line_width(left))
-    return line(*left, span(before, "dim"), span(match, "warning"), span(after, "dim"))
+    before, match, after = _text_around_hit(hit, width - line_width(place))
+    return line(*place, span(before, "dim"), span(match, "warning"), span(after, "dim"))
 
 
 def _text_around_hit(hit: SearchHit, room: int) -> tuple[str, str, str]:

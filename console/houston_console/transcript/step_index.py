@@ -69,10 +69,10 @@ def read_failed_results(
 ) -> ReadPlan[list[tuple[int, int, bytes]]]:
     """Step, attempt and encoded result of every call of some steps, in order; those that were
     erased are left out."""
-    found: list[tuple[int, int, bytes]] = []
+    results: list[tuple[int, int, bytes]] = []
     for part in (yield from rollout_queries.step_ranges(rollout, steps[0], steps[-1])):
-        wanted = [step for step in steps if part.first <= step <= part.last]
-        for marks, some in journal_events.split_for_in(wanted):
+        part_steps = [step for step in steps if part.first <= step <= part.last]
+        for marks, some in journal_events.split_for_in(part_steps):
             events = yield from journal_events.select_events(
                 f"rollout = ? AND step IN ({marks}) AND part >= 'call.' AND part < 'call/'"
                 " ORDER BY step, attempt, seq",
@@ -81,8 +81,8 @@ def read_failed_results(
             for event in events:
                 body = yield from journal_events.read_event_body(event)
                 if body is not None:
-                    found.append((event.step, event.attempt, body))
-    return found
+                    results.append((event.step, event.attempt, body))
+    return results
 
 
 Run = tuple[int, int]
@@ -124,16 +124,16 @@ class StepIndex:
         if missing > 0:
             self.failed.extend(bytes(missing))
             self.guided.extend(bytes(missing))
-        said = {row.step for row in rows}
+        row_steps = {row.step for row in rows}
         changed = [step for step in range(first, last + 1)
-                   if step in self._known and step not in said]  # fmt: skip
+                   if step in self._known and step not in row_steps]  # fmt: skip
         for step in changed:
             self._forget(step)
         for row in rows:
-            known = (row.attempt, row.last_seq, row.is_open)
-            if self._known.get(row.step) != known:
+            state = (row.attempt, row.last_seq, row.is_open)
+            if self._known.get(row.step) != state:
                 self._forget(row.step)
-                self._known[row.step] = known
+                self._known[row.step] = state
                 self._put_row(row)
                 changed.append(row.step)
         self.version += bool(changed) or missing > 0
@@ -217,16 +217,16 @@ class StepIndex:
         touched = self.runs[low:high]
         start = min(first - 1, touched[0][0]) if touched else first - 1
         end = max(last + 1, touched[-1][1]) if touched else last + 1
-        found: list[Run] = []
+        new_runs: list[Run] = []
         for step in range(first, last + 2):
             if self._joins(step):
                 continue
             if step - 1 > start:
-                found.append((start, step - 1))
+                new_runs.append((start, step - 1))
             start = step
         if end > start:
-            found.append((start, end))
-        self.runs[low:high] = found
+            new_runs.append((start, end))
+        self.runs[low:high] = new_runs
 
 
 class StepIndexer:
@@ -255,9 +255,9 @@ class StepIndexer:
 
     async def read_changes(self, touched: Sequence[int], newest: int) -> None:
         """Read what is new or has changed of the part that was read. Raises HoustonError."""
-        known = max(len(self.index.failed), self._unread + 1)
-        wanted = {step for step in touched if step > self._unread} | set(range(known, newest + 1))
-        for first, last in number_ranges(sorted(wanted)):
+        start = max(len(self.index.failed), self._unread + 1)
+        steps = {step for step in touched if step > self._unread} | set(range(start, newest + 1))
+        for first, last in number_ranges(sorted(steps)):
             await self._read(first, last)
 
     async def _read(self, first: int, last: int) -> None:

@@ -140,14 +140,14 @@ def list_marks(bookmarks: Sequence[BookmarkRow], notes: Sequence[NoteRow]) -> li
 def mark_line(mark: StepMark, width: int) -> TextLine:
     """Step, author, the note's words; the time on the right."""
     glyph = NOTE_GLYPH if mark.text else BOOKMARK_GLYPH
-    left = line(
+    label = line(
         span(f" {mark.step:>6} ", "number"),
         span(f"{glyph} ", "key"),
         span(f"{fit_text(mark.author, 10)} ", "tool"),
         span(" ".join(mark.text.split())),
     )
     when = local_time(mark.at)[5:16]  # month, day, hour, minute
-    return justify_line(left, line(span(f"  {when} ", "faint")), width)
+    return justify_line(label, line(span(f"  {when} ", "faint")), width)
 
 
 ERROR_GLYPH, GUIDANCE_GLYPH, SCORE_GLYPH, FORK_GLYPH, FLAG_GLYPH = "✗", "✎", "★", "↳", "!"
@@ -359,12 +359,12 @@ def loading_line(step: int, width: int) -> TextLine:
 
 def head_line(instructions: str, width: int, unfolded: bool = False) -> TextLine:
     """Row 0: what the task asks."""
-    left = line(
+    heading = line(
         span(f"{UNFOLDED_GLYPH if unfolded else FOLDED_GLYPH} ", "title" if unfolded else "faint"),
         span(" task      ", "key"),
         span(" ".join(safe(instructions).split()), "strong"),
     )
-    return justify_line(left, (), width)
+    return justify_line(heading, (), width)
 
 
 def head_lines(instructions: str, system: str, width: int) -> list[TextLine]:
@@ -404,8 +404,8 @@ def unfolded_lines(
         lines += _file_lines(record.observation.files, record.observation.more_files, width)
         lines += attention_lines(record.observation, width)
     lines += attempt_lines(record, width)
-    if said := step_json.verification_line(record):
-        lines += text_block(said, width, "key", _TEXT_INDENT)
+    if verification := step_json.verification_line(record):
+        lines += text_block(verification, width, "key", _TEXT_INDENT)
     lines += annotation_lines(notes, width)
     for mark in record.aside:
         lines += text_block(
@@ -479,8 +479,8 @@ def _file_lines(files: tuple[FileChange, ...], more: int, width: int) -> list[Te
     for change in files:
         counts = line(span(f"  +{change.added}", "added"), span(f" −{change.removed} ", "removed"))
         note = span(f" {change.note}", "dim") if change.note else span("")
-        left = line(_TEXT_INDENT, span("± ", "dim"), span(change.path, "key"), note)
-        lines.append(justify_line(left, counts, width))
+        heading = line(_TEXT_INDENT, span("± ", "dim"), span(change.path, "key"), note)
+        lines.append(justify_line(heading, counts, width))
         rows = diff_rendering.parse_diff(change.path, change.diff)
         lines += [
             (_DIFF_INDENT, *parts)

@@ -257,8 +257,8 @@ def read_step_rows(rollout: str, first: int, last: int) -> ReadPlan[list[FoldedS
                  columns[0] in noted_steps)  # fmt: skip
         scored = (reward.score, bool(reward.weak)) if reward else (None, False)
         outcomes = _row_outcomes(sample, results.get(key, ()))
-        done = (started_at, score_before, outcomes, sample.malformed)
-        folded.append(FoldedStepRow._make((*columns, *marks, *scored, *done)))
+        outcome = (started_at, score_before, outcomes, sample.malformed)
+        folded.append(FoldedStepRow._make((*columns, *marks, *scored, *outcome)))
     return sorted(folded + (yield from _read_lost_rows(rollout, first, last, folded)))
 
 
@@ -370,8 +370,8 @@ def read_opening(rollout: str) -> ReadPlan[TrajectoryOpening]:
     event = (yield from journal_events.events_by_seq([row.spec_seq]))[row.spec_seq]
     spec = yield from journal_events.read_event_record(event, _OpeningSpec, _OpeningSpec())
     head = yield from rollout_queries.read_rollout_head(row)
-    asked = with_critique(spec.task.instructions, spec.refines)
-    return TrajectoryOpening(asked, head.system if head else "", spec.host_root)
+    instructions = with_critique(spec.task.instructions, spec.refines)
+    return TrajectoryOpening(instructions, head.system if head else "", spec.host_root)
 
 
 _STEPS_SQL = (

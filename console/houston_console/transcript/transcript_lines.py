@@ -212,9 +212,9 @@ class TranscriptView(LineView):
             marks = self._fold_marks.get(run[0])
             parts = step_rendering.fold_line(folded, run[1], marks, self.line_cells)
             return step_rendering.with_chosen_bar(parts) if self.is_chosen(row) else parts
-        found = self.words_in_step(row) if self.folds.filtered and self.words_in_step else ""
+        words = self.words_in_step(row) if self.folds.filtered and self.words_in_step else ""
         is_open = self.folds.is_open(row)
-        parts = step_rendering.folded_line(folded, self.line_cells, is_open, found)
+        parts = step_rendering.folded_line(folded, self.line_cells, is_open, words)
         return step_rendering.with_chosen_bar(parts) if self.is_chosen(row) else parts
 
     def is_chosen(self, row: int) -> bool:

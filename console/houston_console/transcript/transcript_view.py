@@ -249,8 +249,8 @@ class Transcript(TranscriptView):
     def position(self) -> TextLine:
         """Where the cursor is, for the frame's lower edge."""
         begin, end = self.folds.extent(self.cursor)
-        here = f"steps {begin}–{end}" if end > begin else f"step {begin}"
-        parts = [span(f"{here} of {self.steps}", "dim")]
+        place = f"steps {begin}–{end}" if end > begin else f"step {begin}"
+        parts = [span(f"{place} of {self.steps}", "dim")]
         if self._anchor:
             first, last = self.chosen_range(self._anchor)
             ends = f"{first}–{last}" if last > first else f"{first}"

@@ -421,7 +421,7 @@ class VerdictActions(Pane):
             self.run_before_keys(work, "judging", asks_for_text=True)
 
     async def _ask_why(self, source: RolloutSource, steps: StepRange) -> bool:
-        seen = source.seq  # what is said while the reason is typed was not seen by who types it
+        seen_seq = source.seq  # what is said while the reason is typed was not seen by who types it
         verdicts = await self._read_standing(source, steps)
         judged = [verdict for verdict in verdicts if verdict.verdict != "undecided"]
         if not judged:
@@ -431,7 +431,7 @@ class VerdictActions(Pane):
         verdict_names = " and ".join(sorted({verdict.verdict for verdict in judged}))
 
         async def answer(text: str) -> None:
-            request = self.session.request_for(steps, with_reason(verdicts, text), seen)
+            request = self.session.request_for(steps, with_reason(verdicts, text), seen_seq)
             self._start(source, request, "Noted why for {steps}.")
 
         post_from(self, AskForLine(f"why {verdict_names} {steps.text}", answer, judged[0].reason))

@@ -293,8 +293,8 @@ class _CommandList(ItemList[PaletteCommand], can_focus=False):
     def line_at(self, number: int) -> TextLine:
         """One command and its key."""
         command = self.items[number]
-        left = line(span("  "), span(command.text))
-        return justify_line(left, line(span(f" {command.key} ", "tool")), self.line_cells)
+        label = line(span("  "), span(command.text))
+        return justify_line(label, line(span(f" {command.key} ", "tool")), self.line_cells)
 
     def take(self, commands: list[PaletteCommand]) -> None:
         """Show other commands, from the best match."""

@@ -97,8 +97,8 @@ def help_lines(focused: Area, typed: str = "") -> list[TextLine]:
         keys = [key for key in keys_of_areas(area) if _is_meant(key, name, typed)]
         if not keys:
             continue
-        here = span("  here", "dim") if area in near else span("")
-        lines.append(line(span(f" {name}", "title"), here))
+        mark = span("  here", "dim") if area in near else span("")
+        lines.append(line(span(f" {name}", "title"), mark))
         lines += [
             line(span("   "), span(fit_text(key.label, KEY_COLUMN), "tool"), span(key.description))
             for key in keys
@@ -149,11 +149,11 @@ class KeyMenu(Dialog[PaletteCommand | None]):
         """Do what the key does, or close."""
         event.stop()
         event.prevent_default()
-        here = keys_of_areas(*focus_chain(self._area))
-        meant = next((key for key in here if event.key in key.keys.split(",")), None)
-        if meant is not None and (meant in self._keys or meant.action == "help"):
-            self.dismiss(PaletteCommand(meant.description, meant.action))
-        elif event.key == "escape" or (meant is not None and meant.action == "menu"):
+        area_keys = keys_of_areas(*focus_chain(self._area))
+        pressed_key = next((key for key in area_keys if event.key in key.keys.split(",")), None)
+        if pressed_key is not None and (pressed_key in self._keys or pressed_key.action == "help"):
+            self.dismiss(PaletteCommand(pressed_key.description, pressed_key.action))
+        elif event.key == "escape" or (pressed_key is not None and pressed_key.action == "menu"):
             self.dismiss(None)
 
 
@@ -179,9 +179,9 @@ def menu_lines(keys: Sequence[Key], width: int, most_rows: int) -> list[TextLine
     if len(entries) > room:
         hinted = [entry for entry in entries if entry.hinted]
         others = [entry for entry in entries if not entry.hinted]
-        shown = {id(entry) for entry in (hinted + others)[: room - 1]}
+        shown_ids = {id(entry) for entry in (hinted + others)[: room - 1]}
         more = _MenuEntry("?", f"{len(entries) - room + 1} more", False)
-        entries = [*(entry for entry in entries if id(entry) in shown), more]
+        entries = [*(entry for entry in entries if id(entry) in shown_ids), more]
     rows = -(-len(entries) // columns)
     return [
         tuple(part for entry in entries[row::rows] for part in _entry_spans(entry, cells))

@@ -198,8 +198,8 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
     def visible_lines(self) -> list[TextLine]:
         """What the lines on the screen say."""
         first = round(self.scroll_y)
-        shown = range(first, min(self.line_count(), first + self.size.height))
-        return [self.line_at(number) for number in shown]
+        numbers = range(first, min(self.line_count(), first + self.size.height))
+        return [self.line_at(number) for number in numbers]
 
     def redraw_changed(self, before: list[TextLine]) -> list[TextLine]:
         """Draw lines on the screen again that say something else now; all where there are others.

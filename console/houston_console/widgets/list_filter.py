@@ -129,7 +129,7 @@ class FilteredList(ItemList[Item]):
         if not words:
             self._shown, self.prompt.found = self._every, ""
             return
-        found: list[Item] = []
+        matches: list[Item] = []
         headings: list[Item] = []
         count = 0
         for item in self._every:
@@ -138,10 +138,10 @@ class FilteredList(ItemList[Item]):
                 continue
             text = self.words_of(item).casefold()
             if all(word in text for word in words):
-                found += [*headings, item]
+                matches += [*headings, item]
                 headings, count = [], count + 1
         total = sum(not self.is_heading(item) for item in self._every)
-        self._shown, self.prompt.found = found, f"{count} of {total}"
+        self._shown, self.prompt.found = matches, f"{count} of {total}"
 
     def _filter_again(self) -> None:
         """Other words: the cursor stays on its item, or goes to the first that is left."""
@@ -149,9 +149,9 @@ class FilteredList(ItemList[Item]):
         self._apply_filter()
         self.show()
         self.prompt.refresh()
-        kept = (at for at, item in enumerate(self._shown) if item is before)
+        places = (at for at, item in enumerate(self._shown) if item is before)
         usable = (at for at in range(len(self._shown)) if self.selectable(at))
-        at = next(kept, None)
+        at = next(places, None)
         self.cursor = next(usable, 0) if at is None else at
         self.set_cursor(self.cursor)
         if self.under_cursor is not before:

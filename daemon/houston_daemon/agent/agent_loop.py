@@ -51,8 +51,8 @@ _MAX_FINAL_EVALUATIONS = 3
 def is_finish_accepted(results: Sequence[ToolResult]) -> bool:
     """Whether the agent's `finish`, or a call that ends its world, was accepted in this step."""
     return any(
-        one.success and (one.kind == "finish" or one.fields.get("finished") is True)
-        for one in results
+        result.success and (result.kind == "finish" or result.fields.get("finished") is True)
+        for result in results
     )
 
 
@@ -84,7 +84,7 @@ def may_run_final_evaluation(last: Sequence[ToolResult]) -> bool:
     follows it: the work of days is not left without a score for that. Whatever breaks off every
     one of them is not tried for ever.
     """
-    broken_off = all(one.kind == "interrupted" and not one.success for one in last)
+    broken_off = all(result.kind == "interrupted" and not result.success for result in last)
     return len(last) < _MAX_FINAL_EVALUATIONS and broken_off
 
 
@@ -97,11 +97,11 @@ class UnscoredChanges:
 
     def note_step(self, results: Sequence[ToolResult], changed: bool) -> None:
         """Take note of a step. changed: whether files changed in it."""
-        scored = [i for i, one in enumerate(results) if _is_scored_evaluation(one)]
+        scored = [i for i, result in enumerate(results) if _is_scored_evaluation(result)]
         after = results[scored[-1] + 1 :] if scored else results
         if scored:
             self.is_unscored = False
-        if changed and any(one.call.name not in SCORE_PRESERVING_ACTIONS for one in after):
+        if changed and any(result.call.name not in SCORE_PRESERVING_ACTIONS for result in after):
             self.is_unscored = True
 
     def note_record(self, record: StepRecord) -> None:
@@ -114,10 +114,10 @@ class UnscoredChanges:
         """Whether a last evaluation should run after `results` of the ending step."""
         if not budgets.evaluations_left:
             return False
-        for one in reversed(results):
-            if _is_scored_evaluation(one):
+        for result in reversed(results):
+            if _is_scored_evaluation(result):
                 return False
-            if one.call.name not in SCORE_PRESERVING_ACTIONS:
+            if result.call.name not in SCORE_PRESERVING_ACTIONS:
                 return True
         return self.is_unscored
 

@@ -168,7 +168,7 @@ class CallExecutor:
         text, fields = redact(result.text), redact_all(result.fields)
         if (text, fields) != (result.text, result.fields):
             result = msgspec.structs.replace(result, text=text, fields=fields)
-        used = sum(self._measure.count(one.text) for one in results)
+        used = sum(self._measure.count(earlier_result.text) for earlier_result in results)
         share = max(64, (self._observation_room - used) // max(1, of - len(results)))
         text = self._measure.cut(result.text, share)
         if text != result.text:
@@ -212,13 +212,13 @@ class CallExecutor:
                 if not last and (reason := call_stop_reason(control.current)):
                     stop.reason = reason
                     stop.event.set()
-                left = budgets.seconds_left
-                if timed and left <= 0 and not stop.event.is_set():
+                seconds_left = budgets.seconds_left
+                if timed and seconds_left <= 0 and not stop.event.is_set():
                     stop.reason = "budget"
                     stop.event.set()
-                if timed and left <= -CALL_GRACE_SECONDS:
+                if timed and seconds_left <= -CALL_GRACE_SECONDS:
                     raise _TimeBudgetSpent
-                end = left if left > 0 else left + CALL_GRACE_SECONDS
+                end = seconds_left if seconds_left > 0 else seconds_left + CALL_GRACE_SECONDS
                 await control.wait({task}, max(0.01, end) if timed else None)
             return task.result()
         finally:
@@ -229,7 +229,7 @@ class CallExecutor:
 
 def _loop_result(call: ToolCall, text: str) -> ToolResult:
     """A result that the loop itself gives."""
-    shown = disarm(text)
+    disarmed = disarm(text)
     return ToolResult(
-        call=call, kind="error", success=False, text=shown.text, forged_tags=shown.found
+        call=call, kind="error", success=False, text=disarmed.text, forged_tags=disarmed.found
     )

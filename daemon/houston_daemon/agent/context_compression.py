@@ -71,23 +71,23 @@ def plan_fork(
     most: tokens that the new context may have; None for what the limits say.
     """
     entries, count = context.entries, renderer.measure.count
-    beside = [
+    kept_sizes = [
         count(entries[k - 1].observed())
-        + min(limits.guidance, sum(count(one.text) + 12 for one in context.guidance_of(k)))
+        + min(limits.guidance, sum(count(message.text) + 12 for message in context.guidance_of(k)))
         for k in range(1, len(entries) + 1)
     ]
     # A summary seldom takes all it may; what it takes beyond this is within the answer's room.
     fixed = context.head_size + limits.summary // 2
     limit = limits.fork_threshold(context.head_size) if most is None else most
     sizes = [entry.size for entry in entries]
-    k = choose_k(sizes, beside, forked=context.begins_with_summary, fixed=fixed, limit=limit)
+    k = choose_k(sizes, kept_sizes, forked=context.begins_with_summary, fixed=fixed, limit=limit)
     return ForkPlan(k, entries[k - 1].step + 1) if k else None
 
 
 def _guidance_before_last(context: Context, k: int) -> list[DeliveredGuidance]:
     """Guidance of the first k entries but for what stands in oₖ itself."""
-    own = {one.id for one in context.entries[k - 1].guidance}
-    return [one for one in context.guidance_of(k) if one.id not in own]
+    own = {message.id for message in context.entries[k - 1].guidance}
+    return [message for message in context.guidance_of(k) if message.id not in own]
 
 
 def forked_context(context: Context, k: int, pair: ContextEntry, anchor_seq: int | None) -> Context:
@@ -112,7 +112,9 @@ def compressed_guidance(
 
     That of earlier forks comes first.
     """
-    return tuple(one.id for one in context.guidance_of(k)), _guidance_before_last(context, k)
+    return tuple(message.id for message in context.guidance_of(k)), _guidance_before_last(
+        context, k
+    )
 
 
 log = logging.getLogger(__name__)
@@ -157,14 +159,14 @@ class ContextForker:
             size = self._limits.summary
             text = context_summary_prompt.mechanical_summary(self._task, part, scores, first, size)
             text = self._renderer.measure.cut(text, size)
-        text, shown = self._fit_summary(context, cut.compressed_entries, text)
+        text, shortened = self._fit_summary(context, cut.compressed_entries, text)
         ids, earlier = compressed_guidance(context, cut.compressed_entries)
         body = ForkBody(
             k=cut.compressed_entries,
             first_kept_step=cut.first_kept_step,
             summary=text,
             guidance=ids,
-            shortened=dict(shown),
+            shortened=dict(shortened),
             mechanical=seq is None,
             sample_seq=seq,
             before=step,
@@ -173,7 +175,7 @@ class ContextForker:
         await self._line.store(wire.StoreFork, step=step, fork=body)
         point("worker.fork.after")
         pair = self._renderer.fork_pair(
-            context.entries[cut.compressed_entries - 1], text, earlier, shown
+            context.entries[cut.compressed_entries - 1], text, earlier, shortened
         )
         anchor = None if self._roles.has_own_engine("summary") else seq
         return forked_context(context, cut.compressed_entries, pair, anchor)
@@ -207,18 +209,18 @@ class ContextForker:
         last: int,
     ) -> tuple[str, int | None]:
         """A usable summary and its sequence; nothing after three failed tries."""
-        for one in tries:
-            if text := context_summary_prompt.parse_summary(one.sample.thought, first, last):
-                return text, one.seq
+        for attempt in tries:
+            if text := context_summary_prompt.parse_summary(attempt.sample.thought, first, last):
+                return text, attempt.seq
         role = await self._roles.get("summary")
-        shown = role.shown(context)
+        role_context = role.shown(context)
         for number in range(len(tries) + 1, context_summary_prompt.MAX_SUMMARY_TRIES + 1):
-            request = self._request(role, shown, cut, step)
+            request = self._request(role, role_context, cut, step)
             if request.max_tokens < MIN_ANSWER_TOKENS:
                 break
             try:
                 answer, seq = await self._sample_summary_once(
-                    role, shown, cut, request, step, number
+                    role, role_context, cut, request, step, number
                 )
             except ContextOverflow as problem:
                 log.warning("the summary is made without the model: %s", problem)
@@ -279,12 +281,12 @@ class ContextForker:
         if context.head_ids is not None:
             ids = (*context.head_ids, *(i for e in before for i in e.ids), *new_ids)
             size = len(ids)
-        wanted = self._limits.summary
+        summary_tokens = self._limits.summary
         return role.request_builder.request(
             ids,
             (*messages, *new_messages),
             step=step,
-            max_tokens=role.room(size, wanted),
+            max_tokens=role.room(size, summary_tokens),
             role="summary",
-            grammar=text_schema(tuple(context_summary_prompt.SUMMARY_SECTIONS), wanted),
+            grammar=text_schema(tuple(context_summary_prompt.SUMMARY_SECTIONS), summary_tokens),
         )

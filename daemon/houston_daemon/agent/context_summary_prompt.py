@@ -84,8 +84,8 @@ def _list_actions(entries: Sequence[ContextEntry]) -> str:
     for entry in entries[-12:]:
         if entry.summary:
             continue
-        done = [f"{r.call.name}{'' if r.success else ' (failed)'}" for r in entry.results]
-        lines.append(f"{entry.step}: {', '.join(done) or 'no action'}")
+        actions = [f"{r.call.name}{'' if r.success else ' (failed)'}" for r in entry.results]
+        lines.append(f"{entry.step}: {', '.join(actions) or 'no action'}")
     return "\n".join(lines) or "none"
 
 

@@ -52,9 +52,9 @@ class EngineCache:
         """Keep an engine that answers; the one to use, which another may have kept before."""
         if spec.engine_settings.get("kind") not in SHARED_KINDS:
             return engine, settings
-        if (kept := self.take(spec, url)) is not None:
+        if (cached_pair := self.take(spec, url)) is not None:
             await engine.close()
-            return kept
+            return cached_pair
         self._entries[_key(spec, url)] = _CachedEngine(engine, settings, users=1)
         return engine, settings
 

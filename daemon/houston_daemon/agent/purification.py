@@ -80,8 +80,8 @@ class StepAttempt:
         """Whether it did not come right by its own fault."""
         if self.sample.finish_reason == "interrupted":
             return False
-        wrong = [one for one in self.results if not one.success]
-        cut_off = any(one.kind == "interrupted" for one in self.results)
+        wrong = [result for result in self.results if not result.success]
+        cut_off = any(result.kind == "interrupted" for result in self.results)
         return bool(self.sample.malformed or wrong) and not cut_off
 
     @property
@@ -89,7 +89,9 @@ class StepAttempt:
         """Whether every call came right."""
         calls = self.sample.calls
         ran = bool(calls) and len(self.results) >= len(calls)
-        return ran and all(one.success and one.kind != "interrupted" for one in self.results)
+        return ran and all(
+            result.success and result.kind != "interrupted" for result in self.results
+        )
 
 
 def reopen_attempt(record: StepRecord) -> StepAttempt:
@@ -161,9 +163,9 @@ class StepPurifier:
     def _obstacle(self, opened: StepAttempt) -> str:
         """Why a failed step is not corrected ahead; empty where it may be."""
         if self._undo == "none":
-            told, self.said_no_undo = self.said_no_undo, True
-            return "" if told else NO_UNDO
-        scored = any(one.kind == EVALUATION_CALL and one.success for one in opened.results)
+            was_said, self.said_no_undo = self.said_no_undo, True
+            return "" if was_said else NO_UNDO
+        scored = any(result.kind == EVALUATION_CALL and result.success for result in opened.results)
         return "a submission cannot be taken back" if scored else ""
 
     def _stop_reason(self) -> str:
@@ -255,11 +257,11 @@ class StepPurifier:
             link_prompt(context.anchor, prompt, fresh=False, stripped=context.last_is_stripped),
             self.sampler.engine.name,
             thought=action.thought,
-            calls=tuple(_named_call(one, step, attempt) for one in action.calls),
+            calls=tuple(_named_call(call, step, attempt) for call in action.calls),
             malformed=action.malformed,
         )
-        told = {"number": number, "tail": ahead.tail}
-        sample = replace(entry, parameters={**entry.parameters, LOOKAHEAD_KEY: told})
+        lookahead = {"number": number, "tail": ahead.tail}
+        sample = replace(entry, parameters={**entry.parameters, LOOKAHEAD_KEY: lookahead})
         ack = await self.sampler.line.store(
             wire.StoreSample, step=step, attempt=attempt, part=f"lookahead.{number}", sample=sample
         )
@@ -326,7 +328,7 @@ def _source_of(
     purified: StepAttempt, story: Mapping[str, int], stored: Sequence[StepAttempt]
 ) -> StepAttempt:
     """The correction that a purified attempt took over. Raises HoustonError where it is gone."""
-    source = next((one for one in stored if one.attempt == story["from_attempt"]), None)
+    source = next((attempt for attempt in stored if attempt.attempt == story["from_attempt"]), None)
     if source is None and len(purified.results) < len(purified.sample.calls):
         raise HoustonError(
             f"The correction that step {purified.step} took over is no longer in the journal.",
@@ -365,8 +367,8 @@ class LookaheadContext:
         already, whose prompt tells the observation's ids."""
         sample = failed.sample
         notes = (malformed_note(sample, self._renderer),) if sample.malformed else ()
-        told = after.sample.parameters.get(LOOKAHEAD_KEY, {}) if after else {}
-        tail = told.get("tail") or redact(observation_tail(self._step, self._budgets, notes))
+        lookahead = after.sample.parameters.get(LOOKAHEAD_KEY, {}) if after else {}
+        tail = lookahead.get("tail") or redact(observation_tail(self._step, self._budgets, notes))
         self.tail = tail
         self.context.anchor_sample(failed.seq, self.context.prompt_ids, sample.token_ids)
         observed = ObservationBody(tail=tail)

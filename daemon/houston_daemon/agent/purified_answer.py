@@ -104,10 +104,10 @@ def build_purified_sample(
         grafted = graft_calls(failed, corrected, renderer, renderer.tokens, tools)
         shallow = grafted is not None
         ids, count = grafted or (ids, count)
-    told = {"corrected_tokens": count} if count else {}
+    counts = {"corrected_tokens": count} if count else {}
     drawn = {key: value for key, value in corrected.parameters.items() if key != LOOKAHEAD_KEY}
     mode = "shallow" if shallow else "deep"
-    story = {"mode": mode, "similarity": replacement.similarity, **provenance, **told}
+    story = {"mode": mode, "similarity": replacement.similarity, **provenance, **counts}
     return replace(
         failed,
         token_ids=ids,
@@ -141,19 +141,19 @@ def graft_calls(
     None where either cannot be cut there between two tokens, and where the dialect does not read
     the first thought and the corrected calls back.
     """
-    said = (failed.thought, *map(_said, corrected.calls))
+    expected_parts = (failed.thought, *map(_said, corrected.calls))
     first, second = failed.token_ids or (), corrected.token_ids or ()
-    places = (_call_beginnings(one, renderer.dialect, tokens) for one in (failed, corrected))
+    places = (_call_beginnings(sample, renderer.dialect, tokens) for sample in (failed, corrected))
     for counts in product(*places):
         cuts = zip(*counts, strict=False)
-        kept, left_out = next((cut for cut in cuts if None not in cut), (None, None))
-        if kept is None:
+        kept_count, left_out = next((cut for cut in cuts if None not in cut), (None, None))
+        if kept_count is None:
             continue
-        ids = (*first[:kept], *second[left_out:])
+        ids = (*first[:kept_count], *second[left_out:])
         ended = bool(ids) and ids[-1] in renderer.stops
         read = renderer.dialect.parse(tokens.decode(ids[: len(ids) - ended]), 0, tools)
-        if not read.malformed and (read.thought, *map(_said, read.calls)) == said:
-            return ids, len(ids) - kept
+        if not read.malformed and (read.thought, *map(_said, read.calls)) == expected_parts:
+            return ids, len(ids) - kept_count
     return None
 
 
@@ -168,15 +168,15 @@ def _call_beginnings(
     each sign of what begins a call; None where it begins within one."""
     ids = sample.token_ids or ()
     text = tokens.decode(ids)
-    found = list(_call_pattern(dialect, sample.calls[0]).finditer(text))
-    if len(found) > _MOST_BEGINNINGS:
-        found = [*found[: _MOST_BEGINNINGS // 2], *found[-_MOST_BEGINNINGS // 2 :]]
+    places = list(_call_pattern(dialect, sample.calls[0]).finditer(text))
+    if len(places) > _MOST_BEGINNINGS:
+        places = [*places[: _MOST_BEGINNINGS // 2], *places[-_MOST_BEGINNINGS // 2 :]]
     return [
         [
             _count_ids_up_to(text[: place.start(sign)], ids, tokens)
             for sign in range(1, len(place.groups()) + 1)
         ]
-        for place in found
+        for place in places
     ]
 
 
@@ -199,12 +199,12 @@ def _as_whole_word(text: str) -> str:
 
 def _written_after_thoughts(dialect: Dialect, call: ToolCall) -> str:
     """How the dialect ends an answer with this call alike after every thought."""
-    one, other = (
+    answer, other = (
         "".join(piece.text for piece in dialect.assistant(thought, [call])) for thought in ("", "x")
     )
-    pairs = zip(reversed(one), reversed(other), strict=False)
+    pairs = zip(reversed(answer), reversed(other), strict=False)
     length = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    return one[len(one) - length :]
+    return answer[len(answer) - length :]
 
 
 def _count_ids_up_to(text: str, ids: Sequence[int], tokens: PromptTokenizer) -> int | None:

@@ -313,11 +313,11 @@ class HeartbeatRounds:
                 participant.fail(problem)
 
     async def _round(self) -> None:
-        asked, beats = [], []
+        senders, beats = [], []
         for participant in self._participants:
             try:
                 beats.append(participant.heartbeat())
-                asked.append(participant)
+                senders.append(participant)
             except Exception as problem:  # noqa: BLE001 raised to that one
                 participant.fail(problem)
         sent_at = time.monotonic()
@@ -326,7 +326,7 @@ class HeartbeatRounds:
         if not isinstance(reply, wire.HeartbeatReplies):
             _raise_refusal(reply)
             return  # the disk is full: the next round tells again what this one did
-        for participant, answer in zip(asked, reply.replies, strict=True):
+        for participant, answer in zip(senders, reply.replies, strict=True):
             if not participant.over.done():
                 try:
                     participant.take(answer, sent_at)

@@ -82,8 +82,8 @@ def _render_fork_pair(
     fork: ForkBody,
     guidance: Sequence[DeliveredGuidance],
 ) -> ContextEntry:
-    own = {one.id for one in record.guidance}
-    earlier = [one for one in guidance if one.id not in own]
+    own = {message.id for message in record.guidance}
+    earlier = [message for message in guidance if message.id not in own]
     return renderer.fork_pair(
         _render_entry(renderer, record), fork.summary, earlier, fork.shortened
     )
@@ -94,15 +94,15 @@ def with_ledger_ids(entry: ContextEntry, own: SampleBody, after: SampleBody | No
     if after is None or after.new_prompt_ids is None or after.drift == "forked":
         return entry
     length = own.kept + len(own.new_prompt_ids or ())
-    kept = after.kept - length
-    if kept < 0:
+    kept_count = after.kept - length
+    if kept_count < 0:
         raise HoustonError(
             "The ledger contradicts itself: the sample after that of step "
             f"{entry.step} keeps less than its prompt.",
             "The rollout was not resumed.",
             "houston verify",
         )
-    ids = ((own.token_ids or ())[:kept]) + after.new_prompt_ids
+    ids = ((own.token_ids or ())[:kept_count]) + after.new_prompt_ids
     return replace_entry_ids(entry, ids)
 
 
@@ -121,10 +121,10 @@ def _match_ledger_prompt(context: Context, first: StepRecord) -> Context:
     pair = replace_entry_ids(context.entries[0], prompt[len(head) : len(prompt) - rest])
     matched = Context(context.head, head, context.head_size, context.anchor)
     matched.add(pair)
-    left = prompt[len(prompt) - rest :]
+    ids_left = prompt[len(prompt) - rest :]
     for entry in context.entries[1:]:
-        matched.add(replace_entry_ids(entry, left[: len(entry.ids)]))
-        left = left[len(entry.ids) :]
+        matched.add(replace_entry_ids(entry, ids_left[: len(entry.ids)]))
+        ids_left = ids_left[len(entry.ids) :]
     return matched
 
 

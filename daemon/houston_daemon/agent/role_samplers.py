@@ -45,10 +45,10 @@ class RoleSampler:
         if head is None:
             return context
         size = self.renderer.head_size(head)
-        shown = Context(head_messages(head), head.token_ids, size, PromptAnchor())
+        role_context = Context(head_messages(head), head.token_ids, size, PromptAnchor())
         for entry in context.entries:
-            shown.add(self.renderer.rerender(entry))
-        return shown
+            role_context.add(self.renderer.rerender(entry))
+        return role_context
 
     def room(self, prompt: int, wanted: int) -> int:
         """Most tokens of an answer after `prompt` tokens, of which `wanted` are enough."""

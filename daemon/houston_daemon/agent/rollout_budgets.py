@@ -193,10 +193,10 @@ class RolloutBudgets:
 def observation_tail(step: int, budgets: RolloutBudgets, notes: tuple[str, ...] = ()) -> str:
     """Clock and budgets after `step`, one line, with notes of the loop before it."""
     budget, scores = budgets.budget, budgets.visible_scores
-    left = format_clock(budgets.seconds_left)
+    time_left = format_clock(budgets.seconds_left)
     parts = [
         f"step {step} of {budget.steps}",
-        f"active {format_clock(budgets.clock.seconds)}, {left} left",
+        f"active {format_clock(budgets.clock.seconds)}, {time_left} left",
     ]
     if budget.cost:
         parts.append(f"cost {budgets.cost.total:.4g} of {budget.cost:g}")

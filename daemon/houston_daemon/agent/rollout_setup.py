@@ -111,8 +111,8 @@ def tokenizer_file(settings: Mapping[str, Any]) -> str:
     if not model and settings.get("kind") != "token":
         from houston_daemon.engines.local_model import model_path
 
-        if found := model_path():
-            return str(found / "tokenizer.json")
+        if folder := model_path():
+            return str(folder / "tokenizer.json")
     raise ConfigurationError(
         "The engine takes token ids and its tokenizer is not known.",
         next="Set `tokenizer` of the engine in houston.toml to the model's tokenizer.json, or to a"
@@ -140,8 +140,8 @@ async def wait_for_engine(
     while True:
         if engines and engines.has(spec, url):
             await refusals.end_pause()
-            if (kept := engines.take(spec, url)) is not None:
-                return kept
+            if (cached_pair := engines.take(spec, url)) is not None:
+                return cached_pair
         replicas = line.control.current.replicas.get(spec.engine, ())
         try:
             engine, settings = await _make_ready_engine(spec, url, replicas, refusals)
@@ -223,13 +223,13 @@ async def open_environment(
         try:
             await bring_files()
             return await environment.open(begun=begun)
-        except HostAway as away:
-            await _pause_until_host_back(away, line, next(waits))
+        except HostAway as outage:
+            await _pause_until_host_back(outage, line, next(waits))
         except NeedsPerson as problem:
             reason = str(problem)
             if was_on and isinstance(problem, WorkspaceGone):
-                here = socket.gethostname()
-                reason = f"It lay on {was_on}, and this worker runs on {here}. {reason}"
+                hostname = socket.gethostname()
+                reason = f"It lay on {was_on}, and this worker runs on {hostname}. {reason}"
             await line.store(wire.StoreState, state="paused", by="host", reason=reason)
         await line.wait_at_safe_point()
 
@@ -444,8 +444,8 @@ def full_instructions(spec: RolloutSpec, environment: Environment) -> str:
 def _asked_question(spec: RolloutSpec, environment: Environment) -> str:
     """What a rollout is asked, without what is the same for all rollouts of its task."""
     parts = environment.brief.split("\n\n")
-    asked = next((part for part in parts if part.startswith(QUESTION_LEAD)), "")
-    return asked.removeprefix(QUESTION_LEAD) or spec.task.instructions
+    question = next((part for part in parts if part.startswith(QUESTION_LEAD)), "")
+    return question.removeprefix(QUESTION_LEAD) or spec.task.instructions
 
 
 def _make_renderer(
@@ -510,8 +510,8 @@ async def _store_new_head(
     system = system_prompt(task)
     instructions = full_instructions(spec, environment)
     recalled = await memory.recall(_asked_question(spec, environment))
-    asked = "\n\n".join(part for part in (instructions, recalled) if part)
-    message = disarm(task_message(asked, task)).text
+    task_text = "\n\n".join(part for part in (instructions, recalled) if part)
+    message = disarm(task_message(task_text, task)).text
     tools = environment.tools
     head = renderer.head(system, tools, message, renderer.shows_short(tools, window))
     fitting.check_head_fits(

@@ -58,16 +58,18 @@ ENDPOINT_HELP = "the recorder's ingest socket, or the file of a host that was ad
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one worker; its exit code."""
-    asked = _argument_parser().parse_args(sys.argv[1:] if arguments is None else arguments)
+    parsed = _argument_parser().parse_args(sys.argv[1:] if arguments is None else arguments)
     log_redacted_to_stderr("%(asctime)s %(levelname)s %(name)s: %(message)s")
     for noisy in ("httpx", "httpcore"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
-        gpus = dict(map(_parse_gpu_lease, asked.gpus))
-        engines, endpoint = read_engine_arguments(asked), parse_endpoint(asked.endpoint)
-        store = WorkerStore(asked.artifacts, asked.artifacts_owner)
-        before = asked.workspace_was_on
-        asyncio.run(run_worker(endpoint, asked.rollout, asked.lease, engines, gpus, store, before))
+        gpus = dict(map(_parse_gpu_lease, parsed.gpus))
+        engines, endpoint = read_engine_arguments(parsed), parse_endpoint(parsed.endpoint)
+        store = WorkerStore(parsed.artifacts, parsed.artifacts_owner)
+        before = parsed.workspace_was_on
+        asyncio.run(
+            run_worker(endpoint, parsed.rollout, parsed.lease, engines, gpus, store, before)
+        )
     except HoustonError as problem:
         log.error("%s", problem)
         return int(problem.code)

@@ -380,8 +380,8 @@ def build_ledger_entry(
 
 def _sampling_parameters(request: SampleRequest, sent: Mapping[str, Any]) -> dict[str, Any]:
     """Sampling parameters as sent; a grammar by its hash."""
-    asked = {"temperature": request.temperature, "top_p": request.top_p}
-    parameters = dict(sent) or {name: one for name, one in asked.items() if one is not None}
+    fields = {"temperature": request.temperature, "top_p": request.top_p}
+    parameters = dict(sent) or {name: value for name, value in fields.items() if value is not None}
     if request.grammar is not None:
         parameters["grammar"] = hashlib.sha256(encode_message(request.grammar)).hexdigest()[:16]
     return parameters

@@ -139,19 +139,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--name", required=True, help="shown to whoever lists processes")
     parser.add_argument("--line", type=int, required=True, metavar="FD", help="to the supervisor")
     add_engine_arguments(parser)
-    asked = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+    options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
     handler = RolloutLogHandler()
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     for noisy in ("httpx", "httpcore"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
-    endpoint = parse_endpoint(asked.endpoint)
+    endpoint = parse_endpoint(options.endpoint)
 
     async def serve(line: socket.socket) -> None:
-        await SharedWorker(endpoint, line, read_engine_arguments(asked)).run()
+        await SharedWorker(endpoint, line, read_engine_arguments(options)).run()
 
-    with contextlib.closing(socket.socket(fileno=asked.line)) as line:
+    with contextlib.closing(socket.socket(fileno=options.line)) as line:
         asyncio.run(serve(line))
     return 0
 

@@ -119,9 +119,9 @@ async def load_step_attention(
     reach = window_length(task.attention)
     while True:
         first = max(1, following - reach)
-        known = closed[0].step if closed else following
-        if first < known:
-            closed = [one for one in await line.read_steps(first) if one.step < following]
+        oldest_step = closed[0].step if closed else following
+        if first < oldest_step:
+            closed = [record for record in await line.read_steps(first) if record.step < following]
         watching = StepAttention(budgets, task, closed)
         if first == 1 or not watching.needs_more_steps:
             return watching

@@ -80,7 +80,7 @@ class SnapshotCopies:
             log.warning("the store took too long: it may lack the last snapshot")
 
     async def _copy_until_end(self) -> None:
-        backoff, told = Backoff(RETRY_SECONDS, LONGEST_DELAY_SECONDS), ""
+        backoff, last_trouble = Backoff(RETRY_SECONDS, LONGEST_DELAY_SECONDS), ""
         while True:
             is_last, seconds, trouble, cause = self._ending.is_set(), LOOK_SECONDS, "", ""
             try:
@@ -90,8 +90,8 @@ class SnapshotCopies:
                 seconds = backoff.fail(time.monotonic())
                 cause = str(problem)
                 trouble = f"snapshots are not in the store, it is tried again: {cause}"
-            if trouble != told:
-                told = trouble
+            if trouble != last_trouble:
+                last_trouble = trouble
                 self._tell(trouble)
                 if trouble and not is_last:
                     log.warning("%s", trouble)

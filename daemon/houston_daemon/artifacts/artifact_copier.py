@@ -230,9 +230,9 @@ class ArtifactCopier:
             if not same:
                 self._replace([segment], rows, owner, segment.level)
         named = self._named_blobs()
-        gone = self._blobs - named
-        self._store.remove([blob_object(name) for name in gone])
-        self._blobs -= gone
+        unused_blobs = self._blobs - named
+        self._store.remove([blob_object(name) for name in unused_blobs])
+        self._blobs -= unused_blobs
 
     def _replace(
         self, old: Iterable[Segment], rows: Sequence[EventRow], owner: StoreOwner, level: int

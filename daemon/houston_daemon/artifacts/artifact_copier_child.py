@@ -42,7 +42,7 @@ def main() -> None:
 def _copy_until(ending: threading.Event, copier: ArtifactCopier, every_seconds: float) -> None:
     """Round after round; one more after `ending` was set, unless the store refused the last."""
     backoff = Backoff(RETRY_SECONDS, LONGEST_DELAY_SECONDS)
-    told: dict[str, str] = {}
+    reported_failures: dict[str, str] = {}
     while True:
         is_last, seconds = ending.is_set(), every_seconds
         try:
@@ -52,9 +52,9 @@ def _copy_until(ending: threading.Event, copier: ArtifactCopier, every_seconds: 
         except (HoustonError, OSError) as problem:  # OSError: a file of the home cannot be read
             seconds = max(every_seconds, backoff.fail(time.monotonic()))
             failed = {**copier.unreadable, "": secret_redaction.redact(str(problem))}
-        if failed != told:
+        if failed != reported_failures:
             report_failures(failed)
-            told = failed
+            reported_failures = failed
         if is_last or (backoff.failures and ending.is_set()):
             return
         ending.wait(seconds)

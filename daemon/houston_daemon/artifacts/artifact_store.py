@@ -90,13 +90,13 @@ class ArtifactStore:
     def list(self, folder: str) -> dict[str, int]:
         """Bytes of every object below `folder`, by name, sorted. Raises StoreRefused."""
         try:
-            found: dict[str, Any] = self._fs.find(self._path(folder), detail=True)
+            entries: dict[str, Any] = self._fs.find(self._path(folder), detail=True)
         except FileNotFoundError:
             return {}
         except Exception as problem:
             raise self._refused(problem) from problem
         root = self._root.rstrip("/") + "/"
-        names = ((path.removeprefix(root), entry) for path, entry in sorted(found.items()))
+        names = ((path.removeprefix(root), entry) for path, entry in sorted(entries.items()))
         return {name: int(entry["size"] or 0) for name, entry in names if ".new-" not in name}
 
     def read(self, name: str, sha256: str = "") -> bytes:
@@ -145,15 +145,15 @@ class ArtifactStore:
     def _put(self, name: str, put: Callable[[str], object]) -> None:
         """Have an object appear whole or not at all. put: writes it to a path."""
         path = self._path(name)
-        beside = path if self._writes_whole else f"{path}.new-{uuid.uuid4().hex}"
+        temp_path = path if self._writes_whole else f"{path}.new-{uuid.uuid4().hex}"
         try:
-            put(beside)
-            if beside != path:
-                self._fs.mv(beside, path)
+            put(temp_path)
+            if temp_path != path:
+                self._fs.mv(temp_path, path)
         except Exception as problem:
-            if beside != path:
+            if temp_path != path:
                 with contextlib.suppress(Exception):  # it is not there, or the store is gone
-                    self._fs.rm_file(beside)
+                    self._fs.rm_file(temp_path)
             raise self._refused(problem) from problem
 
     def keep_file(self, name: str, source: Path, sha256: str) -> None:
@@ -293,15 +293,15 @@ def _missing_package(url: str, package: str) -> ConfigurationError:
 def folder_made_beside(target: Path) -> Iterator[Path]:
     """A path beside `target` for a folder, which takes its place when all went well, and else is
     removed. Raises HoustonError where the disk refuses."""
-    beside = target.with_name(f".{target.name}.new")
-    shutil.rmtree(beside, ignore_errors=True)
+    temp_folder = target.with_name(f".{target.name}.new")
+    shutil.rmtree(temp_folder, ignore_errors=True)
     try:
-        yield beside
-        beside.rename(target)
+        yield temp_folder
+        temp_folder.rename(target)
     except OSError as problem:
         raise disk_failure(target, problem) from problem
     finally:
-        shutil.rmtree(beside, ignore_errors=True)  # gone already when all went well
+        shutil.rmtree(temp_folder, ignore_errors=True)  # gone already when all went well
 
 
 def disk_failure(target: Path, problem: OSError) -> HoustonError:

@@ -76,15 +76,15 @@ def _choose_runs(store: ArtifactStore, limits: Mapping[int, int], until: int) ->
             NOTHING_RESTORED,
             "Name the URL that `artifacts.url` of the home's houston.toml has.",
         )
-    wanted = min(newest, until) if until else newest
+    final_seq = min(newest, until) if until else newest
     runs: list[JournalRun] = []
     reached = 0
     for segment in journal_segments.choose_segments(segments, limits):
-        if reached < wanted:
-            last = min(wanted, journal_segments.last_event(segment, limits))
+        if reached < final_seq:
+            last = min(final_seq, journal_segments.last_event(segment, limits))
             runs.append(JournalRun(segment, reached + 1, last))
             reached = last
-    if reached < wanted:
+    if reached < final_seq:
         raise NotFound(
             f"{store.place(journal_segments.FOLDER)} lacks event {reached + 1}; there are events up"
             f" to {newest}.",

@@ -93,15 +93,15 @@ def fetch_missing_workspace(
     workspace = folder / "workspace"
     if not url or workspace.exists():
         return False
-    beside = folder / "workspace.new"
+    temp_folder = folder / "workspace.new"
     try:
         commits = [commit for commit, _ in snapshots]
         was_fetched = fetch_missing_shadow(url, host_root, rollout, *commits)
         head = read_head(folder / "shadow")
         commit = head if was_fetched or not commits else commits[0]
-        lost = restore_snapshot(folder / "shadow", commit, beside)
+        lost = restore_snapshot(folder / "shadow", commit, temp_folder)
         write_fetch_note(workspace, FetchedWorkspace(dict(snapshots).get(commit, 0), tuple(lost)))
-        beside.rename(workspace)
+        temp_folder.rename(workspace)
     except HoustonError as problem:
         raise WorkspaceNotFetched(rollout, problem) from problem
     except OSError as problem:
@@ -121,11 +121,11 @@ def fetch_missing_adapter(url: str, home: Home, folder: str) -> bool:
     store = ArtifactStore(url)
     head = find_head(store)
     prefix = f"policies/{folder}/"
-    known = head.files if head else {}
-    files = {path: digest for path, digest in known.items() if path.startswith(prefix)}
+    head_files = head.files if head else {}
+    files = {path: digest for path, digest in head_files.items() if path.startswith(prefix)}
     if not files:
         return False
-    with folder_made_beside(target) as beside:
+    with folder_made_beside(target) as temp_folder:
         for path, digest in files.items():
-            store.read_file(file_object(digest), beside / Path(path).name, digest)
+            store.read_file(file_object(digest), temp_folder / Path(path).name, digest)
     return True

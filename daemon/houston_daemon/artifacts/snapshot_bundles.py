@@ -95,14 +95,14 @@ class RolloutSnapshots:
         head = read_head(self._shadow)
         if self._bundles is None:
             self._bundles = list_bundles(self._store, self._rollout)
-        known = {bundle.head for bundle in self._bundles} - {_NO_HEAD}
-        if not head or head in known:
+        heads = {bundle.head for bundle in self._bundles} - {_NO_HEAD}
+        if not head or head in heads:
             return 0
         check_objects(self._shadow)
         large = self._copy_large_files()
         number = max((bundle.last for bundle in self._bundles), default=0)
         copied = 0
-        for body, is_last in _pack(self._shadow, _new_objects(self._shadow, head, known), large):
+        for body, is_last in _pack(self._shadow, _new_objects(self._shadow, head, heads), large):
             number += 1
             copied += self._write(body, 0, number, number, head if is_last else _NO_HEAD)
         self._merge(self._bundles)
@@ -157,15 +157,15 @@ def fetch_shadow(store: ArtifactStore, rollout: str, shadow: Path, *commits: str
     heads = [bundle.head for bundle in bundles if bundle.head != _NO_HEAD]
     if not heads:
         raise no_snapshots_error(store, rollout)
-    with folder_made_beside(shadow) as beside:
-        make_bare_repository(beside)
-        large = _fetch_objects(store, rollout, bundles, beside)
-        _fetch_large_files(store, beside, large)
-        wanted = commits or heads[-1:]
-        head = next((each for each in wanted if _has_whole_snapshot(beside, each)), "")
+    with folder_made_beside(shadow) as temp_folder:
+        make_bare_repository(temp_folder)
+        large = _fetch_objects(store, rollout, bundles, temp_folder)
+        _fetch_large_files(store, temp_folder, large)
+        candidates = commits or heads[-1:]
+        head = next((each for each in candidates if _has_whole_snapshot(temp_folder, each)), "")
         if not head:
-            raise no_snapshots_error(store, rollout, wanted[0])
-        target = beside / HEAD_FILE
+            raise no_snapshots_error(store, rollout, candidates[0])
+        target = temp_folder / HEAD_FILE
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(f"{head}\n")
     return head
@@ -267,13 +267,13 @@ def _new_objects(shadow: Path, head: str, known: set[str]) -> Iterator[str]:
                 break
             commit = commit.parents[0]
         base = commit.tree if str(commit.id) in known else None
-        seen: set[str] = set()
+        seen_ids: set[str] = set()
         for commit in reversed(commits):
             added = _added_objects(repo, commit, base)
             if not added and str(commit.id) == head:
                 raise _damaged_shadow(shadow, "a part of the newest is lost")
-            yield from dict.fromkeys(oid for oid in added if oid not in seen)
-            seen.update(added)
+            yield from dict.fromkeys(oid for oid in added if oid not in seen_ids)
+            seen_ids.update(added)
             base = commit.tree if added else None
     except (KeyError, ValueError, pygit2.GitError) as problem:
         raise _damaged_shadow(shadow, str(problem)) from problem
@@ -342,9 +342,9 @@ def _has_whole_snapshot(repository: Path, commit: str) -> bool:
     """Whether a snapshot is there with all of its files."""
     try:
         repo = pygit2.Repository(str(repository))
-        found = repo[commit]
-        read_notes(found)
-        return all(file.oid in repo for _, file in walk_tree(files_tree(found)))
+        snapshot = repo[commit]
+        read_notes(snapshot)
+        return all(file.oid in repo for _, file in walk_tree(files_tree(snapshot)))
     except (KeyError, ValueError, pygit2.GitError):
         return False
 

@@ -209,12 +209,12 @@ def step_lines(record: StepRecord) -> Iterator[str]:
     for result in record.results:
         value = next(iter(result.call.arguments.values()), "")
         last_line = result.text.strip().rpartition("\n")[2]
-        given = _short(result.text if result.success else f"failed: {last_line}")
+        outcome = _short(result.text if result.success else f"failed: {last_line}")
         yield f"{number}  {result.call.name} {_short(str(value))}"
         if result.call.name not in ("think", "answer"):
-            yield f"          {given}"
-    if said := verification_line(record):
-        yield f"          {_short(said)}"
+            yield f"          {outcome}"
+    if verification := verification_line(record):
+        yield f"          {_short(verification)}"
 
 
 def _short(text: str) -> str:
@@ -284,7 +284,7 @@ def _step_json(record: StepRecord) -> dict[str, Any]:
         "thought": record.sample.thought,
         "malformed": record.sample.malformed,
         "calls": [call_json(result.call) for result in record.results],
-        "results": [{"success": one.success, "text": one.text} for one in record.results],
+        "results": [{"success": item.success, "text": item.text} for item in record.results],
         "verification": verification_json(record),
     }
 
@@ -295,9 +295,9 @@ def find_sources(steps: Sequence[StepRecord], answer: str) -> Iterator[Source]:
     for record in steps:
         for result in record.results:
             for title, url, excerpt in _hits(result):
-                known = sources.get(url)
-                holds = _holds(excerpt, answer) or (known is not None and known.holds_answer)
-                step = known.step if known else record.step
+                entry = sources.get(url)
+                holds = _holds(excerpt, answer) or (entry is not None and entry.holds_answer)
+                step = entry.step if entry else record.step
                 sources[url] = Source(title, url, step, holds)
     return iter(sorted(sources.values(), key=lambda source: not source.holds_answer))
 

@@ -185,9 +185,9 @@ async def _ask(
             return int(ExitCode.DONE)
         if prompt.level:
             level = DETAIL_LEVELS[prompt.level]
-            shown = "all steps" if level.last is None else f"the last {level.last} steps"
+            extent = "all steps" if level.last is None else f"the last {level.last} steps"
             command_output.print_note(
-                f"the attempt is long: {shown} shown, each with at most {level.step_tokens} tokens"
+                f"the attempt is long: {extent} shown, each with at most {level.step_tokens} tokens"
             )
         request = critique_request(client, prompt, policy.name, policy.hash)
         answers = await _sample_critiques(client.engine, request, arguments.count)
@@ -252,15 +252,15 @@ def _store_drafts(
     template: str,
 ) -> None:
     """Have the daemon keep what is usable, for people. Raises HoustonError."""
-    for said in critiques:
-        if said.text:
+    for critique in critiques:
+        if critique.text:
             message = StoreDraft(
                 id=f"d-{secrets.token_hex(6)}",
                 rollout=attempt.trace.rollout,
                 step=attempt.trace.steps[-1].step,
                 critic=critic,
-                text=said.text,
-                reason=said.reason,
+                text=critique.text,
+                reason=critique.reason,
                 template=template,
             )
             look = f"houston guidance {message.rollout} --drafts"
@@ -292,9 +292,9 @@ def _refine(
     if not texts:
         return []
     rollout = attempt.trace.rollout
-    told = [Critiqued(text, critic) for text in texts]
+    critiqued_texts = [Critiqued(text, critic) for text in texts]
     with contextlib.closing(Reader(loaded.home)) as reader:
-        specs = reader.run(refinement_specs(rollout, told))
+        specs = reader.run(refinement_specs(rollout, critiqued_texts))
     answer = send_with_retry(
         loaded.home,
         StartRollouts(request=uuid.uuid4().hex, specs=specs),

@@ -269,8 +269,8 @@ def check_image_engine(_: LoadedConfiguration) -> Iterator[CheckFinding]:
     """What makes images for tasks; none is needed to run them."""
     if program := find_container_engine():
         name = Path(program).name
-        said = _program_version(name) or name
-        yield ok_finding("images", f"{said} makes them for tasks; sessions run in bubblewrap")
+        label = _program_version(name) or name
+        yield ok_finding("images", f"{label} makes them for tasks; sessions run in bubblewrap")
     else:
         problem = "neither podman nor docker works here (to make a task's image, not to run it)"
         yield CheckFinding("images", "warn", problem, advise_install("podman"))
@@ -391,8 +391,8 @@ def run_doctor(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
     if arguments.fetch_model == MODEL_NAME:
         fetch_model(command_output.print_note)
     elif arguments.fetch_model:
-        found = refetch_model(arguments.fetch_model, loaded.home, command_output.print_note)
-        command_output.print_note(f"{found.id} is in {found.folder}")
+        snapshot = refetch_model(arguments.fetch_model, loaded.home, command_output.print_note)
+        command_output.print_note(f"{snapshot.id} is in {snapshot.folder}")
     if arguments.install_engine:
         install_vllm(command_output.print_note)
     failed = False

@@ -147,13 +147,13 @@ def _tasks(
         command_output.print_note(
             f"dropped {leak.id}: its {leak.why} stands in {leak.where}, which was trained on"
         )
-    gone = {leak.id for leak in leaks}
-    left = [question for question in questions if question.id not in gone]
-    if not left:
+    leaked_ids = {leak.id for leak in leaks}
+    unseen_questions = [question for question in questions if question.id not in leaked_ids]
+    if not unseen_questions:
         raise HoustonError(
             f"All {len(questions)} questions of {file} were trained on.", NOTHING_EVALUATED
         )
-    return question_tasks(file, left), leaks, unknown
+    return question_tasks(file, unseen_questions), leaks, unknown
 
 
 def _training_texts(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> LineageTexts:

@@ -81,9 +81,9 @@ def _import_one(message: ImportRollout, as_json: bool, loaded: LoadedConfigurati
         command_output.print_json_line(facts)
         return
     score = "no score" if row.best_score is None else f"score {row.best_score:g}"
-    known = ", was imported before" if facts["known"] else ""
+    suffix = ", was imported before" if facts["known"] else ""
     command_output.print_line(
-        f"{row.id}  {row.state}, {pluralize(row.steps, 'step')}, {score}, {source.format}{known}"
+        f"{row.id}  {row.state}, {pluralize(row.steps, 'step')}, {score}, {source.format}{suffix}"
     )
     for what in source.left_out:
         command_output.print_note(f"{row.id}: left out: {what}")

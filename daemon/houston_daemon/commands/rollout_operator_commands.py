@@ -155,8 +155,8 @@ def run_rollout_restore(arguments: argparse.Namespace, loaded: LoadedConfigurati
         )
     try:
         lost = _restore_files(snapshot, into, loaded.config.artifacts.url)
-    except HostAway as away:
-        raise Busy(away.cause, NOTHING_RESTORED, "houston doctor") from None
+    except HostAway as host_problem:
+        raise Busy(host_problem.cause, NOTHING_RESTORED, "houston doctor") from None
     except (OSError, tarfile.TarError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else problem
         raise HoustonError(f"{into} cannot be written: {reason}.", NOTHING_RESTORED) from None
@@ -294,8 +294,8 @@ def run_rollout_printed(arguments: argparse.Namespace, loaded: LoadedConfigurati
                 raise
     except OSError as problem:
         raise HoustonError(f"{into} cannot be written: {problem.strerror}.", NOTHING_READ) from None
-    except HostAway as away:
-        raise Busy(away.cause, NOTHING_READ, "houston doctor") from None
+    except HostAway as host_problem:
+        raise Busy(host_problem.cause, NOTHING_READ, "houston doctor") from None
     if arguments.json:
         command_output.print_json_line(
             {"rollout": rollout, "terminal": arguments.terminal, "host": arguments.host}

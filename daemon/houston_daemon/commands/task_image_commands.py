@@ -55,16 +55,16 @@ def run_task_image(arguments: argparse.Namespace, _: LoadedConfiguration) -> int
             ExitCode.CONFIGURATION,
         )
     image = _have_image(engine, arguments.image, task)
-    found = container_image.read_image_settings(engine, image)
+    settings = container_image.read_image_settings(engine, image)
     file = task.folder / IMAGE_FILE
     _export(engine, image, file)
-    written, owed = _name_in_task(task, found)
+    written, owed = _name_in_task(task, settings)
     if arguments.json:
         facts = {"task": task.task.name, "file": str(file), "image": image}
-        more = {"written": sorted(written), "owed": sorted(owed), "workdir": found.workdir}
+        more = {"written": sorted(written), "owed": sorted(owed), "workdir": settings.workdir}
         command_output.print_json_line({**facts, **more})
     else:
-        _say_result(task, file, written, owed, found)
+        _say_result(task, file, written, owed, settings)
     return int(ExitCode.DONE)
 
 
@@ -88,13 +88,13 @@ def _have_image(engine: str, source: str, task: LoadedTask) -> str:
 
 def _export(engine: str, image: str, file: Path) -> None:
     """Replace the task's image, once the new one is known to serve."""
-    beside = atomic_file.unique_beside(file)
+    temp_file = atomic_file.unique_beside(file)
     try:
-        container_image.export_image(engine, image, beside)
-        image_files.check_image_file(beside, image)
-        beside.replace(file)
+        container_image.export_image(engine, image, temp_file)
+        image_files.check_image_file(temp_file, image)
+        temp_file.replace(file)
     finally:
-        beside.unlink(missing_ok=True)
+        temp_file.unlink(missing_ok=True)
 
 
 def _name_in_task(
@@ -102,18 +102,18 @@ def _name_in_task(
 ) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
     """Add what the task file lacks. Returns the tables that were written, and those that are owed
     since the file has such a table."""
-    wanted: dict[str, dict[str, str]] = {"sandbox": {"image": IMAGE_FILE}}
+    new_tables: dict[str, dict[str, str]] = {"sandbox": {"image": IMAGE_FILE}}
     variables = {
         name: value
         for name, value in found.environment.items()
         if name and (name, value) != ("PATH", _USUAL_PATH)
     }
     if variables:
-        wanted["environment_variables"] = variables
-    there = read_toml(task.file)
-    lacking = {name: _lacking(there.get(name), table) for name, table in wanted.items()}
-    written = {name: table for name, table in lacking.items() if table and name not in there}
-    owed = {name: table for name, table in lacking.items() if table and name in there}
+        new_tables["environment_variables"] = variables
+    task_tables = read_toml(task.file)
+    lacking = {name: _lacking(task_tables.get(name), table) for name, table in new_tables.items()}
+    written = {name: table for name, table in lacking.items() if table and name not in task_tables}
+    owed = {name: table for name, table in lacking.items() if table and name in task_tables}
     if written:
         _append_tables(task.file, written)
     return written, owed

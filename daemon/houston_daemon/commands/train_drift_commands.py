@@ -80,15 +80,17 @@ def run_train_drift(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
         atomic_file.write_atomically(
             out / "drift.json", msgspec.json.format(msgspec.json.encode(measured), indent=1)
         )
-        said = measured["diagnoses"]
+        diagnoses = measured["diagnoses"]
         picture = out / "drift.png"
-        if said:
-            drawn += _draw([(picture, lambda file: drift_pictures.draw_drift(said, title, file))])
+        if diagnoses:
+            drawn += _draw(
+                [(picture, lambda file: drift_pictures.draw_drift(diagnoses, title, file))]
+            )
         else:
             command_output.print_note(f"{picture.name} was not drawn: the critic named no failure.")
     if arguments.json:
-        shown = {key: value for key, value in measured.items() if key != "diagnoses"}
-        command_output.print_json_line({**shown, "pictures": [str(file) for file in drawn]})
+        summary = {key: value for key, value in measured.items() if key != "diagnoses"}
+        command_output.print_json_line({**summary, "pictures": [str(file) for file in drawn]})
     else:
         for line in (*(drift_lines(measured) if measured else ()), *map(str, drawn)):
             command_output.print_line(line)
@@ -143,8 +145,8 @@ def drift_lines(measured: Mapping[str, Any]) -> list[str]:
         for checkpoint in measured["checkpoints"]
     ]
     lines += [
-        f"failures, {pair}: energy distance {found['energy']:.4f}, p = {found['p']:.2g}"
-        for pair, found in measured["drift"]["distances"].items()
+        f"failures, {pair}: energy distance {distance['energy']:.4f}, p = {distance['p']:.2g}"
+        for pair, distance in measured["drift"]["distances"].items()
     ]
     for phase, critics in measured["critics"].items():
         if not critics["attempts"]:

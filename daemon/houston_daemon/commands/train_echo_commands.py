@@ -80,9 +80,9 @@ def _refuse_rl_flags(arguments: argparse.Namespace) -> None:
 
 def _examples_sentence(examples: PeopleExamples) -> str:
     """What people taught, in words."""
-    known = sum(example.gain is not None for example in examples.said)
+    gain_count = sum(example.gain is not None for example in examples.said)
     parts = [
-        f"{pluralize(len(examples.said), 'message')} of people, {known} with a known gain",
+        f"{pluralize(len(examples.said), 'message')} of people, {gain_count} with a known gain",
         f"{pluralize(len(examples.pairs), 'pair')} of what was said and what was not",
     ]
     if examples.unpaired:

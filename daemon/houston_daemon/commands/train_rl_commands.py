@@ -271,9 +271,9 @@ def follow_and_report(
     policy = row.policy if row else ""
     best = read_run_figures(folder.path).best_validated
     if arguments.json:
-        told = {"run": run, "state": state, "folder": str(folder.path), "policy": policy}
+        facts = {"run": run, "state": state, "folder": str(folder.path), "policy": policy}
         chosen = best._asdict() if best else None
-        command_output.print_json_line({**told, "best_validated": chosen, **details(state)})
+        command_output.print_json_line({**facts, "best_validated": chosen, **details(state)})
     elif state == "finished":
         command_output.print_line(f"{run} became {policy}.")
         if best:

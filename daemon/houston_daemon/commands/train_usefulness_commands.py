@@ -41,16 +41,16 @@ def run_train_usefulness(arguments: argparse.Namespace, loaded: LoadedConfigurat
         updates = critic_usefulness.critic_figures(folder, NOTHING_SHOWN)
         scores = critic_usefulness.refined_scores(folder, loaded.home, updates)
         kinds[_kind(folder.spec.recipe)][run] = critic_usefulness.scores_by_phase(scores, updates)
-    shown = [
+    groups = [
         {"runs": list(runs), "critic": kind, "phases": _figures(runs)}
         for kind, by_run in kinds.items()
         for runs in [{run: phases} for run, phases in by_run.items()]
         + ([by_run] if len(by_run) > 1 else [])
     ]
     if arguments.json:
-        command_output.print_json_line({"near_full_score": NEAR_FULL_SCORE, "shown": shown})
+        command_output.print_json_line({"near_full_score": NEAR_FULL_SCORE, "shown": groups})
     else:
-        _print(shown)
+        _print(groups)
     return int(ExitCode.DONE)
 
 

@@ -99,13 +99,13 @@ def run_policy_warm(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
         )
     recipe = asked_recipe(arguments, model)
     folder.mkdir(parents=True, exist_ok=True)
-    made = warm_up_model(folder, recipe, command_output.print_note)
+    report = warm_up_model(folder, recipe, command_output.print_note)
     if arguments.json:
-        command_output.print_json_line({"out": str(folder), **made})
+        command_output.print_json_line({"out": str(folder), **report})
         return int(ExitCode.DONE)
-    solved = made.get("validation", {}).get("pass@1", {}).get("value")
-    told = f", solves {solved:.0%} of {recipe.worlds} validation tasks" if recipe.worlds else ""
-    command_output.print_line(f"{folder}: warmed up for {recipe.suite}{told}")
+    solved = report.get("validation", {}).get("pass@1", {}).get("value")
+    success = f", solves {solved:.0%} of {recipe.worlds} validation tasks" if recipe.worlds else ""
+    command_output.print_line(f"{folder}: warmed up for {recipe.suite}{success}")
     command_output.print_note(
         f'next: in houston.toml [engines.warm] kind = "embedded", model = "{folder}", '
         f'dialect = "chatml-calls"; then houston suite run {recipe.suite} --engine warm'

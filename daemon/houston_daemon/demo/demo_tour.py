@@ -197,8 +197,8 @@ class DemoTour:
         return self._json("rollout", "show", rollout)[0]
 
     def _first_heard(self, rollout: str) -> int:
-        heard = [guidance["step"] for guidance in self._json("guidance", rollout)]
-        return int(next(filter(None, heard), 0))
+        steps = [guidance["step"] for guidance in self._json("guidance", rollout)]
+        return int(next(filter(None, steps), 0))
 
     def _say(self, *words: str) -> None:
         command_output.print_line(f"$ houston {' '.join(words)}")
@@ -257,17 +257,17 @@ def tour_lines(rollouts: DemoRollouts, step: int, model: bool, obeys: bool) -> l
     step: of the recording, where somebody spoke. model: whether one plays. obeys: whether it does
     what people say.
     """
-    shown = f"1  A recording. At step {step} ada spoke; the agent heard it and did it (down: j)."
+    intro = f"1  A recording. At step {step} ada spoke; the agent heard it and did it (down: j)."
     if not model:
-        return [shown, f"2  No model plays here: {INSTALL_LOCAL_HINT}", "3  ?  all keys   q  leave"]
+        return [intro, f"2  No model plays here: {INSTALL_LOCAL_HINT}", "3  ?  all keys   q  leave"]
     if not obeys:
         return [
-            shown,
+            intro,
             f"2  Press 1, go to {rollouts.live}, enter: a model, too small to obey often.",
             "3  Press i, type: Read README.md   enter. It hears you at the end of its step.",
         ]
     return [
-        shown,
+        intro,
         f"2  Press 1, go to {rollouts.live}, enter: a live agent waits for your word.",
         "3  Press i, type: read notes.txt   enter. Or: list letters / search for tea",
     ]

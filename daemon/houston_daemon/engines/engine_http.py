@@ -159,13 +159,13 @@ async def with_retries(
                 if await wait_until_set(stop, retry.wait(failed, after)):
                     return None
     times = f" in {retry.attempts} attempts" if retry.attempts > 1 else ""
-    away = EngineUnavailable(
+    error = EngineUnavailable(
         f"Engine {name} did not answer{times}: {reason}.",
         "Nothing was sampled.",
         "See `houston daemon status` and the engine's log.",
     )
-    away.after = after
-    raise away
+    error.after = after
+    raise error
 
 
 async def wait_until_set(event: asyncio.Event, seconds: float) -> bool:

@@ -158,8 +158,8 @@ def push_commit(
             for name, content in files.items()
         ]
         operations += [hub.CommitOperationDelete(path_in_repo=name) for name in stale]
-        made = api.create_commit(repo, operations, commit_message=message, repo_type=kind)
-    pushed = HubId(repo, str(made.oid))
+        commit = api.create_commit(repo, operations, commit_message=message, repo_type=kind)
+    pushed = HubId(repo, str(commit.oid))
     _verify_pushed(pushed, kind, files)
     return str(pushed)
 
@@ -234,8 +234,8 @@ def _refusal(
         next = f"The same again {when}; with a token it takes more: {LOG_IN}"
         return Busy(cause, effect, next)
     if status == 401 and (writes or _has_token()):
-        said = "does not take the token" if _has_token() else "wants a token"
-        return HoustonError(f"The hub at {endpoint()} {said} (401).", effect, LOG_IN)
+        reason = "does not take the token" if _has_token() else "wants a token"
+        return HoustonError(f"The hub at {endpoint()} {reason} (401).", effect, LOG_IN)
     if status in (401, 404):
         cause = f"The hub at {endpoint()} has no {kind} {repo}, or does not show it to this user."
         return HoustonError(cause, effect, f"Correct the id; where it is private: {LOG_IN}")

@@ -104,17 +104,17 @@ def fetch_snapshot(
     whether it is resolved although it was before. Raises HoustonError.
     """
     pin = None if anew or home is None else hub_models.read_pins(home).get(str(id))
-    wanted = id.at(pin.commit) if pin else id
-    if wanted.is_commit and (folder := _cached_folder(wanted, content)):
-        return _keep_pin(home, id, HubSnapshot(wanted, folder, None))
+    hub_id = id.at(pin.commit) if pin else id
+    if hub_id.is_commit and (folder := _cached_folder(hub_id, content)):
+        return _keep_pin(home, id, HubSnapshot(hub_id, folder, None))
     try:
-        listing = list_repository(wanted, "model", effect)
+        listing = list_repository(hub_id, "model", effect)
     except HubUnreachable as problem:
-        if anew or (folder := _cached_folder(wanted, content)) is None:
+        if anew or (folder := _cached_folder(hub_id, content)) is None:
             raise
-        found = HubSnapshot(id.at(folder.name), folder, None)
-        note(f"{problem.cause} {found.id} is on this machine and is used.")
-        return _keep_pin(home, id, found)
+        snapshot = HubSnapshot(id.at(folder.name), folder, None)
+        note(f"{problem.cause} {snapshot.id} is on this machine and is used.")
+        return _keep_pin(home, id, snapshot)
     fixed = id.at(listing.commit)
     names = _wanted_names(listing.files, content)
     folder = _download(fixed, content, listing, names, note, effect)
@@ -169,9 +169,9 @@ def _cached_folder(id: HubId, content: HubContent) -> Path | None:
     """Where it lies in the cache, whole; nobody is asked."""
     hub = hub_library()
     for name in _DECISIVE_FILES[content]:
-        found = hub.try_to_load_from_cache(id.repo, name, revision=id.revision)
-        if isinstance(found, str) and _is_whole(Path(found).parent, content):
-            return Path(found).parent
+        cached_file = hub.try_to_load_from_cache(id.repo, name, revision=id.revision)
+        if isinstance(cached_file, str) and _is_whole(Path(cached_file).parent, content):
+            return Path(cached_file).parent
     return None
 
 

@@ -77,8 +77,8 @@ class ReplicatedEngine:
 
     def use_of(self, rollout: str) -> ReplicaUse | None:
         """The replica that a rollout keeps to; None while there is none."""
-        if asked := self._requests.get(rollout):
-            ((replica, requests),) = asked.most_common(1)
+        if counts := self._requests.get(rollout):
+            ((replica, requests),) = counts.most_common(1)
             return ReplicaUse(replica, requests)
         order = self._order(rollout)
         return ReplicaUse(order[0].name) if order else None
@@ -121,7 +121,7 @@ class ReplicatedEngine:
     async def _ask_in_turn(self, request: SampleRequest, stop: asyncio.Event) -> EngineSample:
         """Ask the rollout's replica, then the others. Raises TransientFailure where none answers,
         and EngineRefused where all refuse."""
-        away: list[EngineUnavailable] = []
+        outages: list[EngineUnavailable] = []
         refused: list[EngineRefused] = []
         for replica in self._order(_routing_key(request)):
             try:
@@ -132,16 +132,16 @@ class ReplicatedEngine:
                 refused.append(problem)
                 self._pass_over(replica, REFUSED_REST_SECONDS, problem)
             except EngineUnavailable as problem:
-                away.append(problem)
+                outages.append(problem)
                 self._pass_over(replica, problem.after, problem)
             else:
                 self._rests.pop(replica.name, None)
                 return sampled
-        if refused and not away:
+        if refused and not outages:
             raise refused[0]
-        afters = [problem.after for problem in away if problem.after is not None]
-        after = min(afters) if afters and len(afters) == len(away) else None
-        reasons = [problem.cause.rstrip(".") for problem in (*away, *refused)]
+        afters = [problem.after for problem in outages if problem.after is not None]
+        after = min(afters) if afters and len(afters) == len(outages) else None
+        reasons = [problem.cause.rstrip(".") for problem in (*outages, *refused)]
         raise TransientFailure("; ".join(reasons) or self._all_away(), after)
 
     async def _ask(
@@ -169,10 +169,10 @@ class ReplicatedEngine:
         weights, or else those that are draining; who failed just now only where all did."""
         states = [replica.state for replica in self._replicas]
         state = next((each for each in ("ready", "draining") if each in states), None)
-        found = [replica for replica in self._replicas if replica.state == state]
+        pool = [replica for replica in self._replicas if replica.state == state]
         now = time.monotonic()
-        rested = [each for each in found if not self._rests_at(each, now)]
-        return sorted(rested or found, key=lambda each: _weight(rollout, each.name), reverse=True)
+        rested = [each for each in pool if not self._rests_at(each, now)]
+        return sorted(rested or pool, key=lambda each: _weight(rollout, each.name), reverse=True)
 
     def _rests_at(self, replica: EngineReplica, now: float) -> bool:
         rest = self._rests.get(replica.name)
@@ -197,10 +197,11 @@ class ReplicatedEngine:
         return now.reason or "it does not answer"
 
     def _all_away(self) -> str:
-        told = "; ".join(f"{each.name}: {each.reason}" for each in self._replicas if each.reason)
+        reasons = "; ".join(f"{each.name}: {each.reason}" for each in self._replicas if each.reason)
         count = len(self._replicas)
-        return f"none of the {count} replicas of engine {self.name} answers" + f" ({told})" * bool(
-            told
+        return (
+            f"none of the {count} replicas of engine {self.name} answers"
+            + f" ({reasons})" * bool(reasons)
         )
 
     def _client(self, replica: EngineReplica) -> Engine:
@@ -212,15 +213,15 @@ class ReplicatedEngine:
     @contextmanager
     def _noted(self, rollout: str, replica: EngineReplica) -> Iterator[None]:
         """While it lasts, the replica answers a request of the rollout."""
-        asked = self._requests.setdefault(rollout, Counter())
-        asked[replica.name] += 1
+        counts = self._requests.setdefault(rollout, Counter())
+        counts[replica.name] += 1
         try:
             yield
         finally:
-            asked[replica.name] -= 1
-            if not asked[replica.name]:
-                del asked[replica.name]
-            if not asked:
+            counts[replica.name] -= 1
+            if not counts[replica.name]:
+                del counts[replica.name]
+            if not counts:
                 self._requests.pop(rollout, None)
 
 

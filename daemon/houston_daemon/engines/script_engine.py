@@ -69,8 +69,8 @@ class ScriptEngine:
         """Play one line; after the last one, call `finish`."""
         started = time.monotonic_ns()
         if not SAMPLE_ROLES[request.role].acts:
-            asked = self._lines[min(request.step, len(self._lines)) - 1]
-            text = asked.answers.get(request.role, SCRIPTED_SUMMARY)
+            script_line = self._lines[min(request.step, len(self._lines)) - 1]
+            text = script_line.answers.get(request.role, SCRIPTED_SUMMARY)
             return EngineSample(text, "stop", thought=text, calls=())
         step = request.step or self._next
         line = self._lines[step - 1] if step <= len(self._lines) else _FINISH_LINE

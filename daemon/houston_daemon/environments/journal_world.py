@@ -79,16 +79,16 @@ class JournalWorld(ToolEnvironment, ABC, Generic[WorldT]):
 
     async def open(self, begun: bool = False) -> None:
         """Find the file of a purified rollout; any other is told by `replay`."""
-        if (kept := load_state(self._file, CallsMade)) is not None:
+        if (state := load_state(self._file, CallsMade)) is not None:
             self._keeps_file = self._found = True
-            self._made = kept
-            self._begin_with(kept.calls)
+            self._made = state
+            self._begin_with(state.calls)
 
     def replay(self, results: Sequence[ToolResult]) -> None:
         """See `environment_protocol.ReplayedEnvironment`."""
         if not self._keeps_file:
-            run = (one for one in results if one.success and one.kind != "interrupted")
-            self._begin_with([one.call for one in run if one.call.name != EVALUATION_CALL])
+            run = (result for result in results if result.success and result.kind != "interrupted")
+            self._begin_with([result.call for result in run if result.call.name != EVALUATION_CALL])
 
     async def save_state(self, name: str) -> None:
         """Keep the world as it is now under `name`, through any kill."""
@@ -114,12 +114,12 @@ class JournalWorld(ToolEnvironment, ABC, Generic[WorldT]):
         if self._found and self._made.calls and self._made.calls[-1].id == call.id:
             self._begin_with(self._made.calls[:-1])
         self._found = False
-        seen = self._seen(call, standing)
-        if seen.success and call.name != EVALUATION_CALL:
+        observation = self._seen(call, standing)
+        if observation.success and call.name != EVALUATION_CALL:
             self._made.calls.append(call)
             if self._keeps_file:
                 save_state(self._file, self._made)
-        return call_handling.result(call, seen, self._characters, 0.0)
+        return call_handling.result(call, observation, self._characters, 0.0)
 
     def _seen(self, call: ToolCall, standing: Standing) -> Observation:
         if call.error:

@@ -90,6 +90,6 @@ def package_paths(names: Iterable[str]) -> list[Path]:
             continue
         folder = spec.submodule_search_locations
         place = Path(folder[0]) if folder else Path(spec.origin)
-        beside = place.with_name(f"{name}.libs")
-        paths += [place, *([beside] if beside.is_dir() else [])]
+        libs_folder = place.with_name(f"{name}.libs")
+        paths += [place, *([libs_folder] if libs_folder.is_dir() else [])]
     return paths

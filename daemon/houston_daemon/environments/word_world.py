@@ -184,8 +184,8 @@ class WordWorld:
 
     def _enter(self, code: str) -> Observation:
         self.entered += 1
-        left = (item for item in self.wanted if item not in self.found)
-        item = next((item for item in left if self.codes[self.wanted[item]] == code), None)
+        items_left = (item for item in self.wanted if item not in self.found)
+        item = next((item for item in items_left if self.codes[self.wanted[item]] == code), None)
         if item is not None:
             self.found.add(item)
         right = item is not None

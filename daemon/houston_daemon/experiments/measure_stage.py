@@ -193,12 +193,12 @@ def measure_arm(
         for row in ended
         if row.id in worlds
     ]
-    heard = heard_orders(run.ground, orders)
+    order_results = heard_orders(run.ground, orders)
     return {
         "policy": policy,
         "seed": seed,
         "worlds": measured,
-        "obedience": obedience_result(heard) if heard else None,
+        "obedience": obedience_result(order_results) if order_results else None,
     }
 
 

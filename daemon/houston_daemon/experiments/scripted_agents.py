@@ -126,8 +126,10 @@ class ImperfectExpert:
             return ScriptedTurn("The task is done.", FINISH_ACTION, {})
         command = solution[progress.steps_done]
         habit = "" if plain_command(command) in looks else self._habit(chat, progress.steps_done)
-        heard = any(chat.heard_after(chat.step - 1 - back) for back in range(progress.idle_steps))
-        if not habit or heard:
+        has_message = any(
+            chat.heard_after(chat.step - 1 - back) for back in range(progress.idle_steps)
+        )
+        if not habit or has_message:
             return _act_turn(_BACK_THOUGHT if chat.heard else "", command)
         return self._drifting(chat, habit, progress, command, looks)
 

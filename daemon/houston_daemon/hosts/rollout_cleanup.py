@@ -39,8 +39,8 @@ async def clean_rollout(root: Path, rollout: str, owner: str, extent: CleanupExt
     try:  # no name is noted: a full disk, which is why people do this, has no room for one
         await asyncio.to_thread(tenancy.acquire)
         return await _free_folder(root, rollout, folder, extent == "snapshots")
-    except RolloutHeldElsewhere as held:
-        return FreedSpace(0, held.cause)
+    except RolloutHeldElsewhere as lock_problem:
+        return FreedSpace(0, lock_problem.cause)
     except OSError as problem:
         return FreedSpace(0, str(problem))
     finally:
@@ -53,8 +53,8 @@ async def _free_folder(root: Path, rollout: str, folder: Path, snapshots: bool) 
     before = await asyncio.to_thread(resource_usage.count_disk_bytes, [folder])
     left_reason = await asyncio.to_thread(_remove_contents, folder, snapshots)
     (root / "prepared" / rollout).unlink(missing_ok=True)
-    left = await asyncio.to_thread(resource_usage.count_disk_bytes, [folder])
-    freed = max(0, before - left)
+    bytes_left = await asyncio.to_thread(resource_usage.count_disk_bytes, [folder])
+    freed = max(0, before - bytes_left)
     if snapshots:
         _remove_empty_folder(folder)
     return FreedSpace(freed, left_reason)

@@ -84,8 +84,8 @@ def _refuse_source_around(source: Path, workspace: Path) -> None:
 
 def _copy_workspace(source: Path, workspace: Path) -> None:
     """Copy beside the workspace's place and move it there: half a copy is never a workspace."""
-    beside = workspace.with_name("workspace.new")
-    _remove_partial_copy(beside)
+    staging_folder = workspace.with_name("workspace.new")
+    _remove_partial_copy(staging_folder)
     special: list[str] = []
 
     def leave_out(folder: str, names: list[str]) -> list[str]:
@@ -94,9 +94,11 @@ def _copy_workspace(source: Path, workspace: Path) -> None:
         return special_names
 
     try:
-        shutil.copytree(source, beside, symlinks=True, ignore=leave_out, copy_function=_copy_file)
+        shutil.copytree(
+            source, staging_folder, symlinks=True, ignore=leave_out, copy_function=_copy_file
+        )
     except (OSError, shutil.Error, RecursionError) as error:
-        _remove_partial_copy(beside)
+        _remove_partial_copy(staging_folder)
         raise HoustonError(
             f"The workspace {source} could not be copied: {_shorten_error(error)}.",
             "The rollout has no workspace.",
@@ -104,7 +106,7 @@ def _copy_workspace(source: Path, workspace: Path) -> None:
     if special:
         log.warning("left out of the workspace, no plain files: %s", _join_first(special, 20))
     point("worker.workspace.copied")
-    beside.rename(workspace)
+    staging_folder.rename(workspace)
 
 
 def _remove_partial_copy(beside: Path) -> None:
@@ -188,12 +190,12 @@ def fill_branch_workspace(past: BranchSnapshot, root: Path, workspace: Path) -> 
     root: the host's root, which both rollouts share.
     """
     parent = rollout_folder(root, past.rollout)
-    beside = workspace.with_name("workspace.new")
-    _remove_partial_copy(beside)
-    lost = restore_snapshot(parent / "shadow", past.commit, beside, parent / "workspace")
+    staging_folder = workspace.with_name("workspace.new")
+    _remove_partial_copy(staging_folder)
+    lost = restore_snapshot(parent / "shadow", past.commit, staging_folder, parent / "workspace")
     atomic_file.write_atomically(workspace.with_name(_BRANCH_NOTE), msgspec.json.encode(lost))
     point("worker.branch.noted")
-    beside.rename(workspace)
+    staging_folder.rename(workspace)
 
 
 def paths_not_restored(workspace: Path) -> tuple[str, ...]:

@@ -46,12 +46,12 @@ def find_container_engine() -> str:
 def _answers(program: str) -> bool:
     """Whether it can work: docker's program may be here without its daemon."""
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [program, "info"], capture_output=True, timeout=_ASK_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return done.returncode == 0
+    return result.returncode == 0
 
 
 def build_image(engine: str, dockerfile: Path, name: str, seconds: float) -> None:
@@ -62,8 +62,8 @@ def build_image(engine: str, dockerfile: Path, name: str, seconds: float) -> Non
 
 def load_image(engine: str, file: Path, seconds: float) -> str:
     """Have an archive's image here; its name, else its id. Raises HoustonError."""
-    done = _ask(engine, ["load", "--input", str(file)], seconds, f"{file} is no image's archive")
-    named = [line for line in done.stdout.splitlines() if line.startswith("Loaded image")]
+    result = _ask(engine, ["load", "--input", str(file)], seconds, f"{file} is no image's archive")
+    named = [line for line in result.stdout.splitlines() if line.startswith("Loaded image")]
     if not named:
         raise HoustonError(
             f"{Path(engine).name} does not say which image {file} holds.", "Nothing was imported."
@@ -73,16 +73,16 @@ def load_image(engine: str, file: Path, seconds: float) -> str:
 
 def fetch_image(engine: str, image: str, seconds: float) -> None:
     """Have an image here that somebody else has built. Raises HoustonError."""
-    there = _run([engine, "image", "inspect", image], _ASK_SECONDS)
-    if there.returncode:
+    result = _run([engine, "image", "inspect", image], _ASK_SECONDS)
+    if result.returncode:
         _ask(engine, ["pull", image], seconds, f"The image {image} cannot be fetched")
 
 
 def read_image_settings(engine: str, image: str) -> ImageSettings:
     """Working folder, variables and user of an image that is here. Raises HoustonError, also as
     `refuse_placeholders` does."""
-    done = _ask(engine, ["image", "inspect", image], _ASK_SECONDS, f"{image} cannot be looked at")
-    config: dict[str, Any] = msgspec.json.decode(done.stdout)[0].get("Config") or {}
+    result = _ask(engine, ["image", "inspect", image], _ASK_SECONDS, f"{image} cannot be looked at")
+    config: dict[str, Any] = msgspec.json.decode(result.stdout)[0].get("Config") or {}
     pairs = [entry.partition("=") for entry in config.get("Env") or ()]
     variables = {name: value for name, _, value in pairs}
     refuse_placeholders(f"The image {image}", variables)
@@ -109,8 +109,8 @@ def refuse_placeholders(source: str, variables: Mapping[str, str]) -> None:
 def export_image(engine: str, image: str, file: Path) -> None:
     """Write the files of an image as a tar file. Raises HoustonError."""
     what = f"The image {image} cannot be exported"
-    made = _ask(engine, ["create", image, _UNKNOWN_COMMAND], _EXPORT_SECONDS, what)
-    container = made.stdout.strip().splitlines()[-1]
+    result = _ask(engine, ["create", image, _UNKNOWN_COMMAND], _EXPORT_SECONDS, what)
+    container = result.stdout.strip().splitlines()[-1]
     try:
         _ask(engine, ["export", "--output", str(file), container], _EXPORT_SECONDS, what)
     finally:
@@ -130,24 +130,24 @@ def copy_image_folder(file: Path, place: str, target: Path) -> None:
     inner = place.strip("/")
     words = ["tar", "-x", "-f", str(file), "-C", str(target), "--no-same-owner"]
     words += [f"--strip-components={inner.count('/') + 1}", "--", inner]
-    done = _run(words, _EXPORT_SECONDS)
-    if done.returncode:
-        reason = " ".join(done.stderr.split())[:_SHOWN_CHARACTERS]
+    result = _run(words, _EXPORT_SECONDS)
+    if result.returncode:
+        reason = " ".join(result.stderr.split())[:_SHOWN_CHARACTERS]
         raise HoustonError(f"{place} of {file} cannot be read: {reason}", "Nothing was imported.")
 
 
 def _ask(
     engine: str, words: Sequence[str], seconds: float, what: str
 ) -> "subprocess.CompletedProcess[str]":
-    done = _run([engine, *words], seconds)
-    if done.returncode:
-        said = " ".join(done.stderr.split()) or " ".join(done.stdout.split())
+    result = _run([engine, *words], seconds)
+    if result.returncode:
+        output = " ".join(result.stderr.split()) or " ".join(result.stdout.split())
         raise HoustonError(
-            f"{what}: {said[-_SHOWN_CHARACTERS:] or f'exit code {done.returncode}'}",
+            f"{what}: {output[-_SHOWN_CHARACTERS:] or f'exit code {result.returncode}'}",
             "Nothing was imported.",
             f"{Path(engine).name} {' '.join(words[:1])} says more.",
         )
-    return done
+    return result
 
 
 def _run(words: Sequence[str], seconds: float) -> "subprocess.CompletedProcess[str]":

@@ -101,10 +101,10 @@ def convert_task(folder: Path, scratch: Path, without_image: bool = False) -> Im
 
 
 def _table(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = config.get(name, {})
-    if not isinstance(found, Mapping):
+    table = config.get(name, {})
+    if not isinstance(table, Mapping):
         raise ConfigurationError(f"`{name}` of task.toml is no table.")
-    return found
+    return table
 
 
 def _refuse_outside(path: Path, folder: Path) -> None:
@@ -271,15 +271,15 @@ def _plain_environment(
 
 def _copy_into(context: Path, source: str, target: Path, is_folder: bool) -> None:
     """One COPY of a Dockerfile: a folder's contents, or a file. Raises HoustonError."""
-    found = sorted(context.glob(source)) if source != "." else [context]
-    if not found:
+    paths = sorted(context.glob(source)) if source != "." else [context]
+    if not paths:
         raise HoustonError(f"{context / source} is not there to be copied.", NOTHING_IMPORTED)
-    for path in found:
+    for path in paths:
         _refuse_outside(path, context)
         if path.is_dir():
             shutil.copytree(path, target, symlinks=True, dirs_exist_ok=True)
         else:
-            place = target / path.name if is_folder or len(found) > 1 else target
+            place = target / path.name if is_folder or len(paths) > 1 else target
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, place)
 
@@ -292,12 +292,13 @@ def _map_environment(
         task.set_key("sandbox", "workdir", environment.workdir)
     for name, value in environment.variables.items():
         task.set_key("environment_variables", name, value)
-    given = {str(name): str(value) for name, value in _table(settings, "env").items()}
+    variables = {str(name): str(value) for name, value in _table(settings, "env").items()}
     literal = {
-        name: _VARIABLE.sub(lambda found: found[2] or "", value) for name, value in given.items()
+        name: _VARIABLE.sub(lambda found: found[2] or "", value)
+        for name, value in variables.items()
     }
     container_image.refuse_placeholders("environment.env of task.toml", literal)
-    for name, value in given.items():
+    for name, value in variables.items():
         text = _with_secrets(value)
         task.set_key("environment_variables", name, text)
         how: MappingKind = "approximately" if text != value else "mapped"

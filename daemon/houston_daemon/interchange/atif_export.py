@@ -161,7 +161,7 @@ def _query_trajectory(rollout: str, names: _PersonNames) -> ReadPlan[AtifTraject
         verdict = next(iter(verdicts.get(record.step, ())), None)
         at = _time_of(record, spec)
         steps.append(_agent_step(record, model, at, verdict, names))
-        steps += [_guidance_step(said, at, names) for said in record.guidance]
+        steps += [_guidance_step(guidance, at, names) for guidance in record.guidance]
     numbered = [replace(step, step_id=number) for number, step in enumerate(steps, 1)]
     return AtifTrajectory(
         schema_version=ATIF_VERSION,
@@ -271,7 +271,7 @@ def _agent_step(
 ) -> AtifStep:
     sample = record.sample
     reason = verdict.reason if verdict else ""
-    said = _verdict_extra(verdict, names)
+    verdict_extra = _verdict_extra(verdict, names)
     reasoning, message = _split_thought(record)
     own: dict[str, Any] = {"step": record.step}
     if sample.finish_reason != "stop":
@@ -280,8 +280,8 @@ def _agent_step(
         own["malformed"] = sample.malformed
     if sample.drift not in ("clean", "forked"):  # where contexts begin, a summary says
         own["drift"] = sample.drift
-    if said:
-        own["verdict"] = said
+    if verdict_extra:
+        own["verdict"] = verdict_extra
     sampled_by = sample.policy or model
     return AtifStep(
         step_id=0,

@@ -132,8 +132,8 @@ def task_of(document: AtifTrajectory, trial: TrialResult | None) -> str:
 
 def _own(extra: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """What Houston wrote into an `extra`; empty where it is another program's."""
-    found = (extra or {}).get(HOUSTON_EXTRA)
-    return found if isinstance(found, Mapping) else {}
+    houston_extra = (extra or {}).get(HOUSTON_EXTRA)
+    return houston_extra if isinstance(houston_extra, Mapping) else {}
 
 
 def _take_step(rollout: ImportedRollout, step: AtifStep) -> None:
@@ -147,8 +147,8 @@ def _take_step(rollout: ImportedRollout, step: AtifStep) -> None:
     if step.source == "agent":
         rollout.answer(_sample(step, text), _mask(step, own))
     elif step.source == "user":
-        said = str(own.get("guidance") or "")
-        rollout.user(text, str(own.get("author") or ATIF_USER), said)
+        guidance = str(own.get("guidance") or "")
+        rollout.user(text, str(own.get("author") or ATIF_USER), guidance)
     else:
         rollout.system(text)
     for result in step.observation.results if step.observation else ():
@@ -170,10 +170,10 @@ class _OwnFork(msgspec.Struct):
 def _fork(own: Mapping[str, Any], text: str) -> ForkBody:
     """The fork that a summary of ours began; k is 0 where the file does not say enough."""
     try:
-        said = msgspec.convert(own.get("fork") or {}, _OwnFork)
+        own_fork = msgspec.convert(own.get("fork") or {}, _OwnFork)
     except msgspec.ValidationError:
-        said = _OwnFork()
-    return ForkBody(summary=text, **msgspec.structs.asdict(said))
+        own_fork = _OwnFork()
+    return ForkBody(summary=text, **msgspec.structs.asdict(own_fork))
 
 
 def _sample(step: AtifStep, text: str) -> Any:
@@ -279,8 +279,8 @@ def _take_result(rollout: ImportedRollout, trial: TrialResult) -> None:
     rewards = (trial.verifier_result.rewards if trial.verifier_result else None) or {}
     if rewards and rollout.steps:
         name = REWARD_NAME if REWARD_NAME in rewards else next(iter(rewards))
-        said = ", ".join(f"{key} {value:g}" for key, value in rewards.items())
-        rollout.score(rewards[name], f"The verifier gave: {said}", rewards)
+        reward_text = ", ".join(f"{key} {value:g}" for key, value in rewards.items())
+        rollout.score(rewards[name], f"The verifier gave: {reward_text}", rewards)
     if trial.exception_info is not None:
         failed = trial.exception_info
         rollout.state = "failed"

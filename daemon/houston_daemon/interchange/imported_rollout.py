@@ -196,8 +196,8 @@ class ImportedRollout:
             drift="forked" if begins else sample.drift,
         )  # fmt: skip
         by_id: dict[str, ToolCall] = {}
-        for given, call in zip(sample.calls, calls, strict=True):
-            by_id.setdefault(given.id, call)
+        for original_call, call in zip(sample.calls, calls, strict=True):
+            by_id.setdefault(original_call.id, call)
         before = self._steps[-1].active_us if self._steps else 0
         self._open = _OpenStep(named, mask, by_id, active_us=before, fork=self._fork)
         self._fork = None
@@ -321,8 +321,8 @@ class ImportedRollout:
 
     def _disarm(self, text: str) -> str:
         """Text that can forge no guidance; that something was disarmed is said."""
-        dead, found = disarm(text)
-        self._note_disarmed(found)
+        dead, forged_count = disarm(text)
+        self._note_disarmed(forged_count)
         return dead
 
     def _note_disarmed(self, found: int) -> None:
@@ -340,8 +340,8 @@ class ImportedRollout:
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
             self.leave_out("tool without a name")
             return {}
-        given = function.get("parameters")
-        parameters = given if isinstance(given, dict) else {"type": "object", "properties": {}}
+        schema = function.get("parameters")
+        parameters = schema if isinstance(schema, dict) else {"type": "object", "properties": {}}
         return {**tool, "function": {**function, "parameters": parameters}}
 
     def message(self, task: str, request: str, group: str = "") -> ImportRollout:
@@ -360,7 +360,7 @@ class ImportedRollout:
                 NOTHING_IMPORTED,
             )
         head = self._head()
-        left = [_counted(what, count) for what, count in self._left_out.items()][:_MOST_LEFT_OUT]
+        losses = [_counted(what, count) for what, count in self._left_out.items()][:_MOST_LEFT_OUT]
         message = ImportRollout(
             request=request,
             spec=RolloutSpec(
@@ -370,7 +370,7 @@ class ImportedRollout:
                 engine_settings={"kind": ELSEWHERE, "model": self._steps[-1].sample.policy},
                 policy=self._steps[-1].sample.policy,
                 group=group,
-                elsewhere=replace(self.source, left_out=tuple(left)),
+                elsewhere=replace(self.source, left_out=tuple(losses)),
             ),
             head=head,
             steps=tuple(self._steps),
@@ -407,17 +407,17 @@ _UNLIMITED = RemainingBudgets(
 
 def _make_task_record(name: str, instructions: str, format: str) -> TaskRecord:
     """The task as it is stored: what is known of it, in a file that can be read like any other."""
-    made = make_task_name(name)
+    task_name = make_task_name(name)
     tables: dict[str, dict[str, Any]] = {
         "": {
-            "name": made,
+            "name": task_name,
             "instructions": f"Imported ({format}); each rollout has its own instructions.",
             "environment": "null",
         },
         "rules": {"off": ["null_action"]},  # other agents end, or answer, without a call
     }
     definition = tables_to_toml(tables)
-    return TaskRecord(name=made, folder="", definition=definition, instructions=instructions)
+    return TaskRecord(name=task_name, folder="", definition=definition, instructions=instructions)
 
 
 def _clean(text: str) -> str:

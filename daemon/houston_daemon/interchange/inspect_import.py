@@ -126,9 +126,9 @@ def _convert_sample(log: "EvalLog", sample: "EvalSample", file: str) -> Imported
     rollout = ImportedRollout(source, log.eval.model)
     events = _read_events(sample)
     rollout.tools = tuple(events.tools.values())
-    given = _given_places(sample)
+    input_places = _given_places(sample)
     for place, message in enumerate(sample.messages):
-        _take_message(rollout, message, events, place in given)
+        _take_message(rollout, message, events, place in input_places)
     _take_scores(rollout, sample)
     if sample.error is not None:
         rollout.state, rollout.reason = "failed", sample.error.message
@@ -144,8 +144,8 @@ def _given_places(sample: "EvalSample") -> set[int]:
         return set()
     if ids := {message.id for message in sample.input if message.id}:
         return {place for place, each in enumerate(sample.messages) if each.id in ids}
-    given = len(sample.input)
-    return set(range(given)) if sample.messages[:given] == sample.input else set()
+    input_length = len(sample.input)
+    return set(range(input_length)) if sample.messages[:input_length] == sample.input else set()
 
 
 def _take_scores(rollout: ImportedRollout, sample: "EvalSample") -> None:

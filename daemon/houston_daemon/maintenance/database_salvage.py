@@ -110,8 +110,8 @@ class SalvagedDatabase:
         What only one of them knows is believed where no number before it is missing: one changed
         bit would make millions of events that never were.
         """
-        known = [(self._find_highest(source), source) for source in (_TABLE, _INDEXES)]
-        (low, _), (high, source) = sorted(known)
+        candidates = [(self._find_highest(source), source) for source in (_TABLE, _INDEXES)]
+        (low, _), (high, source) = sorted(candidates)
         behind = f"SELECT count(DISTINCT seq) FROM ({source.format(f'seq > {low}')})"
         is_whole = self._read(behind) == [(high - low,)]
         return high if is_whole or not low else low

@@ -51,14 +51,14 @@ def copy_database(source: Path, target: Path) -> float:
             for pragma in ("page_size = 8192", "journal_mode = OFF", "synchronous = OFF"):
                 connection.execute(f"PRAGMA {pragma}").fetchall()
             connection.execute("ATTACH ? AS home", (store_reader.read_only_uri(source),))
-            held = _copy_attached(connection)
+            hold_seconds = _copy_attached(connection)
         finally:
             connection.close()
-        if held is not None:
+        if hold_seconds is not None:
             break
     target.chmod(0o600)
     sync_to_disk(target)
-    return held
+    return hold_seconds
 
 
 def _copy_attached(connection: sqlite3.Connection) -> float | None:
@@ -72,9 +72,10 @@ def _copy_attached(connection: sqlite3.Connection) -> float | None:
         if kind == "table":
             connection.execute(sql)
     (first_seq,) = connection.execute("SELECT coalesce(max(seq), 0) FROM home.events").fetchone()
-    seq, held = _copy_events(connection, first_seq)
-    held = max(
-        held, _copy_remainder(connection, seq, [name for name in tables if name != "events"])
+    seq, hold_seconds = _copy_events(connection, first_seq)
+    hold_seconds = max(
+        hold_seconds,
+        _copy_remainder(connection, seq, [name for name in tables if name != "events"]),
     )
     erased = connection.execute(
         "SELECT 1 FROM events WHERE seq > ? AND kind = 'erased'", (first_seq,)
@@ -82,12 +83,12 @@ def _copy_attached(connection: sqlite3.Connection) -> float | None:
     for kind, _, sql in definitions:
         if kind != "table":
             connection.execute(sql)
-    return None if erased else held
+    return None if erased else hold_seconds
 
 
 def _copy_events(connection: sqlite3.Connection, last: int) -> tuple[int, float]:
     """Copy events at least up to `last`, in short transactions; the last one, and the longest."""
-    held, seq = 0.0, 0
+    hold_seconds, seq = 0.0, 0
     while seq < last:
         began = time.monotonic()
         connection.execute(
@@ -95,9 +96,9 @@ def _copy_events(connection: sqlite3.Connection, last: int) -> tuple[int, float]
             (seq, COPY_PAGE_EVENTS),
         )
         (seq,) = connection.execute("SELECT max(seq) FROM events").fetchone()
-        held = max(held, time.monotonic() - began)
+        hold_seconds = max(hold_seconds, time.monotonic() - began)
         time.sleep(COPY_PAUSE_SECONDS)
-    return seq, held
+    return seq, hold_seconds
 
 
 def _copy_remainder(connection: sqlite3.Connection, seq: int, tables: list[str]) -> float:

@@ -248,18 +248,18 @@ def _write_backup_in(
     parent: Path, copy: Callable[[Home], CopiedHome], periodic: bool
 ) -> BackupManifest:
     name = durable_copy.make_timestamp()
-    beside = Home(parent / f".{name}.new")
+    staging_home = Home(parent / f".{name}.new")
     try:
-        beside.path.mkdir(mode=0o700, parents=True)
-        copied = copy(beside)
-        manifest = _build_checked_manifest(copied, beside, name, periodic)
+        staging_home.path.mkdir(mode=0o700, parents=True)
+        copied = copy(staging_home)
+        manifest = _build_checked_manifest(copied, staging_home, name, periodic)
         atomic_file.write_atomically(
-            beside.path / damage_report.BACKUP_MANIFEST,
+            staging_home.path / damage_report.BACKUP_MANIFEST,
             msgspec.json.encode(manifest) + b"\n",
             mode=0o600,
         )
-        durable_copy.sync_tree(beside.path)
-        beside.path.rename(parent / name)
+        durable_copy.sync_tree(staging_home.path)
+        staging_home.path.rename(parent / name)
         atomic_file.sync_to_disk(parent)
     except (OSError, sqlite3.Error) as problem:
         raise HoustonError(
@@ -268,7 +268,7 @@ def _write_backup_in(
             "Make room or permission there, or name another folder with --out.",
         ) from None
     finally:
-        shutil.rmtree(beside.path, ignore_errors=True)  # gone already when all went well
+        shutil.rmtree(staging_home.path, ignore_errors=True)  # gone already when all went well
     return manifest
 
 
@@ -428,20 +428,20 @@ def _require_database(home: Home) -> None:
 
 
 def _copy_home(home: Home, beside: Home) -> CopiedHome:
-    held = durable_copy.copy_database(home.database, beside.database)
+    hold_seconds = durable_copy.copy_database(home.database, beside.database)
     while not _copy_blobs(home, beside):
-        held = max(held, durable_copy.copy_database(home.database, beside.database))
+        hold_seconds = max(hold_seconds, durable_copy.copy_database(home.database, beside.database))
     newest = _query(beside, "SELECT seq, chain FROM events ORDER BY seq DESC LIMIT 1")
     if newest:
         home_files.write_chain_head(beside, *newest[0])
     for path in list_adapter_files(home):
         durable_copy.copy_file(path, beside.path / path.relative_to(home.path))
-    kept = {home.configuration: beside.configuration}
-    kept |= {hub_models.pins_file(home): hub_models.pins_file(beside)}
-    for path, copy in kept.items():
+    copies = {home.configuration: beside.configuration}
+    copies |= {hub_models.pins_file(home): hub_models.pins_file(beside)}
+    for path, copy in copies.items():
         if path.is_file():
             durable_copy.copy_file(path, copy)
-    return CopiedHome(str(home.path), iso_time(now_us()), held)
+    return CopiedHome(str(home.path), iso_time(now_us()), hold_seconds)
 
 
 def _copy_blobs(home: Home, beside: Home) -> bool:

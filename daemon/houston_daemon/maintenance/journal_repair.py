@@ -93,20 +93,20 @@ def repair_home(home: Home, backup: Path | None = None) -> RepairResult:
     if sound and not (backup and aside):
         return RepairResult(changed=False)
     copies = Home(home.damaged / durable_copy.make_timestamp())
-    beside = Home(home.path / "repair.new")
+    rebuilt_home = Home(home.path / "repair.new")
     copies_note = ""
     try:
         _copy_damaged_files(home, copies)
         copies_note = f"; copies are in {copies.path}"
-        shutil.rmtree(beside.path, ignore_errors=True)
-        beside.path.mkdir(mode=0o700)
-        beside.blobs.symlink_to(home.blobs)
-        with contextlib.closing(_Repair(home, copies, beside, spare_homes)) as repair:
+        shutil.rmtree(rebuilt_home.path, ignore_errors=True)
+        rebuilt_home.path.mkdir(mode=0o700)
+        rebuilt_home.blobs.symlink_to(home.blobs)
+        with contextlib.closing(_Repair(home, copies, rebuilt_home, spare_homes)) as repair:
             result = repair.rebuild_until_sound()
         if sound and not result.returned:
             shutil.rmtree(copies.path)
             return RepairResult(changed=False, stays=result.stays)
-        _replace_database(home, beside)
+        _replace_database(home, rebuilt_home)
         return result
     except (OSError, sqlite3.Error) as problem:
         raise Damaged(
@@ -115,7 +115,7 @@ def repair_home(home: Home, backup: Path | None = None) -> RepairResult:
             "Make room there, or restore a backup: houston backup --list",
         ) from problem
     finally:
-        shutil.rmtree(beside.path, ignore_errors=True)
+        shutil.rmtree(rebuilt_home.path, ignore_errors=True)
 
 
 def _list_spare_homes(home: Home, backup: Path | None) -> list[Home]:

@@ -40,8 +40,8 @@ def decision_of(record: StepRecord) -> Decision:
     """The decision of a step that was read from the journal, with what came of it."""
     sample = record.sample
     action = AgentAction(sample.thought, sample.calls, sample.malformed)
-    said = (f"person: {guidance.text}" for guidance in record.guidance)
-    result = "\n".join((*(each.text for each in record.results), *said))
+    guidance_lines = (f"person: {guidance.text}" for guidance in record.guidance)
+    result = "\n".join((*(each.text for each in record.results), *guidance_lines))
     return decision_of_action(action)._replace(result=result)
 
 
@@ -65,12 +65,12 @@ def decision_text(question: str, earlier: Sequence[Decision], decision: Decision
     question: the task as the agent was given it. earlier: all decisions before, in order, with
     their results. What is too long is cut in its middle, and says so with `…`.
     """
-    told = earlier[-EARLIER_DECISIONS:]
-    left_out = len(earlier) - len(told)
+    recent_decisions = earlier[-EARLIER_DECISIONS:]
+    left_out = len(earlier) - len(recent_decisions)
     lines = ["Task:", _cut(question, QUESTION_CHARACTERS)]
     if left_out:
         lines.append(f"({left_out} earlier steps are left out)")
-    for number, before in enumerate(told, left_out + 1):
+    for number, before in enumerate(recent_decisions, left_out + 1):
         lines += [f"Step {number}:", *_said(before)]
         lines += ["Result:", _cut(before.result, RESULT_CHARACTERS) or "(nothing)"]
     lines += [f"Step {len(earlier) + 1}, the decision:", *_said(decision)]

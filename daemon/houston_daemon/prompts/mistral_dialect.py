@@ -53,12 +53,12 @@ class MistralV13Dialect(read.FamilyDialect):
             listed = f"{system}\n\n# Tools\n{read.tool_signatures(tools)}"
             return self.question(listed, task)
         schemas = read.compact_json([tool.openai() for tool in tools])
-        shown = [
+        tool_pieces = [
             template_piece(f"[AVAILABLE_TOOLS]{self.space}"),
             content_piece(schemas),
             template_piece("[/AVAILABLE_TOOLS]"),
         ]
-        return [template_piece("<s>"), *self._opening(system, shown, task)]
+        return [template_piece("<s>"), *self._opening(system, tool_pieces, task)]
 
     def question(self, system: str, text: str) -> list[PromptPiece]:
         """See `Dialect.question`."""
@@ -103,18 +103,18 @@ class MistralV13Dialect(read.FamilyDialect):
                 for index, (name, arguments) in enumerate(written)
             ]
         )
-        reasoning, _, said = thought.rpartition("[/THINK]")
-        thoughts = (reasoning.strip().removeprefix("[THINK]"), said)
+        reasoning, _, content = thought.rpartition("[/THINK]")
+        thoughts = (reasoning.strip().removeprefix("[THINK]"), content)
         return AgentAction("\n".join(filter(None, map(str.strip, thoughts))), calls)
 
     def _opening(self, system: str, shown: Sequence[PromptPiece], text: str) -> list[PromptPiece]:
         """System prompt, tools and the first message, in the format's order."""
-        said = [
+        system_pieces = [
             template_piece("[SYSTEM_PROMPT]"),
             content_piece(system),
             template_piece("[/SYSTEM_PROMPT]"),
         ]
-        return [*(said if system else []), *shown, *self._person(text)]
+        return [*(system_pieces if system else []), *shown, *self._person(text)]
 
     def _person(self, text: str) -> list[PromptPiece]:
         return [

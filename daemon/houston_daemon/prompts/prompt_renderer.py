@@ -156,17 +156,17 @@ class PromptRenderer:
 
     def rerender(self, entry: ContextEntry) -> ContextEntry:
         """An entry that another renderer has made, in this dialect: its messages are the same."""
-        said = entry.messages[0]
+        message = entry.messages[0]
         if entry.summary:
-            text = said.content
+            text = message.content
             observation = self.dialect.observation((), entry.messages[-1].content)
         else:
-            text = "" if said.content == EMPTY_ANSWER and not said.calls else said.content
+            text = "" if message.content == EMPTY_ANSWER and not message.calls else message.content
             ending = context_messages.observation_ending(
                 entry.tail, entry.guidance, entry.shown_characters
             )
             observation = self.dialect.observation(_tool_result_texts(entry.results), ending)
-        answer = self._encode(self.dialect.assistant(text, said.calls))
+        answer = self._encode(self.dialect.assistant(text, message.calls))
         ids = (*answer, *self._encode(observation))
         size = len(ids) if self.tokens else self.estimate_tokens(entry.messages)
         return replace(entry, ids=ids, size=size, answer=len(answer))

@@ -128,10 +128,10 @@ class CharacterTokenizer:
         """Ids with the ends of their text."""
         tokens: list[tuple[int, int, int]] = []
         end = 0
-        for found in self._pattern().finditer(text):
-            tokens += [(ord(text[at]), at, at + 1) for at in range(end, found.start())]
-            tokens.append((self._ids[found[0]], *found.span()))
-            end = found.end()
+        for match in self._pattern().finditer(text):
+            tokens += [(ord(text[at]), at, at + 1) for at in range(end, match.start())]
+            tokens.append((self._ids[match[0]], *match.span()))
+            end = match.end()
         return tokens + [(ord(text[at]), at, at + 1) for at in range(end, len(text))]
 
 
@@ -240,8 +240,8 @@ class RendererDialect(read.FamilyDialect):
         self._learn_answers()
         self.shows_tools = True
         """Whether the template has a place for tools."""
-        shown = self._tokenizer.decode(self._head("s", [_TOOL], "t"))
-        self.shows_tools = _TOOL.name in shown
+        head_text = self._tokenizer.decode(self._head("s", [_TOOL], "t"))
+        self.shows_tools = _TOOL.name in head_text
         self._require_invariants()
 
     def head(
@@ -483,12 +483,12 @@ class RendererDialect(read.FamilyDialect):
         """Why an answer is not what it was made of; empty when it is."""
         text = self._tokenizer.decode(self._answer(thought, calls)[:-1])
         try:
-            *said, found = self._parse(text, 1, {_TOOL.name: _TOOL}, prompt)
+            *parsed_texts, parsed_calls = self._parse(text, 1, {_TOOL.name: _TOOL}, prompt)
         except read.UnreadableAnswer as problem:
             return str(problem)
-        if [call.arguments for call in found] != [call.arguments for call in calls]:
+        if [call.arguments for call in parsed_calls] != [call.arguments for call in calls]:
             return "other calls"
-        return "" if "".join(said) == thought else f"the thought {''.join(said)!r}"
+        return "" if "".join(parsed_texts) == thought else f"the thought {''.join(parsed_texts)!r}"
 
     def _markup_of_a_turn(self, text: str) -> _Ids:
         """All markup of a head, an answer and what follows, with `text` in every place."""

@@ -50,14 +50,14 @@ def store_host_changes(store: Store) -> None:
     hosts = {name: key.public_key for name, key in keys.hosts.items()} if keys else {}
     if hosts == before:
         return
-    kept = hosts.keys() & before.keys()
+    common_names = hosts.keys() & before.keys()
     body = HostsChanged(
         by=login_name(os.geteuid()),
         uid=os.geteuid(),
         hosts=hosts,
-        added=tuple(sorted(hosts.keys() - kept)),
-        removed=tuple(sorted(before.keys() - kept)),
-        replaced=tuple(sorted(name for name in kept if hosts[name] != before[name])),
+        added=tuple(sorted(hosts.keys() - common_names)),
+        removed=tuple(sorted(before.keys() - common_names)),
+        replaced=tuple(sorted(name for name in common_names if hosts[name] != before[name])),
     )
     store.journal.append(EventKey(), "hosts", body)
 

@@ -289,8 +289,8 @@ class Store:
 
     def read_rollouts(self, ids: Collection[str]) -> dict[str, RolloutRow]:
         """By id, those of these that there are, as they stand in the open transaction."""
-        given = msgspec.json.encode(list(ids)).decode()
-        rows = self.connection.execute(_SELECT_ROLLOUTS, (given,)).fetchall()
+        ids_json = msgspec.json.encode(list(ids)).decode()
+        rows = self.connection.execute(_SELECT_ROLLOUTS, (ids_json,)).fetchall()
         return {row[0]: RolloutRow(*row) for row in rows}
 
     def read(self, plan: ReadPlan[T]) -> T:

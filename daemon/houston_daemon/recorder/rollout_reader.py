@@ -191,8 +191,8 @@ def _with_places_of_today(store: Store, spec: RolloutSpec) -> RolloutSpec:
         for role in spec.role_engines
     }
     hidden = tuple(dict.fromkeys((*hidden_paths(store.home), *spec.hidden)))
-    here = _with_policy_here(store, spec)
-    return msgspec.structs.replace(here, role_engines=roles, hidden=hidden)
+    local_spec = _with_policy_here(store, spec)
+    return msgspec.structs.replace(local_spec, role_engines=roles, hidden=hidden)
 
 
 def _with_policy_here(store: Store, spec: RolloutSpec) -> RolloutSpec:

@@ -76,18 +76,18 @@ class GuidanceFollowing:
 
     def _nothing_named(self) -> str:
         """Which message no step since has named anything of; empty for none."""
-        heard = next((each for each in self._records if each.step == self._heard_step), None)
-        if heard is None:
+        step = next((each for each in self._records if each.step == self._heard_step), None)
+        if step is None:
             return ""
-        said = "\n".join(
+        later_text = "\n".join(
             _agent_text(record) for record in self._records if record.step > self._heard_step
         ).lower()
-        for message in heard.guidance:
+        for message in step.guidance:
             words = asked_words(message.text)
-            if words and not any(word in said for word in words):
+            if words and not any(word in later_text for word in words):
                 named = ", ".join(words[:3])
                 return (
-                    f"heard in step {heard.step}, and {self._acted} steps since name nothing of it"
+                    f"heard in step {step.step}, and {self._acted} steps since name nothing of it"
                     f" ({named}): {excerpt(message.text)}"
                 )
         return ""

@@ -35,15 +35,15 @@ _START_STEP = "houston daemon start, which copies"
 def check_hub_models(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
     """Models and tokenizers of the hub that engines name."""
     for name, configured in sorted(loaded.config.engines.items()):
-        here = loaded.engine(name)
-        missing = hub_models.hub_keys(here)
+        engine = loaded.engine(name)
+        missing = hub_models.hub_keys(engine)
         for key in hub_models.hub_keys(configured):
             if key in missing:
                 problem = f"{key} of {name}, {missing[key]}, is not fetched"
                 step = f"houston doctor --fetch-model {missing[key]}"
                 yield CheckFinding("hub", "warn", problem, step)
             else:
-                place = getattr(here, key)
+                place = getattr(engine, key)
                 yield ok_finding("hub", f"{key} of {name}: {hub_models.hub_origin(place) or place}")
 
 
@@ -66,8 +66,8 @@ def check_engines_at_urls(loaded: LoadedConfiguration) -> Iterator[CheckFinding]
         if has_engine_key(engine):
             yield ok_finding(line, f"{place} answers")
         else:
-            found = f"{place} answers; its key is not set in this shell, so no more was asked"
-            yield CheckFinding(line, "warn", found, f"houston engine check {name}, with its key")
+            text = f"{place} answers; its key is not set in this shell, so no more was asked"
+            yield CheckFinding(line, "warn", text, f"houston engine check {name}, with its key")
 
 
 def check_waiting_workers(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
@@ -211,8 +211,8 @@ def check_artifact_store(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
         return
     copied = store_owner.read_copied(loaded.home, url)
     if owners and not store_owner.is_owner(owners[-1], loaded.home, store_owner.this_host()):
-        taken = store_owner.StoreTaken(url, owners[-1])
-        yield CheckFinding(_STORE, "fail", taken.cause, taken.next)
+        error = store_owner.StoreTaken(url, owners[-1])
+        yield CheckFinding(_STORE, "fail", error.cause, error.next)
     elif copied is None:
         yield CheckFinding(_STORE, "warn", f"{url} answers; nothing is copied yet", _START_STEP)
     else:

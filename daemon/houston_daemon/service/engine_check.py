@@ -73,16 +73,16 @@ async def check_engine(
     """One finding for each name of `CHECK_ORDER`, in that order. seconds: how long a sample may
     take. Raises ConfigurationError for a name that is none."""
     engine = loaded.engine(name)
-    found: dict[str, CheckFinding] = {}
+    findings: dict[str, CheckFinding] = {}
     async for finding in _check(loaded, name, engine, seconds):
-        found[finding.name] = engine_probes.without_secrets(
+        findings[finding.name] = engine_probes.without_secrets(
             finding
         )  # what a sample told counts for more than what was said
-    failed = next((each.name for each in found.values() if each.state == "fail"), "")
+    failed = next((each.name for each in findings.values() if each.state == "fail"), "")
     skipped = _CHAT_REASONS if engine.kind == "chat" else {}
     unasked = f"not asked, for the line `{failed}`" if failed else "not asked"
     return [
-        found.get(each) or CheckFinding(each, "skip", skipped.get(each, unasked))
+        findings.get(each) or CheckFinding(each, "skip", skipped.get(each, unasked))
         for each in CHECK_ORDER
     ]
 
@@ -104,12 +104,12 @@ async def _check(
     servers = _server_urls(loaded, name, engine)
     if engine.is_daemon_child and not any(servers.values()):
         step = f"houston rollout start TASK.toml --engine {name}"
-        found = "it does not run: the daemon starts it with its first rollout"
-        yield CheckFinding("reachable", "skip", found, step)
+        text = "it does not run: the daemon starts it with its first rollout"
+        yield CheckFinding("reachable", "skip", text, step)
         return
-    asked, finding = await engine_probes.compare_replicas(name, settings, servers)
+    server_url, finding = await engine_probes.compare_replicas(name, settings, servers)
     yield finding
-    settings |= {"url": asked, "urls": ()}
+    settings |= {"url": server_url, "urls": ()}
     if not (engine.api_key_env or engine.headers_env):
         yield CheckFinding("key", "skip", "none is configured")
     if engine_probes.is_probed(settings):
@@ -212,8 +212,8 @@ class _TrialSampler:
     async def tool_call(self) -> CheckFinding:
         """A sampled call of the trial's tool, read as a rollout reads it. Raises HoustonError."""
         if not engine_probes.writes_trial_words(self._tokens):
-            found = "its vocabulary has too few words for a trial"
-            return CheckFinding("tool call", "skip", found)
+            text = "its vocabulary has too few words for a trial"
+            return CheckFinding("tool call", "skip", text)
         tools: Sequence[ToolSpec] = (ROUND_TRIP_TOOL,)
         head = self._renderer.head(_SYSTEM, tools, _TASK, short=False)
         guided = self._engine.token_ids
@@ -234,10 +234,10 @@ class _TrialSampler:
         wrong = read.malformed or next((call.error for call in read.calls if call.error), "")
         if not wrong:
             (call, *_) = read.calls
-            shown = ", ".join(f"{key}={value!r}" for key, value in call.arguments.items())
-            return ok_finding("tool call", f"{call.name}({shown})"[:_SHOWN])
-        said = " ".join((sampled.text or sampled.reasoning).split())
-        found = f"{wrong}; it wrote {said[:_SHOWN]!r}" if said else wrong
+            arguments = ", ".join(f"{key}={value!r}" for key, value in call.arguments.items())
+            return ok_finding("tool call", f"{call.name}({arguments})"[:_SHOWN])
+        answer = " ".join((sampled.text or sampled.reasoning).split())
+        text = f"{wrong}; it wrote {answer[:_SHOWN]!r}" if answer else wrong
         if sampled.finish_reason == "length":
             step = "Let it write more: `budget.answer_tokens` of the task, or the server's limit."
         elif self._engine.token_ids:
@@ -246,13 +246,13 @@ class _TrialSampler:
             )
         else:
             step = "Take a model that calls tools, or serve this one so that they are parsed."
-        return CheckFinding("tool call", "fail", found, step)
+        return CheckFinding("tool call", "fail", text, step)
 
     async def logprobs(self) -> CheckFinding:
         """Whether there is one for each token, and what they are of. Raises HoustonError."""
         if not self._engine.token_ids or self._tokens is None:
-            found = "Houston asks none of an engine without token ids: its rows are rendered"
-            return CheckFinding("log-probabilities", "skip", found)
+            text = "Houston asks none of an engine without token ids: its rows are rendered"
+            return CheckFinding("log-probabilities", "skip", text)
         pieces = self._dialect.question("You tell stories.", "Begin one.")
         prompt = self._tokens.encode(pieces)
         warm = await self._plain(prompt, 1.0)
@@ -260,13 +260,13 @@ class _TrialSampler:
         if not warm.logprobs:
             return CheckFinding("log-probabilities", "fail", "there are none", _RAW_STEP)
         if (bent := _is_after_temperature(likeliest, cold)) is None:
-            told = "it is too sure of its words to tell of what"
+            note = "it is too sure of its words to tell of what"
         elif bent:
-            found = "they are taken after the temperature, not of the policy itself"
-            return CheckFinding("log-probabilities", "fail", found, _RAW_STEP)
+            text = "they are taken after the temperature, not of the policy itself"
+            return CheckFinding("log-probabilities", "fail", text, _RAW_STEP)
         else:
-            told = f"of the model itself: `{warm.logprob_kind}` at temperature 1 without a grammar"
-        return ok_finding("log-probabilities", f"one for each token, {told}")
+            note = f"of the model itself: `{warm.logprob_kind}` at temperature 1 without a grammar"
+        return ok_finding("log-probabilities", f"one for each token, {note}")
 
     async def _plain(self, prompt: Sequence[int], temperature: float) -> EngineSample:
         return await self._sample(
@@ -321,18 +321,16 @@ def _usage_finding(server: ServerAddress, samples: _Samples) -> CheckFinding:
     usage, sent = samples.answers[0].usage, samples.prompts[0]
     if usage.prompt_tokens is None or usage.completion_tokens is None:
         priced = server.settings.get("price") is not None
-        found = "the answer does not say how many tokens it took"
+        text = "the answer does not say how many tokens it took"
         step = "Costs are reckoned from bytes then; `omit_parameters` must not name stream_options."
-        return CheckFinding("usage", "fail" if priced else "skip", found, step)
+        return CheckFinding("usage", "fail" if priced else "skip", text, step)
     if sent is not None and usage.prompt_tokens != sent:
-        found = f"it counts {usage.prompt_tokens} prompt tokens where {sent} were sent"
+        text = f"it counts {usage.prompt_tokens} prompt tokens where {sent} were sent"
         step = f"Look at what stands between Houston and the server of {server.key('url')}."
-        return CheckFinding("usage", "fail", found, step)
+        return CheckFinding("usage", "fail", text, step)
     cached = "not said" if usage.cached_tokens is None else f"{usage.cached_tokens:,}"
-    found = (
-        f"{usage.prompt_tokens:,} prompt (cached: {cached}), {usage.completion_tokens:,} sampled"
-    )
-    return ok_finding("usage", f"{found} tokens")
+    text = f"{usage.prompt_tokens:,} prompt (cached: {cached}), {usage.completion_tokens:,} sampled"
+    return ok_finding("usage", f"{text} tokens")
 
 
 def _price_finding(
@@ -343,10 +341,10 @@ def _price_finding(
         return CheckFinding("price", "skip", "none: costs are not known", step)
     price = msgspec.convert(settings["price"], EnginePrice)
     cached = price.input if price.cached is None else price.cached
-    found = f"{price.input:g} input, {cached:g} cached, {price.output:g} output a million tokens"
+    text = f"{price.input:g} input, {cached:g} cached, {price.output:g} output a million tokens"
     spent = [
         price.cost(used.prompt_tokens or 0, used.cached_tokens or 0, used.completion_tokens or 0)
         for used in (answer.usage for answer in samples.answers)
     ]
     check = f"; this check cost {sum(spent):.6f}" if spent else ""
-    return ok_finding("price", f"{found}{check} {loaded.config.currency}")
+    return ok_finding("price", f"{text}{check} {loaded.config.currency}")

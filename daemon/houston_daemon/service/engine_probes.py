@@ -96,8 +96,8 @@ def is_probed(settings: Mapping[str, Any]) -> bool:
 async def probe_engine(name: str, settings: Mapping[str, Any]) -> list[CheckFinding]:
     """All findings that cost nothing, of an engine with a `url`; the first that fails ends them
     where the rest would only say the same."""
-    found = [finding async for finding in _probe(ServerAddress(name, settings))]
-    return list(map(without_secrets, found))
+    findings = [finding async for finding in _probe(ServerAddress(name, settings))]
+    return list(map(without_secrets, findings))
 
 
 def without_secrets(finding: CheckFinding) -> CheckFinding:
@@ -107,8 +107,8 @@ def without_secrets(finding: CheckFinding) -> CheckFinding:
 
 def first_failure(name: str, settings: Mapping[str, Any]) -> CheckFinding | None:
     """What of `probe_engine` fails first; None where nothing does. Blocks."""
-    found = asyncio.run(probe_engine(name, settings))
-    return next((finding for finding in found if finding.state == "fail"), None)
+    findings = asyncio.run(probe_engine(name, settings))
+    return next((finding for finding in findings if finding.state == "fail"), None)
 
 
 async def compare_replicas(
@@ -124,18 +124,20 @@ async def compare_replicas(
         for each, url in servers.items()
     }
     answering = [each for each, model in served.items() if model is not None]
-    asked = servers[answering[0]] if answering else first
-    if away := [each for each in servers if each not in answering]:
+    server_url = servers[answering[0]] if answering else first
+    if silent_servers := [each for each in servers if each not in answering]:
         step = "houston daemon status; houston daemon logs --engine NAME"
-        found = f"{len(answering)} of {len(servers)} answer, and {', '.join(away)} not"
-        return asked, CheckFinding("replicas", "fail", found, step)
+        text = f"{len(answering)} of {len(servers)} answer, and {', '.join(silent_servers)} not"
+        return server_url, CheckFinding("replicas", "fail", text, step)
     if len(set(served.values())) > 1:
         kinds = "; ".join(f"{each}: {model}" for each, model in served.items())
         step = "Have all of them serve the same model, with the same window."
-        return asked, CheckFinding(
+        return server_url, CheckFinding(
             "replicas", "fail", f"they serve different models: {kinds}", step
         )
-    return asked, ok_finding("replicas", f"{len(servers)} answer, each with {served[answering[0]]}")
+    return server_url, ok_finding(
+        "replicas", f"{len(servers)} answer, each with {served[answering[0]]}"
+    )
 
 
 async def _served_model(server: ServerAddress) -> str | None:
@@ -156,9 +158,9 @@ async def _served_model(server: ServerAddress) -> str | None:
 
 async def _probe(server: ServerAddress) -> AsyncIterator[CheckFinding]:
     for variable, key in missing_variables(server.settings).items():
-        found = f"the variable {variable}, named by `{key}`, is not set in this shell, so nothing"
+        text = f"the variable {variable}, named by `{key}`, is not set in this shell, so nothing"
         step = f"export {variable}=…; a daemon has what it was started with"
-        yield CheckFinding("key", "fail", f"{found} was asked", step)
+        yield CheckFinding("key", "fail", f"{text} was asked", step)
         return
     async with server.client() as http:
         findings, cards = await _list_models(server, http)
@@ -186,32 +188,32 @@ async def _list_models(
         reason = str(problem) or type(problem).__name__
         step = f"Start it, or correct {server.key('url')}."
         return [CheckFinding("reachable", "fail", f"{url} does not answer: {reason}", step)], None
-    said, status = error_sentence(answer.text)[0], answer.status_code
+    message, status = error_sentence(answer.text)[0], answer.status_code
     if status in (401, 402, 403):
         key = server.settings.get("api_key_env") or ""
         step = (
             f"export {key}=…" if key else f"Name the key's variable in {server.key('api_key_env')}."
         )
-        found = f"refused with {status}: {said}"
-        return [ok_finding("reachable", url), CheckFinding("key", "fail", found, step)], None
+        text = f"refused with {status}: {message}"
+        return [ok_finding("reachable", url), CheckFinding("key", "fail", text, step)], None
     if status == 404 and await _is_below_v1(server, http):
-        found, step = (
+        text, step = (
             f"{url} is no API, and {url.rstrip('/')}/v1 is one",
             f"Add /v1 to {server.key('url')}.",
         )
-        return [CheckFinding("reachable", "fail", found, step)], None
+        return [CheckFinding("reachable", "fail", text, step)], None
     if status in (404, 405, 408, 429, 501):  # an equal server may have no such page, or be busy
         return [ok_finding("reachable", f"{url} answers, and lists no models ({status})")], None
     if not answer.is_success:
         where = answer.headers.get("location", "")
-        found = f"{url} answers {status}: {where or said}"
+        text = f"{url} answers {status}: {where or message}"
         step = correct if answer.is_redirect else "Look at the server's own log."
-        return [CheckFinding("reachable", "fail", found, step)], None
+        return [CheckFinding("reachable", "fail", text, step)], None
     cards = _read_cards(answer)
     if cards is None:
         kind = answer.headers.get("content-type", "nothing that says what it is")
-        found = f"{url} answers with {kind}, which is no list of models"
-        return [CheckFinding("reachable", "fail", found, correct)], None
+        text = f"{url} answers with {kind}, which is no list of models"
+        return [CheckFinding("reachable", "fail", text, correct)], None
     return [ok_finding("reachable", f"{url} answers"), *_key_findings(server)], cards
 
 
@@ -251,48 +253,48 @@ def _model_finding(
     server: ServerAddress, cards: Sequence[Mapping[str, Any]] | None
 ) -> CheckFinding:
     names = [str(card.get("id")) for card in cards or () if not card.get("parent")]
-    wanted = server.model
-    if not names and server.takes_ids and not wanted:
+    model = server.model
+    if not names and server.takes_ids and not model:
         return CheckFinding(
             "model", "fail", "the server lists no model", f"Name it in {server.key('model')}."
         )
     if not names:
-        return CheckFinding("model", "skip", f"{wanted}: the server does not say what it serves")
-    shown = ", ".join(names[:_SHOWN_MODELS]) + (", …" if len(names) > _SHOWN_MODELS else "")
-    if not wanted or wanted in names or wanted in (str(card.get("id")) for card in cards or ()):
-        return ok_finding("model", f"{wanted or names[0]}, of {len(names)} that it serves")
-    found = f"{wanted} is none of the {len(names)} that it lists: {shown}"
+        return CheckFinding("model", "skip", f"{model}: the server does not say what it serves")
+    name_list = ", ".join(names[:_SHOWN_MODELS]) + (", …" if len(names) > _SHOWN_MODELS else "")
+    if not model or model in names or model in (str(card.get("id")) for card in cards or ()):
+        return ok_finding("model", f"{model or names[0]}, of {len(names)} that it serves")
+    text = f"{model} is none of the {len(names)} that it lists: {name_list}"
     step = f"Set {server.key('model')} to one of them."
     if server.takes_ids:
-        return CheckFinding("model", "fail", found, step)
+        return CheckFinding("model", "fail", text, step)
     # Gateways serve names that they do not list; the first sample tells.
-    return CheckFinding("model", "skip", found, step)
+    return CheckFinding("model", "skip", text, step)
 
 
 def _window_finding(
     server: ServerAddress, cards: Sequence[Mapping[str, Any]] | None
 ) -> CheckFinding:
-    said = _window_of(server.model, cards)
+    server_window = _window_of(server.model, cards)
     configured = int(server.settings.get("window") or 0)
     set_it = f"Set {server.key('window')}"
-    if said and configured > said:
-        found = f"{configured:,} tokens are configured, and the server takes {said:,}"
-        return CheckFinding("window", "fail", found, f"{set_it} to {said}, or to 0.")
-    if configured or (said and server.takes_ids):
+    if server_window and configured > server_window:
+        text = f"{configured:,} tokens are configured, and the server takes {server_window:,}"
+        return CheckFinding("window", "fail", text, f"{set_it} to {server_window}, or to 0.")
+    if configured or (server_window and server.takes_ids):
         by = "as configured" if configured else "as the server says"
-        return ok_finding("window", f"{configured or said:,} tokens, {by}")
-    if said:
-        found = f"the endpoint says {said:,} tokens, which Houston does not take from it"
-        return CheckFinding("window", "skip", found, f"{set_it} to {said}.")
-    found = "not known: what the server refuses as too long is forked then"
-    return CheckFinding("window", "skip", found, f"{set_it} to what the model's page says.")
+        return ok_finding("window", f"{configured or server_window:,} tokens, {by}")
+    if server_window:
+        text = f"the endpoint says {server_window:,} tokens, which Houston does not take from it"
+        return CheckFinding("window", "skip", text, f"{set_it} to {server_window}.")
+    text = "not known: what the server refuses as too long is forked then"
+    return CheckFinding("window", "skip", text, f"{set_it} to what the model's page says.")
 
 
 def _window_of(model: str, cards: Sequence[Mapping[str, Any]] | None) -> int:
     """What a server says of its model's window; 0 for nothing."""
     card = next((card for card in cards or () if not model or card.get("id") == model), {})
-    said = next((card[key] for key in _WINDOW_KEYS if isinstance(card.get(key), int)), 0)
-    return max(0, int(said))
+    window = next((card[key] for key in _WINDOW_KEYS if isinstance(card.get(key), int)), 0)
+    return max(0, int(window))
 
 
 async def _probe_tokens(
@@ -345,8 +347,8 @@ def compare_tokenizers(
     """Whether the configured tokenizer is the server's. theirs: what the server made of
     `tokenizer_text`; None where it does not say."""
     if theirs is None:
-        found = f"{tokens.path}; the server has no /tokenize to compare it with"
-        return CheckFinding("tokenizer", "skip", found)
+        text = f"{tokens.path}; the server has no /tokenize to compare it with"
+        return CheckFinding("tokenizer", "skip", text)
     ours = tokens.encode([PromptPiece(tokenizer_text(dialect), True)])
     if list(theirs) == ours:
         return ok_finding("tokenizer", f"{tokens.path}, and the server's: {len(ours)} ids alike")
@@ -354,11 +356,11 @@ def compare_tokenizers(
         (at for at, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b),
         min(len(ours), len(theirs)),
     )
-    here = tokens.decode(ours[place : place + 1])
+    token_text = tokens.decode(ours[place : place + 1])
     return CheckFinding(
         "tokenizer",
         "fail",
-        f"{tokens.path} is not the server's: token {place + 1} of a text, {here!r}, is"
+        f"{tokens.path} is not the server's: token {place + 1} of a text, {token_text!r}, is"
         f" {_id_at(ours, place)} here and {_id_at(theirs, place)} there",
         f"Set {server.key('tokenizer')} to the tokenizer.json of the model that it serves.",
     )
@@ -379,8 +381,8 @@ def dialect_finding(
 ) -> CheckFinding:
     """Whether the dialect reads back the call that it writes, through the tokenizer's ids."""
     if not writes_trial_words(tokens):
-        found = f"{dialect.name}; its vocabulary has too few words for a trial"
-        return CheckFinding("dialect", "skip", found)
+        reason = f"{dialect.name}; its vocabulary has too few words for a trial"
+        return CheckFinding("dialect", "skip", reason)
     problems = [_round_trip_problem(dialect, tokens, text) for text in _ROUND_TRIP_TEXTS]
     if not any(problems):
         return ok_finding("dialect", f"{dialect.name} reads back the calls that it writes")
@@ -421,10 +423,10 @@ async def _adapter_finding(
     try:
         answer = await http.get("/v1/load_lora_adapter")  # what takes a POST alone refuses with 405
     except httpx.RequestError as problem:
-        found = f"it did not say: {str(problem) or type(problem).__name__}"
-        return CheckFinding("adapters", "skip", found)
+        text = f"it did not say: {str(problem) or type(problem).__name__}"
+        return CheckFinding("adapters", "skip", text)
     if answer.status_code == 405:
         return ok_finding("adapters", f"it loads adapters while it runs{has}")
-    found = f"it loads none while it runs{has}: no policy that is trained here can be activated"
+    text = f"it loads none while it runs{has}: no policy that is trained here can be activated"
     step = "vLLM: start it with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True."
-    return CheckFinding("adapters", "skip", found, step)
+    return CheckFinding("adapters", "skip", text, step)

@@ -61,21 +61,25 @@ class WatchedEngine:
     @property
     def _kept(self) -> dict[str, WatchedReplica]:
         """Those of the configuration, or else whatever there is."""
-        kept = {name: each for name, each in self.replicas.items() if each.draining_since is None}
-        return kept or self.replicas
+        replicas = {
+            name: each for name, each in self.replicas.items() if each.draining_since is None
+        }
+        return replicas or self.replicas
 
     @property
     def state(self) -> str:
         """`ready` while one is; `starting` while one may come to be; else why all are down."""
-        kept = self._kept
-        states = [each.state for each in kept.values()]
+        replicas = self._kept
+        states = [each.state for each in replicas.values()]
         for state in ("ready", "starting"):
             if state in states:
                 return state
-        if len(kept) == 1:
+        if len(replicas) == 1:
             return states[0]
-        reasons = "; ".join(f"{name}: {_down_reason(each)}" for name, each in kept.items())
-        return f"down: none of {len(kept)} replicas answers ({reasons})" if kept else "ready"
+        reasons = "; ".join(f"{name}: {_down_reason(each)}" for name, each in replicas.items())
+        return (
+            f"down: none of {len(replicas)} replicas answers ({reasons})" if replicas else "ready"
+        )
 
     @property
     def is_starting(self) -> bool:
@@ -99,8 +103,8 @@ class WatchedEngine:
 
     def ready_urls(self) -> dict[str, str]:
         """Name of each server that is ready, and where it answers."""
-        kept = self._kept.items()
-        return {name: each.url for name, each in kept if each.state == "ready"}
+        replicas = self._kept.items()
+        return {name: each.url for name, each in replicas if each.state == "ready"}
 
     def told_replicas(self) -> tuple[EngineReplica, ...]:
         """What its workers are told of its servers: of those that have an address by now."""

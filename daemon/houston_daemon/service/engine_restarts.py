@@ -193,5 +193,5 @@ class EngineWatch:
 
     def _tell_state(self, next_try: float) -> None:
         url, policies = self._server.url, self._policies
-        said = (self.name, self._state, url, self._restarts, next_try, self._replica, policies)
-        self._tell(EngineState(*said))
+        fields = (self.name, self._state, url, self._restarts, next_try, self._replica, policies)
+        self._tell(EngineState(*fields))

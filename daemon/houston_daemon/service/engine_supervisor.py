@@ -124,13 +124,13 @@ class EngineSupervisor:
         """Watch the servers of an engine that are not watched yet."""
         watched = self._watched[name]
         watched.is_replicated |= isinstance(server, ReplicaServers)
-        found = server if isinstance(server, ReplicaServers) else ReplicaServers({name: server})
-        for replica, each in found.servers.items():
+        replicas = server if isinstance(server, ReplicaServers) else ReplicaServers({name: server})
+        for replica, each in replicas.servers.items():
             if replica in watched.replicas:
                 continue
-            told = replica if watched.is_replicated else ""
+            replica_label = replica if watched.is_replicated else ""
             after = self._ending.get(replica)
-            watch = EngineWatch(name, each, self._tell, told, found.policies_of, after)
+            watch = EngineWatch(name, each, self._tell, replica_label, replicas.policies_of, after)
             watched.replicas[replica] = WatchedReplica(watch)
             watch.start()
 
@@ -141,9 +141,9 @@ class EngineSupervisor:
         if watched is None or server is None:
             return
         self._watch_servers(name, server)
-        kept = server.servers.keys() if isinstance(server, ReplicaServers) else {name}
+        server_names = server.servers.keys() if isinstance(server, ReplicaServers) else {name}
         for replica, each in watched.replicas.items():
-            if replica in kept:
+            if replica in server_names:
                 each.draining_since = None
             elif each.draining_since is None:
                 LOGGER.info("replica %s of engine %s leaves", replica, name)

@@ -75,10 +75,10 @@ class GpuLedger:
         Raises HoustonError when the ledger cannot be written.
         """
         with self._turn:
-            held = self._gpus_of(holder)
+            held_gpus = self._gpus_of(holder)
             counts = {host: count for host, count in gpus_by_host.items() if count}
-            if {host: len(numbers) for host, numbers in held.items()} == counts:
-                return held
+            if {host: len(numbers) for host, numbers in held_gpus.items()} == counts:
+                return held_gpus
             other_leases = [lease for lease in self._leases.leases if lease.holder != holder]
             granted: GpusByHost = {}
             for host, count in counts.items():

@@ -269,12 +269,12 @@ class ClusterLine:
 
     def _drop_places(self, node: str) -> None:
         """Forget places that a lost node held: who wants one asks again."""
-        held = [
+        names = [
             name
             for name, place in self._places.items()
-            if (found := _found(place)) and found.node == node
+            if (actor_place := _found(place)) and actor_place.node == node
         ]
-        for name in held:
+        for name in names:
             self._release(name)
 
     def _explain(self, free: dict[str, float]) -> None:
@@ -301,9 +301,9 @@ class ClusterLine:
         request = place.request
         if request.gpus:
             place.actor = ray_placement.make_gpu_actor(request)
-            found = msgspec.json.decode(await place.actor.place.remote(), type=ActorPlace)
-            place.node = found.node
-            return found
+            actor_place = msgspec.json.decode(await place.actor.place.remote(), type=ActorPlace)
+            place.node = actor_place.node
+            return actor_place
         group = await self._ask(partial(ray_placement.make_group, request, place.node))
         if place.left:
             await self._ask(partial(ray_placement.remove_group, group))
@@ -316,13 +316,13 @@ class ClusterLine:
     def _emptiest_node(self) -> str:
         """Where the fewest places are for each processor, of those that workers may be on; "" where
         there is none."""
-        held = Counter(place.node for place in self._all())
+        place_counts = Counter(place.node for place in self._all())
         fit = [
             node
             for node in self._nodes.values()
             if node.alive and node.cpus and self._may_be_on(node.host)
         ]
-        return min(fit, key=lambda node: held[node.id] / node.cpus).id if fit else ""
+        return min(fit, key=lambda node: place_counts[node.id] / node.cpus).id if fit else ""
 
     def _may_be_on(self, host: str) -> bool:
         return not self._settings.here_only or host == socket.gethostname()
@@ -340,25 +340,25 @@ class ClusterLine:
     async def _hold_place(self, request: PlaceRequest) -> None:
         await self._connected.wait()
         if before := self._places.get(request.name):
-            if found := _found(before):
-                self._say(PlaceFound(request.name, found.node))
+            if actor_place := _found(before):
+                self._say(PlaceFound(request.name, actor_place.node))
             return
         place = self._make_place(request)
         try:
-            found = await place.found
+            actor_place = await place.found
         except Exception as problem:  # noqa: BLE001 whatever Ray raises: it is said, and tried again
             if self._places.get(request.name) is place:
                 del self._places[request.name]
                 words = ray_placement.in_one_line(problem)
                 self._say(PlaceWaits(request.name, f"Ray refused it: {words}", refused=True))
             return
-        if trouble := self._trouble_with(found):
+        if trouble := self._trouble_with(actor_place):
             if self._places.pop(request.name, None) is place:
                 self._spawn(self._leave(place))
                 self._say(PlaceWaits(request.name, trouble, refused=True))
             return
         if self._places.get(request.name) is place:
-            self._say(PlaceFound(request.name, found.node))
+            self._say(PlaceFound(request.name, actor_place.node))
 
     def _trouble_with(self, found: ActorPlace) -> str:
         if self._may_be_on(found.host):
@@ -404,11 +404,11 @@ class ClusterLine:
 
     async def _follow(self, worker: _RunningWorker, log: Path) -> None:
         """Pass on what the actor says of its worker, until that has ended. Raises what Ray does."""
-        found = await worker.place.found
-        worker.actor = worker.place.actor or self._actor_of(found.node)
+        actor_place = await worker.place.found
+        worker.actor = worker.place.actor or self._actor_of(actor_place.node)
         order = msgspec.json.encode(worker.order)
-        said = worker.actor.run.remote(order, worker.line is not None)
-        async for reference in said:
+        references = worker.actor.run.remote(order, worker.line is not None)
+        async for reference in references:
             message = msgspec.json.decode(await reference, type=ActorSays)
             match message:
                 case WorkerOutput(text):
@@ -455,14 +455,17 @@ class ClusterLine:
 
     async def _why_lost(self, worker: _RunningWorker, problem: Exception) -> str:
         """Why an actor ended, in a line: the worker's last words."""
-        found = _found(worker.place)
-        if found is None:
+        actor_place = _found(worker.place)
+        if actor_place is None:
             return f"it ended before it was placed: {ray_placement.in_one_line(problem)}"
-        if ray_placement.is_of_actor(problem) and self._actors.get(found.node) is worker.actor:
-            del self._actors[found.node]  # the next worker there has another
-        place = f"node {node_name(found.node)} on {found.host}"
+        if (
+            ray_placement.is_of_actor(problem)
+            and self._actors.get(actor_place.node) is worker.actor
+        ):
+            del self._actors[actor_place.node]  # the next worker there has another
+        place = f"node {node_name(actor_place.node)} on {actor_place.host}"
         deadline = time.monotonic() + NODE_VERDICT_SECONDS
-        while self._lives(found.node):
+        while self._lives(actor_place.node):
             if not ray_placement.may_be_lost(problem) or time.monotonic() > deadline:
                 return f"its actor on the {place} ended: {ray_placement.in_one_line(problem)}"
             await asyncio.sleep(LOOK_SECONDS / 4)
@@ -515,10 +518,10 @@ def main(arguments: list[str]) -> int:
     if not end_with_parent(int(parent)):
         return 1
     redirect_output(Path(log))
-    known = msgspec.json.decode(settings, type=ClusterSettings)
+    cluster_settings = msgspec.json.decode(settings, type=ClusterSettings)
     with socket.socket(fileno=int(fd)) as line:
         loop = asyncio.new_event_loop()  # not `run`, which waits for threads that wait for the head
-        code = loop.run_until_complete(_serve(line, known))
+        code = loop.run_until_complete(_serve(line, cluster_settings))
     if code == 0:
         _leave()
     sys.stderr.flush()

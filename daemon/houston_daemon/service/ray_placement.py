@@ -174,8 +174,8 @@ def waiting_reason(
         more = f"; and {len(living) - 4} more" if len(living) > 4 else ""
         return f"{IMPOSSIBLE}{asks}, more than any node has ({offers}{more})"
     if all(
-        asked <= free.get(name, 0.0)
-        for name, asked in (
+        amount <= free.get(name, 0.0)
+        for name, amount in (
             ("CPU", request.cpus),
             ("memory", request.memory),
             ("GPU", request.gpus),

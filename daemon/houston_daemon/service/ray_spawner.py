@@ -132,9 +132,9 @@ class RaySpawner(WorkerSpawner):
     ) -> None:
         """patience: seconds that the process may be silent."""
         settings = loaded.config.ray
-        known = ClusterSettings(settings.address, here_only=not settings.endpoint)
+        cluster_settings = ClusterSettings(settings.address, here_only=not settings.endpoint)
         log = worker_log_path(loaded.home, FORK_SERVER_LOG)
-        super().__init__(inbox, msgspec.json.encode(known).decode(), log, patience)
+        super().__init__(inbox, msgspec.json.encode(cluster_settings).decode(), log, patience)
         self._cpus = settings.cpus
         self._gives_gpus = settings.gives_gpus
         self._requests: dict[str, PlaceRequest] = {}
@@ -292,15 +292,15 @@ class RaySpawner(WorkerSpawner):
         """The nodes, and what runs there. runs: rollout → its node and the name of its worker."""
         statuses = []
         for node in self._nodes.values():
-            there = sorted(rollout for rollout, (at, _) in runs.items() if at == node.id)
-            if not node.alive and not there:
+            rollouts = sorted(rollout for rollout, (at, _) in runs.items() if at == node.id)
+            if not node.alive and not rollouts:
                 continue
-            workers = len({runs[rollout][1] for rollout in there})
+            workers = len({runs[rollout][1] for rollout in rollouts})
             labels, memory = dict(node.labels), node.memory // MEBIBYTE
             statuses.append(
                 NodeStatus(
                     node.name, node.host, node.alive, node.cpus, memory, node.gpus, labels,
-                    workers, tuple(there),
+                    workers, tuple(rollouts),
                 )
             )  # fmt: skip
         return tuple(statuses)

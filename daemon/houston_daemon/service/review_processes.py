@@ -68,12 +68,12 @@ class ReviewProcess:
 
     def update(self, now: float) -> None:
         """Start it when it is due, hear what it says, notice its end. now: monotonic seconds."""
-        wanted = self._settings(self._loaded.config)
-        if wanted != self._started_with:
+        settings = self._settings(self._loaded.config)
+        if settings != self._started_with:
             self._end()
-            self._started_with, self._failed, self._ended = wanted, {}, ""
+            self._started_with, self._failed, self._ended = settings, {}, ""
             self._backoff.not_before = min(self._backoff.not_before, now)
-        if wanted is None:
+        if settings is None:
             return
         if self._backoff.not_before == 0.0:
             self._backoff.not_before = now + FIRST_START_SECONDS

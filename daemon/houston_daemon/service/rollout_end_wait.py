@@ -63,11 +63,13 @@ def waiting_for_a_person(rows: Iterable[RolloutRow]) -> list[RolloutRow]:
 
 def waiting_sentence(home: Home, rows: Iterable[RolloutRow]) -> str:
     """What keeps rollouts from ending, with one of the paused ones; empty while nothing does."""
-    left = unfinished(rows)
-    paused = [row for row in left if row.state == "paused"]
+    unfinished_rows = unfinished(rows)
+    paused = [row for row in unfinished_rows if row.state == "paused"]
     waits = read_worker_waits(home)
     queued = Counter(
-        waits.reason(rollout_queries.sampling_engines(row)) for row in left if row.state == "queued"
+        waits.reason(rollout_queries.sampling_engines(row))
+        for row in unfinished_rows
+        if row.state == "queued"
     )
     parts = []
     if paused:

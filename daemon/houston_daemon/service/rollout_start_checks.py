@@ -273,15 +273,15 @@ def task_role_engines(
     where it names one for its planner, `engine` for all others. Raises ConfigurationError for one
     that is none."""
     steps = planner_engine(loaded, task) or engine
-    found: dict[str, RoleEngine] = {}
+    role_engines: dict[str, RoleEngine] = {}
     for role in task.task.roles:
         if role == task.task.step_role:
             continue
         named = _named_engine(loaded, task, role) or engine
         if named != steps:
             settings = msgspec.to_builtins(loaded.engine(named))
-            found[role] = RoleEngine(engine=named, engine_settings=settings)
-    return found
+            role_engines[role] = RoleEngine(engine=named, engine_settings=settings)
+    return role_engines
 
 
 def planner_engine(loaded: LoadedConfiguration, task: LoadedTask) -> str:
@@ -445,9 +445,9 @@ def require_engine(
     settings: dict[str, Any] = msgspec.to_builtins(engine)
     if engine.urls:
         settings["url"] = _answering_url(loaded, name, engine)
-    asked = engine_probes.is_probed(settings) and has_engine_key(engine)
+    should_probe = engine_probes.is_probed(settings) and has_engine_key(engine)
     install_secrets(loaded.config)
-    if asked and (failed := engine_probes.first_failure(name, settings)):
+    if should_probe and (failed := engine_probes.first_failure(name, settings)):
         raise HoustonError(
             f"Engine {name!r}, {failed.name}: {failed.text}.",
             NOTHING_STARTED,
@@ -462,17 +462,17 @@ def _answering_url(loaded: LoadedConfiguration, name: str, engine: EngineSetting
     """The first of an engine's servers that somebody answers at; the others are told of. Raises
     HoustonError where there is none."""
     problems = {url: connection_problem(url) for url in engine.urls}
-    away = "; ".join(filter(None, problems.values()))
+    reasons = "; ".join(filter(None, problems.values()))
     answering = [url for url, problem in problems.items() if not problem]
     if not answering:
         raise HoustonError(
-            f"Of the {len(problems)} servers of engine {name!r} none answers: {away}.",
+            f"Of the {len(problems)} servers of engine {name!r} none answers: {reasons}.",
             NOTHING_STARTED,
             f"Start one, or correct `engines.{name}.urls` in {loaded.source}.",
         )
-    if away:
+    if reasons:
         command_output.print_note(
-            f"Engine {name!r}: {away}; rollouts keep to the other"
+            f"Engine {name!r}: {reasons}; rollouts keep to the other"
             f"{' servers' if len(answering) > 1 else ' server'}."
         )
     return answering[0]
@@ -516,8 +516,8 @@ def check_servers(loaded: LoadedConfiguration, name: str, engine: EngineSettings
         problem = "`replicas` are servers that the daemon starts; name others in `urls`"
     elif engine.replicas > 1 and engine.port:
         problem = "`port` is one server's; without it each of the `replicas` has one of its own"
-    elif taken := set(replica_names(name, engine)[1:]) & loaded.config.engines.keys():
-        problem = f"another engine is called {min(taken)}, as one of the `replicas`"
+    elif taken_names := set(replica_names(name, engine)[1:]) & loaded.config.engines.keys():
+        problem = f"another engine is called {min(taken_names)}, as one of the `replicas`"
     if problem:
         raise ConfigurationError(f"{table}: {problem}.", NOTHING_STARTED)
     for url in engine.urls:

@@ -224,17 +224,17 @@ class Supervisor:
     def _note_worker_wait(self) -> None:
         """Write down for listings why queued rollouts have no worker: engines that do not answer,
         or paused ones that hold the workers."""
-        held = ""
+        wait_reason = ""
         try:
             if self._workers.is_full:
                 with self._reader.reading() as reader:
-                    held = self._workers.wait_reason(read_paused_rollouts(reader))
+                    wait_reason = self._workers.wait_reason(read_paused_rollouts(reader))
             states = self._engines.states.items()
-            away = {name: state for name, state in states if state != "ready"}
-            waits = WorkerWaits(held, away)
+            unready_engines = {name: state for name, state in states if state != "ready"}
+            waits = WorkerWaits(wait_reason, unready_engines)
             if waits != self._worker_waits:
                 file = worker_waits_file(self._loaded.home)
-                if held or away:
+                if wait_reason or unready_engines:
                     atomic_file.write_atomically(file, msgspec.json.encode(waits), durable=False)
                 else:
                     file.unlink(missing_ok=True)
@@ -305,10 +305,10 @@ class Supervisor:
 
     def _report(self, now: float) -> SupervisorReport:
         """What the status says of the processes here; systemd shows the shortest form."""
-        held = self._worker_waits.workers if self._worker_waits else ""
+        wait_reason = self._worker_waits.workers if self._worker_waits else ""
         troubles = {
             **self._workers.troubles(now, self._resumable),
-            **({"queue": held} if held else {}),
+            **({"queue": wait_reason} if wait_reason else {}),
             **self._spawner.troubles(now),
             **self._engines.troubles(now),
             **self._backup.troubles(now),

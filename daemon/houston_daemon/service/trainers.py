@@ -84,9 +84,9 @@ class TrainerGpus:
     def release_others(self, runs: Collection[str]) -> None:
         """Free what trainers of other runs than these have, or wait for: a run may have ended with
         no process of this daemon. Raises HoustonError when the ledger cannot be written."""
-        held = {_TRAINER_PREFIX + run for run in runs}
+        holders = {_TRAINER_PREFIX + run for run in runs}
         self._ledger.release_others(
-            lambda holder: not holder.startswith(_TRAINER_PREFIX) or holder in held
+            lambda holder: not holder.startswith(_TRAINER_PREFIX) or holder in holders
         )
 
     def _refused(self, run: str, gpu_count: int, share: bool) -> str:
@@ -103,16 +103,16 @@ class TrainerGpus:
                 f"or set `engines.{blind[0]}.gpus`"
             )
         leases = [lease for lease in self._ledger.snapshot().leases if lease.host == LOCAL_HOST]
-        held = {
+        holders = {
             lease.gpu: lease.holder.removeprefix(ENGINE_HOLDER_PREFIX)
             for lease in leases
             if lease.holder.startswith(ENGINE_HOLDER_PREFIX) and not (share and lease.shared)
         }
-        if count - len(held) < gpu_count:
-            names = ", ".join(sorted(set(held.values())))
+        if count - len(holders) < gpu_count:
+            names = ", ".join(sorted(set(holders.values())))
             share_hint = "" if share else "train with --share-gpus and "
             return (
-                f"it asks for {gpu_count} of {count} GPUs, and {len(held)} are used by engine"
+                f"it asks for {gpu_count} of {count} GPUs, and {len(holders)} are used by engine"
                 f" {names}: {share_hint}set `engines.{names}.gpus_shared`, or end that engine"
             )
         return ""

@@ -162,9 +162,9 @@ class WorkerPool:
     def wait_reason(self, paused: Collection[str]) -> str:
         """Why rollouts wait, where it `is_full`, if paused ones hold half of the workers or more;
         else empty. paused: all rollouts that are."""
-        held = len(self._running.keys() & set(paused))
-        holding = f"paused rollouts hold {held} of {self.limit} (`max_rollouts`)"
-        return f"waits for a worker: {holding}" if 2 * held >= self.limit else ""
+        paused_count = len(self._running.keys() & set(paused))
+        holding = f"paused rollouts hold {paused_count} of {self.limit} (`max_rollouts`)"
+        return f"waits for a worker: {holding}" if 2 * paused_count >= self.limit else ""
 
     def _quiet(self, worker: _RunningWorker) -> str:
         limit = f"ended after {self._silences.limit:g} s"
@@ -173,8 +173,8 @@ class WorkerPool:
     def end_silent(self, silences: Mapping[str, WorkerSilence], now: float) -> None:
         """Kill workers that have been silent for too long, by what the recorder heard of them."""
         limit = self._silences.limit
-        left = (limit - silence.seconds for silence in silences.values())
-        self._silences_due = min((now + each for each in left if each > 0), default=None)
+        seconds_left = (limit - silence.seconds for silence in silences.values())
+        self._silences_due = min((now + each for each in seconds_left if each > 0), default=None)
         self._end_unknown(silences)
         for rollout, worker in self._running.items():
             silence = silences.get(rollout)
@@ -198,8 +198,8 @@ class WorkerPool:
         outlived the daemon before) and that have gone silent: nobody else hears of their end."""
         reported = {rollout for rollout, _, _ in self._unreported_ends}
         for rollout, silence in silences.items():
-            known = rollout in self._running or rollout in reported
-            if not known and silence.seconds > self._silences.limit:
+            is_known = rollout in self._running or rollout in reported
+            if not is_known and silence.seconds > self._silences.limit:
                 LOGGER.warning(
                     "worker of %s (lease %s), which an earlier daemon started, has been silent for"
                     " %.0f s: it is taken for ended", rollout, silence.lease, silence.seconds,
@@ -230,8 +230,8 @@ class WorkerPool:
             standing = resumable.get(rollout)
             if standing is None or rollout in self._running or self._due(rollout) > now:
                 continue
-            found = ((name, reachable(name)) for name in standing.engines)
-            urls = {name: url for name, url in found if url is not None}
+            engine_urls = ((name, reachable(name)) for name in standing.engines)
+            urls = {name: url for name, url in engine_urls if url is not None}
             if len(urls) < len(standing.engines):
                 continue
             self.is_full = len(self._running) >= self.limit

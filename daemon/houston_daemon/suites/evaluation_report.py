@@ -168,12 +168,12 @@ def _draw_figures(
     """A bar with its interval for each arm and figure; an arm without a figure has none."""
     width = 0.8 / len(arms)
     for number, (arm, title) in enumerate(zip(arms, _arm_titles(arms), strict=True)):
-        shown = [(place, arm[name]) for place, name in enumerate(names) if arm.get(name)]
-        values = [figure["value"] for _, figure in shown]
-        below = [figure["value"] - (figure["low"] or 0.0) for _, figure in shown]
-        above = [(figure["high"] or figure["value"]) - figure["value"] for _, figure in shown]
+        figures = [(place, arm[name]) for place, name in enumerate(names) if arm.get(name)]
+        values = [figure["value"] for _, figure in figures]
+        below = [figure["value"] - (figure["low"] or 0.0) for _, figure in figures]
+        above = [(figure["high"] or figure["value"]) - figure["value"] for _, figure in figures]
         axes.bar(
-            [place + (number - (len(arms) - 1) / 2) * width for place, _ in shown],
+            [place + (number - (len(arms) - 1) / 2) * width for place, _ in figures],
             values,
             width,
             yerr=[[max(0.0, each) for each in below], [max(0.0, each) for each in above]],

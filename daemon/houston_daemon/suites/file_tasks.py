@@ -103,8 +103,8 @@ def file_task(split: str, index: int) -> FileTask:
     }
     say = source.choice(_SAY[split][kind]).format(**words)
     make = _MAKERS[kind]
-    wanted, solution = make(files, names[: at + 1], words, numbers[at])
-    return FileTask(kind, say, files, wanted, solution)
+    expected_files, solution = make(files, names[: at + 1], words, numbers[at])
+    return FileTask(kind, say, files, expected_files, solution)
 
 
 Made = tuple[dict[str, str], Calls]

@@ -56,8 +56,8 @@ def drawn_calls(
     """One trace: calls, one a step, at most `steps`."""
     plan = source.choice(choices.faults) if source.random() < habits.wrong else choices.solution
     calls: Calls = []
-    for done, call in enumerate(plan):
-        spare = steps - len(calls) - (len(plan) - done)
+    for index, call in enumerate(plan):
+        spare = steps - len(calls) - (len(plan) - index)
         if spare > 0 and source.random() < habits.errors:
             calls.append(source.choice(choices.mistakes))
         calls.append(call)
@@ -102,9 +102,9 @@ def python_choices(split: str, index: int, spec: RolloutSpec | None = None) -> P
     run = call("python", code=problem.program)
     solution = [run, call("finish", answer=problem.answer)]
     faults = [
-        [call("python", code=program), call("finish", answer=said)]
-        for program, said in problem.others
-        if said != problem.answer
+        [call("python", code=program), call("finish", answer=answer)]
+        for program, answer in problem.others
+        if answer != problem.answer
     ]
     faults.append([run, call("finish", answer=problem.answer[::-1] + "1")])
     broken = (problem.program[:-1], problem.program.replace("print", "show", 1))
@@ -116,7 +116,7 @@ def text_choices(split: str, index: int, spec: RolloutSpec | None = None) -> Pla
     assert spec is not None, "the walkthrough lies in the rollout's folder"
     folder = rollout_folder(Path(spec.host_root), spec.rollout) / "textworld"
     way = [call("act", action=command) for command in read_walkthrough(folder)]
-    faults = [[*way[:done], FINISH] for done in range(len(way))]
+    faults = [[*way[:length], FINISH] for length in range(len(way))]
     mistakes = ("search the room", "walk on", "open coin")
     return PlayChoices(way, faults, [call("act", action=words) for words in mistakes])
 

@@ -123,13 +123,13 @@ def read_question_file(
         _READERS[chosen](row, row.maybe("id", "question_id", "record id") or str(number))
         for number, row in enumerate(rows, 1)
     ]
-    seen: dict[str, str] = {}
+    places_by_id: dict[str, str] = {}
     for row, question in zip(rows, questions, strict=True):
         if len(question.question) > MOST_TEXT:
             raise row.error(f"the question as it is asked has more than {MOST_TEXT} characters")
-        if question.id in seen:
-            raise row.error(f"the id {question.id!r} is also that of {seen[question.id]}")
-        seen[question.id] = row.where
+        if question.id in places_by_id:
+            raise row.error(f"the id {question.id!r} is also that of {places_by_id[question.id]}")
+        places_by_id[question.id] = row.where
     return questions
 
 
@@ -171,10 +171,10 @@ def _gpqa(row: _Row, id: str) -> EvaluationQuestion:
         f"({letter}) {choice}" for letter, choice in zip(CHOICE_LETTERS, choices, strict=False)
     )
     letter = CHOICE_LETTERS[choices.index(right)]
-    asked = f"{question}\n\n{listed}\n\nAnswer with the letter of the right choice."
+    prompt = f"{question}\n\n{listed}\n\nAnswer with the letter of the right choice."
     # What another choice is but for its case is no answer as a text.
     texts = () if right.casefold() in {choice.casefold() for choice in wrong} else (right,)
-    return EvaluationQuestion(id, asked, (letter, *texts), "choice", bare=question)
+    return EvaluationQuestion(id, prompt, (letter, *texts), "choice", bare=question)
 
 
 def _text(row: _Row, id: str) -> EvaluationQuestion:
@@ -196,14 +196,14 @@ def _livecodebench(row: _Row, id: str) -> EvaluationQuestion:
         raise row.error("it has no test case")
     function = _function_name(row)
     question, starter = row.text("question_content"), row.maybe("starter_code")
-    told = (
+    interface = (
         f"The program must define this:\n```python\n{starter}\n```"
         if function
         else "The program reads stdin and prints to stdout."
     )
-    asked = f"{question}\n\nAnswer with a whole Python program. {told}"
+    prompt = f"{question}\n\nAnswer with a whole Python program. {interface}"
     tests = HiddenTests(tuple(TestCase(case["input"], case["output"]) for case in cases), function)
-    return EvaluationQuestion(id, asked, (), "tests", tests, bare=question)
+    return EvaluationQuestion(id, prompt, (), "tests", tests, bare=question)
 
 
 def _function_name(row: _Row) -> str:
@@ -316,8 +316,8 @@ def _parquet_rows(file: Path) -> list[dict[str, Any]]:
 def question_tasks(file: Path, questions: Sequence[EvaluationQuestion]) -> TaskSource:
     """Questions as numbered tasks. Their name holds a hash of the questions: what is asked in two
     results of one name is the same."""
-    asked = msgspec.json.encode([question._asdict() for question in questions])
-    name = f"{_slug(file.stem)[:14] or 'questions'}-{hashlib.sha256(asked).hexdigest()[:8]}"
+    content = msgspec.json.encode([question._asdict() for question in questions])
+    name = f"{_slug(file.stem)[:14] or 'questions'}-{hashlib.sha256(content).hexdigest()[:8]}"
 
     def write(index: int, folder: Path) -> Path:
         return write_question_task(questions[index], name, folder)

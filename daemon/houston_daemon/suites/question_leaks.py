@@ -84,12 +84,12 @@ class _Index:
 
     def candidates(self, letters: str) -> set[str]:
         """Ids of questions; those that share a window only are among them."""
-        found = set(self._whole.get(letters, ()))
+        ids = set(self._whole.get(letters, ()))
         for window in _strided_windows(letters):
-            found.update(self._begin.get(window, ()))
+            ids.update(self._begin.get(window, ()))
         for window in _first_windows(letters):
-            found.update(self._hold.get(window, ()))
-        return found
+            ids.update(self._hold.get(window, ()))
+        return ids
 
 
 _STRIDE = LEAST_TEXT // 2
@@ -114,20 +114,20 @@ def find_leaks(
     questions: id and text. A training text may hold more than a question, such as instructions
     before it. Both ways are looked up: 1,000 questions in 20,000 texts take seconds.
     """
-    asked = {id: _normalize(text) for id, text in questions}
-    index = _Index({id: normalized.letters for id, normalized in asked.items()})
+    by_id = {id: _normalize(text) for id, text in questions}
+    index = _Index({id: normalized.letters for id, normalized in by_id.items()})
     by_numbers: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for id, normalized in asked.items():
+    for id, normalized in by_id.items():
         if len(set(normalized.numbers)) >= LEAST_NUMBERS:
             by_numbers[normalized.numbers].append(id)
     leaks: dict[str, Leak] = {}
     for trained in training:
         other = _normalize(trained.text)
         for id in index.candidates(other.letters):
-            if id not in leaks and _same_text(asked[id].letters, other.letters):
+            if id not in leaks and _same_text(by_id[id].letters, other.letters):
                 leaks[id] = Leak(id, trained.where, "text")
         for id in by_numbers.get(other.numbers, ()):
-            if id not in leaks and _shared_words(asked[id].words, other.words) >= SAME_WORDS:
+            if id not in leaks and _shared_words(by_id[id].words, other.words) >= SAME_WORDS:
                 leaks[id] = Leak(id, trained.where, "numbers")
     return [leaks[id] for id, _ in questions if id in leaks]
 

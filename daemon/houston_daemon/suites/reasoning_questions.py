@@ -99,21 +99,21 @@ def describe_dataset(dataset: str) -> str:
     Raises ConfigurationError where the package is missing, HoustonError for a name that is none.
     """
     check_package(f"The suite reasoning-gym:{dataset}")
-    said = _question_maker().ask({"dataset": dataset})
-    if said.unknown:
+    answer = _question_maker().ask({"dataset": dataset})
+    if answer.unknown:
         raise NotFound(
-            f"reasoning-gym has no dataset {dataset!r}; it has: {', '.join(said.unknown)}."
+            f"reasoning-gym has no dataset {dataset!r}; it has: {', '.join(answer.unknown)}."
         )
-    return f"{said.about.strip().partition(chr(10))[0].rstrip('.')}, by reasoning-gym"
+    return f"{answer.about.strip().partition(chr(10))[0].rstrip('.')}, by reasoning-gym"
 
 
 def gym_question(dataset: str, split: str, index: int) -> GymQuestion:
     """A question with its answer. Raises HoustonError where it cannot be made."""
-    asked = {"dataset": dataset, "settings": {}, "seed": _FIRST_SEEDS[split] + index}
-    said = _question_maker().ask(asked)
-    if said.error:
-        raise HoustonError(f"reasoning-gym makes no question of {dataset}: {said.error}.")
-    return said
+    request = {"dataset": dataset, "settings": {}, "seed": _FIRST_SEEDS[split] + index}
+    question = _question_maker().ask(request)
+    if question.error:
+        raise HoustonError(f"reasoning-gym makes no question of {dataset}: {question.error}.")
+    return question
 
 
 def task_text(dataset: str, name: str, split: str, index: int) -> str:

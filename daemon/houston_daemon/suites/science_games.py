@@ -85,11 +85,11 @@ class ScienceWays:
         self._world.reset()
         solution = tuple(_short_way(gold))
         self._world.step(solution[0])
-        seen = str(self._world.step("look around"))
+        observation = str(self._world.step("look around"))
         right = {word for command in solution for word in command.split()[2:]} - _ANY_ANIMAL
         others = tuple(
             thing
-            for thing in map(str.strip, _LISTED.findall(seen))
+            for thing in map(str.strip, _LISTED.findall(observation))
             if not set(thing.split()) & (right | _NO_THINGS) and not thing.endswith(" box")
         )
         return ScienceWay(solution, others)

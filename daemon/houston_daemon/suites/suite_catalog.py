@@ -109,8 +109,8 @@ def _write_word_world(level: WordLevel, split: str, index: int, folder: Path) ->
     world = word_world(level, split, index)
     head = _task_text(words_suite_name(level), split, index, "word_world", world.instructions, 48)
     own = _table("word_world", {"right": world.right} if world.right else {})
-    wanted = _table("word_world.wanted", world.wanted) if world.wanted else ""
-    return head + own + _table("word_world.codes", world.codes) + wanted
+    wanted_table = _table("word_world.wanted", world.wanted) if world.wanted else ""
+    return head + own + _table("word_world.codes", world.codes) + wanted_table
 
 
 def _solve_word_world(level: WordLevel, split: str, index: int) -> list[dict[str, object]]:
@@ -341,8 +341,8 @@ class TaskSource:
 
     def count_to_play(self, asked: int | None) -> int:
         """How many of them: as were asked for, but no more than there are."""
-        wanted = asked or self.default
-        return wanted if self.count is None else min(wanted, self.count)
+        count = asked or self.default
+        return count if self.count is None else min(count, self.count)
 
 
 def suite_tasks(name: str, split: str) -> TaskSource:

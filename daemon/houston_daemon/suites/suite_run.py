@@ -169,22 +169,22 @@ def _wait(
     home: Home, rollouts: Sequence[str], tell: Callable[[str], None]
 ) -> dict[str, RolloutOutcome]:
     """How each of them ended. Raises HoustonError where one is paused until a person ends it."""
-    told = 0.0
+    reported_at = 0.0
 
     def look(rows: rollout_end_wait.Rows) -> None:
-        nonlocal told
+        nonlocal reported_at
         for stuck in rollout_end_wait.waiting_for_a_person(rows.values()):
             raise HoustonError(
                 f"Rollout {stuck.id} waits for a person: {stuck.reason}",
                 "The suite has no result.",
                 f"houston rollout show {stuck.id}",
             )
-        if time.monotonic() - told > _TELL_SECONDS:
-            left = len(rollout_end_wait.unfinished(rows.values()))
-            counted = f"{len(rollouts) - left} of {len(rollouts)} ended"
+        if time.monotonic() - reported_at > _TELL_SECONDS:
+            unfinished_count = len(rollout_end_wait.unfinished(rows.values()))
+            counted = f"{len(rollouts) - unfinished_count} of {len(rollouts)} ended"
             waiting = rollout_end_wait.waiting_sentence(home, rows.values())
             tell("; ".join(filter(None, (counted, waiting))))
-            told = time.monotonic()
+            reported_at = time.monotonic()
 
     rollout_end_wait.wait_until_ended(home, rollouts, look)
     with Reader(home) as reader:

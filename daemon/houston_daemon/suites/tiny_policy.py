@@ -90,10 +90,10 @@ def make_tiny_policy(
         unwritable_as_error(folder, "Nothing was made."),
         fill_folder_atomically(folder) as filled,
     ):
-        made = _warm_up_and_save(filled, recipe, tell)
+        report = _warm_up_and_save(filled, recipe, tell)
     advice = "Take other --warm-up, --wrong or --seed."
-    check_can_learn(f"The policy in {folder}", made["success"], "worlds", advice)
-    return made
+    check_can_learn(f"The policy in {folder}", report["success"], "worlds", advice)
+    return report
 
 
 def _warm_up_and_save(
@@ -114,7 +114,7 @@ def _warm_up_and_save(
         if number >= recipe.settled and success >= recipe.enough:
             break
     net.save_pretrained(folder)
-    made = {
+    report = {
         **asdict(recipe),
         "parameters": sum(weights.numel() for weights in net.parameters()),
         "success": success,
@@ -122,8 +122,8 @@ def _warm_up_and_save(
         "seconds": round(time.monotonic() - begun, 1),
         "tokens": sum(len(trace.ids) for trace in traces),
     }
-    (folder / "tiny_policy.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
-    return made
+    (folder / "tiny_policy.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return report
 
 
 def tiny_model(parameters: int, speaker: WordSpeaker, words: Sequence[str]) -> LlamaForCausalLM:
@@ -176,12 +176,12 @@ def scripted_traces(
             told=named_boxes(critique, world),
         )
         traces.append(episode)
-        wanted = level.criticised and episode.score < FULL_SCORE
-        if wanted and source.random() < level.criticised / 2:
-            said = scripted_critique(
+        needs_critique = level.criticised and episode.score < FULL_SCORE
+        if needs_critique and source.random() < level.criticised / 2:
+            critic_answer = scripted_critique(
                 world, episode.missed, source, recipe.critic_right, recipe.critic_general
             )
-            traces.append(critique_trace(speaker, episode, said, WINDOW))
+            traces.append(critique_trace(speaker, episode, critic_answer, WINDOW))
     return traces
 
 

@@ -68,22 +68,22 @@ def warm_up_model(
     scripted = _sampled(folder, recipe)
     tell(f"the agent solved {scripted['pass@1']['value']:.0%}; training …")
     trained = _trained(folder, recipe)
-    made = {
+    report = {
         **asdict(recipe),
         "scripted": scripted["pass@1"]["value"],
         "training": {name: trained[name] for name in _TRAINING_FIGURES if name in trained},
     }
     if recipe.worlds:
         tell(f"{recipe.worlds} validation tasks …")
-        made["validation"] = _measured(folder, recipe)
-    made["seconds"] = round(time.monotonic() - begun, 1)
-    text = json.dumps(made, indent=1) + "\n"
+        report["validation"] = _measured(folder, recipe)
+    report["seconds"] = round(time.monotonic() - begun, 1)
+    text = json.dumps(report, indent=1) + "\n"
     (folder / "warm_up.json").write_text(text, encoding="utf-8")
     if recipe.worlds:
-        success = made["validation"]["pass@1"]["value"]
+        success = report["validation"]["pass@1"]["value"]
         advice = "Take other --traces, --wrong or --errors."
         check_can_learn(f"The model in {folder}", success, "tasks", advice)
-    return made
+    return report
 
 
 def _home(
@@ -141,8 +141,8 @@ def _suite_figures(home: ExperimentHome, recipe: WarmUpRecipe, split: str) -> di
     words = ("suite", "run", recipe.suite, "--split", split, "-n", str(count))
     home.start()
     try:
-        told = home.run(*words, "--engine", engine, "--name", split, "--json", seconds=_PATIENCE)
-        figures: dict[str, Any] = json.loads(told.splitlines()[-1])
+        output = home.run(*words, "--engine", engine, "--name", split, "--json", seconds=_PATIENCE)
+        figures: dict[str, Any] = json.loads(output.splitlines()[-1])
         del figures["file"]
         return figures
     finally:

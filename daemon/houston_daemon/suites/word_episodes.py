@@ -93,8 +93,8 @@ class WordEpisode:
         self._task = Task(name="episode", environment="word_world", word_world=settings)
         setup = EnvironmentSetup(_SPEC, self._task, _CHARACTERS)
         self._environment = WordWorldEnvironment(setup, self.speaker.catalog)
-        told = Refinement(rollout="", text=self.critique, critic="") if self.critique else None
-        words = with_critique(self.world.instructions, told)
+        refines = Refinement(rollout="", text=self.critique, critic="") if self.critique else None
+        words = with_critique(self.world.instructions, refines)
         head = self.speaker.renderer.head("", (), words, False)
         self.ids = list(head.token_ids or ())
 
@@ -110,12 +110,12 @@ class WordEpisode:
             self.score = float(result.fields.get("overall_score", self.score))
         self.done = is_finish_accepted(results) or number >= self.most_steps
         # The dialect shows nothing of clock and budgets, which stand in the tail.
-        told = (DeliveredGuidance(id="1", author="", text=said),) if said else ()
+        guidance = (DeliveredGuidance(id="1", author="", text=said),) if said else ()
         sample = msgspec.structs.replace(
             _NO_SAMPLE, token_ids=tuple(sampled), calls=action.calls, malformed=action.malformed
         )
         observation = ObservationBody(tail="", finished=self.done)
-        self.ids += speaker.renderer.render_step(number, sample, results, observation, told).ids
+        self.ids += speaker.renderer.render_step(number, sample, results, observation, guidance).ids
         self.steps.append(
             StepRecord(
                 step=number,
@@ -125,7 +125,7 @@ class WordEpisode:
                 intents=(),
                 results=tuple(results),
                 observation=observation,
-                guidance=told,
+                guidance=guidance,
                 at="",
                 active_seconds=0.0,
             )
@@ -171,11 +171,11 @@ def scripted_episode(
         if obeyed and answer.removeprefix("open ") not in world.codes:
             continue  # what it had meant to do for that item
         obeyed = False
-        said = f"open {order}" if order and answer.startswith("open") else ""
-        episode.step(speaker.answer_ids(answer), said)
-        if said and not episode.done:
-            for done in (said, "read", f"enter {' '.join(world.codes[order])}"):
-                episode.step(speaker.answer_ids(done))
+        instruction = f"open {order}" if order and answer.startswith("open") else ""
+        episode.step(speaker.answer_ids(answer), instruction)
+        if instruction and not episode.done:
+            for command in (instruction, "read", f"enter {' '.join(world.codes[order])}"):
+                episode.step(speaker.answer_ids(command))
             if len(world.right_boxes) == 1:
                 break
             order, obeyed = "", True

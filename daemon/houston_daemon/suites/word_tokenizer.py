@@ -28,7 +28,7 @@ def write_word_tokenizer(folder: Path, words: Sequence[str]) -> Path:
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Digits(individual_digits=True)]
     )
-    tokenizer.add_special_tokens([AddedToken(one, normalized=False) for one in MARKUP])
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in MARKUP])
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "tokenizer.json"
     tokenizer.save(str(file))

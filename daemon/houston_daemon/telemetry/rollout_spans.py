@@ -128,14 +128,14 @@ def read_step_spans(key: StepKey, content: bool) -> ReadPlan[list[RolloutSpan]]:
     events = yield from journal_events.select_events(
         "rollout = ? AND step = ? AND attempt = ? AND part IS NOT NULL ORDER BY seq", key
     )
-    made = _StepSpans(row, key, content)
+    spans = _StepSpans(row, key, content)
     for event in events:
         if event.kind in STEP_KINDS:
-            made.add(event, (yield from read_event_record(event, BODY_TYPES[event.kind], None)))
-    heard = yield from journal_events.select_events(
+            spans.add(event, (yield from read_event_record(event, BODY_TYPES[event.kind], None)))
+    deliveries = yield from journal_events.select_events(
         "rollout = ? AND step = ? AND kind = 'delivery'", key[:2]
     )
-    return made.finish([event.at for event in heard])
+    return spans.finish([event.at for event in deliveries])
 
 
 class _StepSpans:
@@ -269,10 +269,10 @@ class _StepSpans:
 
 
 def _head_content(head: ContextHead) -> dict[str, AttributeValue]:
-    said = [{"role": "user", "parts": [{"type": "text", "content": _cut(head.task)}]}]
+    messages = [{"role": "user", "parts": [{"type": "text", "content": _cut(head.task)}]}]
     return {
         "gen_ai.system_instructions": _json([{"type": "text", "content": _cut(head.system)}]),
-        "gen_ai.input.messages": _json(said),
+        "gen_ai.input.messages": _json(messages),
     }
 
 

@@ -56,7 +56,7 @@ class SpanRecording:
 
     def _record(self, span: RolloutSpan) -> None:
         self._ids.trace, self._ids.span = span.trace, span.id
-        made = self._tracer.start_span(
+        otel_span = self._tracer.start_span(
             span.name,
             context=_context_of(span),
             kind=SpanKind.CLIENT if span.client else SpanKind.INTERNAL,
@@ -64,10 +64,10 @@ class SpanRecording:
             start_time=span.start,
         )
         for event in span.events:
-            made.add_event(event.name, redact_all(event.attributes), event.at)
+            otel_span.add_event(event.name, redact_all(event.attributes), event.at)
         if span.error:
-            made.set_status(Status(StatusCode.ERROR, span.error))
-        made.end(span.end)
+            otel_span.set_status(Status(StatusCode.ERROR, span.error))
+        otel_span.end(span.end)
 
 
 def _context_of(span: RolloutSpan) -> Context:

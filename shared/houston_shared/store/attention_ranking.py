@@ -347,9 +347,9 @@ def _signal_need_reasons(overview: RolloutOverview) -> Iterator[NeedReason]:
 
 def _failed_job_to_tell(overview: RolloutOverview) -> FailedJob | None:
     """A job that failed lately, where no signal of a step says more of it."""
-    told = any(JOB_SIGNAL in step.signals for step in overview.marked)
+    has_signal = any(JOB_SIGNAL in step.signals for step in overview.marked)
     failed = overview.jobs.failed
-    return failed if failed and failed.is_recent and (failed.is_unseen or not told) else None
+    return failed if failed and failed.is_recent and (failed.is_unseen or not has_signal) else None
 
 
 def _failed_job_reason(failed: FailedJob, seen_seq: int) -> NeedReason:
@@ -459,19 +459,19 @@ def _with_people(
 ) -> ReadPlan[list[RolloutOverview]]:
     """The same rollouts with what people did there: claims, looks, guidance."""
     queued = yield from _read_queued_guidance()
-    heard = yield from _read_heard_guidance()
+    heard_guidance = yield from _read_heard_guidance()
     claims = yield from presence_queries.list_claims()
     looks = presence_queries.group_presence_by_rollout(
         (yield from presence_queries.list_presence())
     )
-    seen = []
+    full_overviews = []
     for overview in overviews:
         row = overview.rollout
         rollout_looks = looks.get(row.id, [])
         seen_seq = max((look.seq for look in rollout_looks), default=0)
         count, since = queued.get(row.id, (0, 0))
-        step, followed = heard.get(row.id, (0, 0))
-        seen.append(
+        step, followed = heard_guidance.get(row.id, (0, 0))
+        full_overviews.append(
             overview._replace(
                 seen_seq=seen_seq,
                 unanswered=step if seen_seq < followed else 0,
@@ -482,7 +482,7 @@ def _with_people(
                 new_steps=(yield from _count_new_steps(row, rollout_looks, person, moment)),
             )
         )
-    return seen
+    return full_overviews
 
 
 def _read_marked_seqs() -> ReadPlan[dict[str, int]]:

@@ -114,7 +114,7 @@ def read_changes_since(rollout: str, after: int) -> ReadPlan[ChangesSinceEvent]:
     first_step = yield from journal_events.step_at_seq(rollout, after)
     steps = yield from _read_step_summaries(rollout, first_step, after)
     scored = yield from _read_evaluations(rollout, after)
-    heard = yield from _read_heard_guidance(rollout, after)
+    deliveries = yield from _read_heard_guidance(rollout, after)
     files = yield from _read_touched_files(rollout, first_step, after)
     events = [
         *(yield from _read_marked_steps(steps)),
@@ -125,7 +125,7 @@ def read_changes_since(rollout: str, after: int) -> ReadPlan[ChangesSinceEvent]:
     events += [_job_event(job) for job in ended]
     events += [
         NotableEvent(seq, message.step, message.at, "guidance", f"{message.author}: {message.text}")
-        for seq, message in heard
+        for seq, message in deliveries
     ]
     rows = yield RunSql("SELECT last_seq FROM rollouts WHERE id = ?", (rollout,))
     return ChangesSinceEvent(
@@ -139,7 +139,7 @@ def read_changes_since(rollout: str, after: int) -> ReadPlan[ChangesSinceEvent]:
         active_us=(yield from _read_active_time(rollout, steps)),
         evaluations=tuple(scored),
         best_before=(yield from _read_best_score(rollout, after)),
-        guidance=tuple(message for _, message in heard),
+        guidance=tuple(message for _, message in deliveries),
         files=tuple(files[:MOST_FILES_NAMED]),
         more_files=max(0, len(files) - MOST_FILES_NAMED),
         events=tuple(sorted(events)),
@@ -205,13 +205,13 @@ def _read_heard_guidance(rollout: str, after: int) -> ReadPlan[list[tuple[int, H
         return []
     messages = yield from annotation_queries.list_guidance(rollout)
     by_id = {message.id: message for message in messages}
-    heard: list[tuple[int, HeardGuidance]] = []
+    entries: list[tuple[int, HeardGuidance]] = []
     for id, seq, at in rows:
         guidance = by_id[id]
         step = guidance.step or 0
         followed = yield from last_actions.read_action_of_step(rollout, step + 1)
-        heard.append((seq, HeardGuidance(id, guidance.author, guidance.text, step, at, followed)))
-    return heard
+        entries.append((seq, HeardGuidance(id, guidance.author, guidance.text, step, at, followed)))
+    return entries
 
 
 def _read_touched_files(rollout: str, first_step: int, after: int) -> ReadPlan[list[TouchedFile]]:

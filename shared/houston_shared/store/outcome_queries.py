@@ -47,25 +47,25 @@ def overlong_rollouts(
 ) -> ReadPlan[dict[str, Overlong]]:
     """Ended rollouts in which a limit broke one of `kinds` off, in the order of `Overlong` the
     first that holds; the others are left out. Attempts that do not count say nothing."""
-    found: dict[str, Overlong] = {}
+    by_rollout: dict[str, Overlong] = {}
     for marks, part in split_for_in(rollouts):
         if "budget" in kinds:
             spent = yield RunSql(
                 f"SELECT id FROM rollouts WHERE id IN ({marks}) AND reason LIKE ?",
                 (*part, f"{BUDGET_REASON}%"),
             )
-            found |= {rollout: "budget" for (rollout,) in spent}
+            by_rollout |= {rollout: "budget" for (rollout,) in spent}
         if "result" in kinds:
             cut = yield from _rollouts_with_cut_results(marks, part)
-            found |= dict.fromkeys(cut, "result")
+            by_rollout |= dict.fromkeys(cut, "result")
         if "answer" in kinds:
             answers = yield RunSql(
                 f"SELECT DISTINCT st.rollout {_CURRENT_SAMPLES} st.rollout IN ({marks})"
                 " AND sa.finish_reason = ?",
                 (*part, _CUT_AT_LIMIT),
             )
-            found |= {rollout: "answer" for (rollout,) in answers}
-    return found
+            by_rollout |= {rollout: "answer" for (rollout,) in answers}
+    return by_rollout
 
 
 def _rollouts_with_cut_results(marks: str, part: tuple[str, ...]) -> ReadPlan[set[str]]:

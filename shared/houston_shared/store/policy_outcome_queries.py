@@ -59,10 +59,10 @@ def count_followed_guidance() -> ReadPlan[dict[str, Obedience]]:
     checkable = yield from _checkable_steps()
     counts: dict[str, Obedience] = {}
     for policy, rollout, step, ignored in rows:
-        heard = counts.get(policy, Obedience())
+        obedience = counts.get(policy, Obedience())
         unchecked = not ignored and (rollout, step) not in checkable
         counts[policy] = Obedience(
-            heard.heard + 1, heard.ignored + ignored, heard.unchecked + unchecked
+            obedience.heard + 1, obedience.ignored + ignored, obedience.unchecked + unchecked
         )
     return counts
 

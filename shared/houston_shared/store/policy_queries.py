@@ -234,17 +234,17 @@ def find_policies_before_run(run: str) -> ReadPlan[dict[str, str]]:
         " WHERE a.state != 'failed' AND e.body IS NOT NULL ORDER BY a.seq"
     )
     before: dict[str, str] = {}
-    given: dict[str, str] = {}
+    run_policies: dict[str, str] = {}
     for seq, engine, policy, body in rows:
-        asked = decode_body(seq, "activation", body, _RequestField)
-        if asked.request.startswith(f"{run}/"):
-            given[engine] = policy
+        activation = decode_body(seq, "activation", body, _RequestField)
+        if activation.request.startswith(f"{run}/"):
+            run_policies[engine] = policy
         else:
             before[engine] = policy
-            given.pop(engine, None)
+            run_policies.pop(engine, None)
     return {
         engine: before.get(engine, "")
-        for engine, policy in given.items()
+        for engine, policy in run_policies.items()
         if policy != before.get(engine, "")
     }
 

@@ -301,9 +301,9 @@ def read_attention_cost_with_past(rollout: str) -> ReadPlan[list[AttentionCost]]
         for look in (yield from list_presence(part.rollout)):
             _add_presence(costs, look)
         is_own = part.rollout == rollout
-        heard = "rollout = ?" if is_own else "rollout = ? AND delivered_step <= ?"
+        condition = "rollout = ?" if is_own else "rollout = ? AND delivered_step <= ?"
         values = (part.rollout,) if is_own else (part.rollout, part.last)
-        for _, message in (yield from _read_guidance_costs(heard, values)):
+        for _, message in (yield from _read_guidance_costs(condition, values)):
             _add_cost(costs, message)
     return _sort_costs(costs)
 

@@ -61,10 +61,10 @@ def read_refinement_tree(rollout: str) -> ReadPlan[RefinementTree | None]:
     tried = []
     for row in (yield from list_refinements(attempt.id)):
         refined = yield from rollout_queries.find_rollout(row.rollout)
-        said = yield from read_refined(refined)
+        refinement = yield from read_refined(refined)
         ended = refined.state == "finished"
         gain = critique_gain(unit_score(attempt.last_score), unit_score(row.score))
-        text = said.text if said else ""
+        text = refinement.text if refinement else ""
         tried.append(TriedCritique(*row[:2], text, row.state, row.score, gain if ended else None))
     return RefinementTree(attempt.id, attempt.last_score, tuple(tried)) if tried else None
 

@@ -187,7 +187,7 @@ def list_engines_waited_for() -> ReadPlan[list[EngineWaitedFor]]:
     by: dict[str, list[str]] = {}
     for engine, activity in rows:
         by.setdefault(engine_waited_for(activity, engine), []).append(activity)
-    return [EngineWaitedFor(name, max(said), len(said)) for name, said in sorted(by.items())]
+    return [EngineWaitedFor(name, max(texts), len(texts)) for name, texts in sorted(by.items())]
 
 
 def engine_waited_for(activity: str, engine: str) -> str:

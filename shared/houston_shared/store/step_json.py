@@ -69,21 +69,21 @@ def purification_line(step: StepRecord) -> str:
 
 def verification_line(step: StepRecord) -> str:
     """`verifier: not answered yet: …` after a step of a flow; empty where nobody was asked."""
-    said = step.observation.verification if step.observation else None
-    if said is None:
+    answer = step.observation.verification if step.observation else None
+    if answer is None:
         return ""
-    if said.unreadable:
-        return f"verifier: not read ({said.unreadable}), so the flow went on"
-    word = "answered" if said.answered else "not answered yet"
-    return f"verifier: {word}" + (f": {said.reason}" if said.reason else "")
+    if answer.unreadable:
+        return f"verifier: not read ({answer.unreadable}), so the flow went on"
+    word = "answered" if answer.answered else "not answered yet"
+    return f"verifier: {word}" + (f": {answer.reason}" if answer.reason else "")
 
 
 def verification_json(step: StepRecord) -> dict[str, Any] | None:
     """What the verifier of a flow said after a step; None where it was not asked."""
-    said = step.observation.verification if step.observation else None
-    if said is None:
+    answer = step.observation.verification if step.observation else None
+    if answer is None:
         return None
-    return {"answered": said.answered, "reason": said.reason, "unreadable": said.unreadable}
+    return {"answered": answer.answered, "reason": answer.reason, "unreadable": answer.unreadable}
 
 
 def verifications_text(counts: Mapping[str, int]) -> str:
@@ -97,12 +97,12 @@ def verifications_text(counts: Mapping[str, int]) -> str:
 
 def count_verifications(steps: Iterable[StepRecord]) -> dict[str, int]:
     """How often the verifier of a flow was asked, said yes, and could not be read."""
-    said = [step.observation.verification for step in steps if step.observation]
-    asked = [each for each in said if each is not None]
+    entries = [step.observation.verification for step in steps if step.observation]
+    verifications = [each for each in entries if each is not None]
     return {
-        "asked": len(asked),
-        "answered": sum(each.answered for each in asked),
-        "unreadable": sum(bool(each.unreadable) for each in asked),
+        "asked": len(verifications),
+        "answered": sum(each.answered for each in verifications),
+        "unreadable": sum(bool(each.unreadable) for each in verifications),
     }
 
 
@@ -162,7 +162,7 @@ def step_json(
         **({"purification": story} if (story := purification_of(step)) else {}),
         **({"not_purified": reason} if reason else {}),
         **({"attempts": [attempt_json(attempt) for attempt in step.others]} if step.others else {}),
-        **({"verification": said} if (said := verification_json(step)) else {}),
+        **({"verification": verification} if (verification := verification_json(step)) else {}),
         **({"inherited": step.inherited} if step.inherited else {}),
         **({"set_aside": [_quarantine_json(mark) for mark in step.aside]} if step.aside else {}),
     }

@@ -148,12 +148,12 @@ def read_steps(
 
 def read_verified_steps(rollout: str) -> ReadPlan[list[StepRecord]]:
     """All steps of a flow whose verifier was asked; none of any other rollout."""
-    asked = yield RunSql(
+    rows = yield RunSql(
         "SELECT 1 FROM events WHERE rollout = ? AND part >= 'verifier.' AND part < 'verifier/'"
         f" AND {journal_events.OUT_OF_STEP_EVENTS} LIMIT 1",
         (rollout,),
     )
-    return (yield from read_steps(rollout)) if asked else []
+    return (yield from read_steps(rollout)) if rows else []
 
 
 def read_steps_with_attempts(rollout: str, first: int, last: int) -> ReadPlan[list[StepRecord]]:

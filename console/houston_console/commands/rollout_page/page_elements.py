@@ -44,11 +44,11 @@ def extend(node: Element, content: Iterable[Content]) -> Element:
 
 def add_text(node: Element, text: str) -> None:
     """Put text behind what the element holds already."""
-    shown = safe(redact(text))
+    safe_text = safe(redact(text))
     if len(node):
-        node[-1].tail = (node[-1].tail or "") + shown
+        node[-1].tail = (node[-1].tail or "") + safe_text
     else:
-        node.text = (node.text or "") + shown
+        node.text = (node.text or "") + safe_text
 
 
 def cut_text(text: str) -> tuple[str, str, str]:

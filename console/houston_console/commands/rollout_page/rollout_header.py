@@ -43,9 +43,9 @@ class StepGlance(NamedTuple):
     @classmethod
     def of(cls, view: StepView) -> "StepGlance":
         """Of a step that is put into the page."""
-        said = [(message.author, message.text) for message in view.record.guidance]
+        messages = [(message.author, message.text) for message in view.record.guidance]
         record = view.record
-        return cls(record.step, record.active_seconds, step_marks(view), said, view.score)
+        return cls(record.step, record.active_seconds, step_marks(view), messages, view.score)
 
 
 def header_element(
@@ -77,9 +77,9 @@ def toolbar_element(steps: Sequence[StepGlance]) -> Element:
     bar.append(
         element("input", type="search", id="filter", placeholder="Filter steps", autocomplete="off")
     )
-    found = {mark for glance in steps for mark in glance.marks}
+    present_marks = {mark for glance in steps for mark in glance.marks}
     for mark, name in MARK_NAMES.items():
-        if mark in found:
+        if mark in present_marks:
             count = sum(mark in glance.marks for glance in steps)
             attributes = {"type": "button", "data_mark": mark, "aria_pressed": "false"}
             bar.append(element("button", f"{name} {count}", kind=f"narrow {mark}", **attributes))
@@ -89,14 +89,14 @@ def toolbar_element(steps: Sequence[StepGlance]) -> Element:
 
 
 def _facts(row: RolloutRow, steps: Sequence[StepGlance]) -> Element:
-    said = sum(len(glance.said) for glance in steps)
+    message_count = sum(len(glance.said) for glance in steps)
     values = {
         "Best score": format_score(row.best_score),
         "Last score": format_score(row.last_score),
         "Steps": f"{row.steps:,}",
         "Errors": f"{row.errors:,}",
         "Active": format_clock(row.active_us / 1e6),
-        "Heard": pluralize(said, "message"),
+        "Heard": pluralize(message_count, "message"),
         "Policy": row.policy or "base model",
         "Engine": row.engine,
         "Started": local_time(row.created_at)[:16],
@@ -137,14 +137,14 @@ def _said(guidance: Sequence[Guidance]) -> Element | None:
         return None
     rows = element("ol", kind="said")
     for message in guidance:
-        heard = (
+        place = (
             element("a", f"step {message.step}", href=f"#step-{message.step}")
             if message.step is not None
             else element("span", message.state, kind="none")
         )
         author = element("span", message.author, kind="author")
         text = element("span", message.text, kind="words")
-        rows.append(element("li", author, heard, text, title=format_local_time(message.queued_at)))
+        rows.append(element("li", author, place, text, title=format_local_time(message.queued_at)))
     return element("section", element("h2", "What people said"), rows)
 
 

@@ -68,7 +68,7 @@ def step_marks(view: StepView) -> list[str]:
         "attention": bool(closed and closed.attention),
         "marked": bool(view.bookmarks),
     }
-    return [name for name, found in marks.items() if found]
+    return [name for name, is_set in marks.items() if is_set]
 
 
 def step_element(view: StepView) -> Element:
@@ -138,8 +138,8 @@ def _body(view: StepView) -> Iterator[Content]:
     results = {result.call.id: result for result in record.results}
     for call in record.sample.calls:
         yield _call(call)
-        if found := results.pop(call.id, None):
-            yield _result(found)
+        if call_result := results.pop(call.id, None):
+            yield _result(call_result)
     for other in results.values():  # of a call that the sample does not have
         yield _result(other)
     if closed:
@@ -195,8 +195,8 @@ def _files(files: Sequence[FileChange], more: int) -> Element:
             element("span", f"−{change.removed}", kind="minus"),
             kind="counts",
         )
-        known = counts if change.added or change.removed else None
-        head = (element("span", change.kind, kind="change"), element("code", change.path), known)
+        figures = counts if change.added or change.removed else None
+        head = (element("span", change.kind, kind="change"), element("code", change.path), figures)
         if not change.diff:
             note = element("span", change.note or "no text to compare", kind="none")
             node.append(element("p", *head, note, kind="file"))

@@ -203,10 +203,10 @@ class EpisodeMemory(TaskMemory):
 
     async def recall(self, question: str) -> str:
         """What earlier rollouts tried for questions like this one, as it stands in the head."""
-        found = await asyncio.to_thread(
+        episodes = await asyncio.to_thread(
             self._store.recall, self._task, question, self._most_recalled + 1
         )
-        others = [episode for episode in found if episode.rollout != self._rollout]
+        others = [episode for episode in episodes if episode.rollout != self._rollout]
         lines = [_describe(episode) for episode in others[: self._most_recalled]]
         return "\n".join((HEADING, *lines, "]")) if lines else ""
 
@@ -226,6 +226,6 @@ class EpisodeMemory(TaskMemory):
 def _describe(episode: Episode) -> str:
     question = one_line(episode.question, _CHARACTERS)
     answer = one_line(episode.answer, _CHARACTERS)
-    said = f'answered "{answer}"' if answer else "not answered"
+    answer_text = f'answered "{answer}"' if answer else "not answered"
     checked = ", which a verifier took for answered" if episode.verified and answer else ""
-    return f"- asked: {question}\n  {episode.tried or '[nothing tried]'}\n  {said}{checked}"
+    return f"- asked: {question}\n  {episode.tried or '[nothing tried]'}\n  {answer_text}{checked}"

@@ -88,10 +88,10 @@ class FlowAgent:
             reason = f"the action must be one of: {', '.join(allowed)}"
         if not reason:
             return decided
-        said = decided.thought or "; ".join(
+        thought = decided.thought or "; ".join(
             f"{call.name} {call_input(call)}" for call in decided.calls
         )
-        return AgentAction(thought=said, calls=(), malformed=reason)
+        return AgentAction(thought=thought, calls=(), malformed=reason)
 
     def fallback_call(self, opened: StepAttempt) -> ToolCall | None:
         """The last finding as the answer; the last thought where nothing was found."""

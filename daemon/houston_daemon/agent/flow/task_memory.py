@@ -73,11 +73,11 @@ class TaskMemory:
     def line(self) -> str:
         """`[tried: 1 search "…": …; …]`, the newest that fit; empty where nothing was tried."""
         parts: list[str] = []
-        left = LINE_CHARACTERS
+        characters_left = LINE_CHARACTERS
         for tried in reversed(self._tried):
             part = _describe(tried)
-            left -= len(part) + 2
-            if left < 0:
+            characters_left -= len(part) + 2
+            if characters_left < 0:
                 parts.append("…")
                 break
             parts.append(part)
@@ -108,8 +108,8 @@ def one_line(text: str, characters: int) -> str:
 def _describe(tried: TriedAction) -> str:
     outcome = one_line(tried.outcome, _OUTCOME_CHARACTERS) or "nothing"
     failed = "" if tried.success else "failed: "
-    shown = one_line(tried.action_input, _INPUT_CHARACTERS)
-    return f'{tried.step} {tried.action} "{shown}": {failed}{outcome}'
+    input_text = one_line(tried.action_input, _INPUT_CHARACTERS)
+    return f'{tried.step} {tried.action} "{input_text}": {failed}{outcome}'
 
 
 def _folded(text: str) -> str:

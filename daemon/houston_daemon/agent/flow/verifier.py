@@ -43,18 +43,18 @@ def parse_verification(text: str, finish_reason: str = "stop") -> Verification:
     """
     start, end = text.find("{"), text.rfind("}")
     try:
-        said = json.loads(text[start : end + 1]) if 0 <= start < end else None
+        answer = json.loads(text[start : end + 1]) if 0 <= start < end else None
     except (ValueError, RecursionError):
-        said = None
+        answer = None
     if finish_reason == "interrupted":
         return Verification(unreadable="a person interrupted it")
-    if not isinstance(said, dict):
+    if not isinstance(answer, dict):
         return Verification(unreadable="it is no JSON object")
-    if not isinstance(said.get("answered"), bool):
+    if not isinstance(answer.get("answered"), bool):
         return Verification(unreadable="`answered` is neither true nor false")
-    reason = said.get("reason", "")
+    reason = answer.get("reason", "")
     return Verification(
-        said["answered"], " ".join(reason.split()) if isinstance(reason, str) else ""
+        answer["answered"], " ".join(reason.split()) if isinstance(reason, str) else ""
     )
 
 

@@ -94,8 +94,8 @@ class EmbeddedServer:
         """The token ids of a text, as vLLM gives them."""
         text = msgspec.json.decode(await request.body(), type=completions_wire.TokenizeRequest)
         ids = self._model.tokenizer.encode(text.prompt, add_special_tokens=text.add_special_tokens)
-        found = {"count": len(ids), "max_model_len": self._model.window, "tokens": ids}
-        return JSONResponse(found)
+        answer = {"count": len(ids), "max_model_len": self._model.window, "tokens": ids}
+        return JSONResponse(answer)
 
     def _unfit(self, ids: list[int], request: completions_wire.CompletionRequest) -> str:
         if not ids:

@@ -97,16 +97,16 @@ class Servers:
     def _load_known(self) -> KnownTools | None:
         """What the agent knows; of a branch that begins, what its head says, under its parent's
         names. None for who knows nothing yet."""
-        known = load_state(self._file, KnownTools)
-        if known is not None or self._parent_file is None:
-            return known
+        known_tools = load_state(self._file, KnownTools)
+        if known_tools is not None or self._parent_file is None:
+            return known_tools
         parent = load_state(self._parent_file, KnownTools)
         if parent is None:  # freed, or on another machine
             return None
         first = parent.first or parent.tools
-        known = KnownTools(parent.names, first, first)
-        save_state(self._file, known)
-        return known
+        known_tools = KnownTools(parent.names, first, first)
+        save_state(self._file, known_tools)
+        return known_tools
 
     def check(self, call: ToolCall) -> ToolCall:
         """The call, or with `error` saying what is wrong with it."""

@@ -63,15 +63,15 @@ class ServedEnvironment(Environment):  # type: ignore[misc]
         """List the tools, which is no step, or call one."""
         if isinstance(action, ListToolsAction):
             return ListToolsObservation(tools=self._tools())
-        seen = await self._episode.act(action.tool_name, dict(action.arguments))
+        step = await self._episode.act(action.tool_name, dict(action.arguments))
         self._state.step_count = self._episode.step
         result = {
-            "content": [{"type": "text", "text": seen.text}],
-            "data": seen.text,
-            "is_error": not seen.success,
+            "content": [{"type": "text", "text": step.text}],
+            "data": step.text,
+            "is_error": not step.success,
         }
         return CallToolObservation(
-            tool_name=action.tool_name, result=result, reward=seen.reward, done=seen.done
+            tool_name=action.tool_name, result=result, reward=step.reward, done=step.done
         )
 
     def reset(self, *_arguments: Any, **_settings: Any) -> Observation:

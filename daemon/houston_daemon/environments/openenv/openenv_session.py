@@ -96,15 +96,15 @@ class OpenEnvSession:
         action = dict(arguments)
         if self._has_tools:
             action = {"type": "call_tool", "tool_name": tool, "arguments": action}
-        seen = await self._asked({"type": "step", "data": action})
-        reward = None if seen.reward is None else float(seen.reward)
+        answer = await self._asked({"type": "step", "data": action})
+        reward = None if answer.reward is None else float(answer.reward)
         if reward is not None:
             self._rewards.append(reward)
-        error = _tool_error(seen.observation) if self._has_tools else ""
+        error = _tool_error(answer.observation) if self._has_tools else ""
         return Step(
-            text=error or _observation_text(seen.observation),
+            text=error or _observation_text(answer.observation),
             success=not error,
-            done=seen.done,
+            done=answer.done,
             fields={} if reward is None else {"reward": reward},
         )
 
@@ -201,10 +201,10 @@ def _typed_tool(schema: Mapping[str, Any]) -> Tool:
         name: member for name, member in schema.get("properties", {}).items() if name != "metadata"
     }
     needed = [name for name in schema.get("required", []) if name in members]
-    said = schema.get("description")
+    description = schema.get("description")
     return Tool(
         TYPED_ACTION,
-        said if isinstance(said, str) else "Act in the environment.",
+        description if isinstance(description, str) else "Act in the environment.",
         {**schema, "properties": members, "required": needed},
     )
 
@@ -241,15 +241,15 @@ def _observation_text(observation: Mapping[str, Any]) -> str:
     list of tools."""
     if "tool_name" in observation:
         return _result_text(observation.get("result"))
-    said = {
+    fields = {
         name: value
         for name, value in observation.items()
         if name != "tools" and value not in (None, "", [], {})
     }
-    texts = [value for value in said.values() if isinstance(value, str)]
-    if len(said) == 1 and texts:
+    texts = [value for value in fields.values() if isinstance(value, str)]
+    if len(fields) == 1 and texts:
         return texts[0]
-    return json.dumps(said, ensure_ascii=False, default=str) if said else ""
+    return json.dumps(fields, ensure_ascii=False, default=str) if fields else ""
 
 
 def _result_text(result: Any) -> str:

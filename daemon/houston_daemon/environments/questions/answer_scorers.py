@@ -54,11 +54,11 @@ def math_score(answer: str, gold: Sequence[str]) -> AnswerScore:
     if same_answer(answer, gold):
         return AnswerScore(1.0)
     command = [sys.executable, "-P", "-m", _MATH_CHILD, str(MATH_SECONDS)]
-    asked = json.dumps({"answer": answer, "gold": list(gold)})
+    request = json.dumps({"answer": answer, "gold": list(gold)})
     try:
         ended = subprocess.run(
             command,
-            input=asked,
+            input=request,
             capture_output=True,
             text=True,
             timeout=MATH_PATIENCE_SECONDS,
@@ -69,10 +69,10 @@ def math_score(answer: str, gold: Sequence[str]) -> AnswerScore:
         log.warning("comparing an answer did not end: it counts as wrong")
     except (subprocess.CalledProcessError, ValueError) as problem:
         if getattr(problem, "returncode", 0) in _OUT_OF_TIME:
-            said = f"it took more than {MATH_SECONDS} s of processor time"
+            reason = f"it took more than {MATH_SECONDS} s of processor time"
         else:
-            said = getattr(problem, "stderr", "") or str(problem)
-        log.warning("an answer could not be compared, and counts as wrong: %s", said[-500:])
+            reason = getattr(problem, "stderr", "") or str(problem)
+        log.warning("an answer could not be compared, and counts as wrong: %s", reason[-500:])
     return AnswerScore(0.0)
 
 
@@ -115,8 +115,8 @@ def choice_score(answer: str, gold: Sequence[str]) -> AnswerScore:
 def _chosen_letters(answer: str) -> set[str]:
     """The letters that an answer of several words names as its choice."""
     chosen: set[str] = set()
-    for said in _SAID_LETTERS.finditer(answer):
-        chosen |= {said[1], *re.findall(r"\b[A-J]\b", said[2])}
+    for match in _SAID_LETTERS.finditer(answer):
+        chosen |= {match[1], *re.findall(r"\b[A-J]\b", match[2])}
     if small := _SMALL_LETTER.search(answer):
         chosen.add(small[1].upper())
     if first := _FIRST_LETTER.match(answer):

@@ -80,10 +80,10 @@ async def _passes(
     )
     if ended.exit_code != 0 or ended.cut:
         return False
-    said = ended.stdout.decode("utf-8", "replace")
+    output = ended.stdout.decode("utf-8", "replace")
     if not function:
-        return same_output(said, case.output)
-    return same_result(said.rpartition(f"{RESULT_LINE}\n")[2], case.output)
+        return same_output(output, case.output)
+    return same_result(output.rpartition(f"{RESULT_LINE}\n")[2], case.output)
 
 
 def same_output(said: str, expected: str) -> bool:
@@ -91,8 +91,8 @@ def same_output(said: str, expected: str) -> bool:
     compared as numbers."""
     lines = [[line.split() for line in text.strip().splitlines()] for text in (said, expected)]
     return len(lines[0]) == len(lines[1]) and all(
-        len(one) == len(other) and all(map(_same_word, one, other))
-        for one, other in zip(*lines, strict=True)
+        len(words) == len(other) and all(map(_same_word, words, other))
+        for words, other in zip(*lines, strict=True)
     )
 
 

@@ -44,8 +44,8 @@ def main() -> None:
     code = compile(os.environ["HOUSTON_CODE"], "<answer>", "exec", dont_inherit=True)
     sys.setrecursionlimit(_RECURSION)
     space, called = _names(), sys.argv[2:]
-    given = os.open(sys.argv[1], os.O_RDONLY)
-    os.dup2(given, 0)  # some programs read the descriptor, not sys.stdin
+    descriptor = os.open(sys.argv[1], os.O_RDONLY)
+    os.dup2(descriptor, 0)  # some programs read the descriptor, not sys.stdin
     sys.argv = ["<answer>"]
     if not called:
         exec(code, space)  # noqa: S102  # this is what it is for

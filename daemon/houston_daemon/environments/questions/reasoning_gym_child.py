@@ -57,8 +57,8 @@ def make_entry(asked: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     random.seed(asked["seed"])
     numpy.random.seed(asked["seed"])
     settings = {**asked["settings"], "seed": asked["seed"], "size": 1}
-    made = reasoning_gym.create_dataset(asked["dataset"], **settings)
-    return made, made[0]
+    dataset = reasoning_gym.create_dataset(asked["dataset"], **settings)
+    return dataset, dataset[0]
 
 
 def score(asked: dict[str, Any]) -> dict[str, Any]:
@@ -70,11 +70,11 @@ def score(asked: dict[str, Any]) -> dict[str, Any]:
     for name, allowed in _PARSING.items():
         module = vars(import_module(name))
         module["parse_expr"] = _only_formulas(module["parse_expr"], allowed)
-    made, entry = make_entry(asked)
+    dataset, entry = make_entry(asked)
     if entry["question"] != asked["question"]:
         return {"error": "reasoning-gym makes another question of this seed; its version differs"}
     try:
-        worth = float(made.score_answer(asked["answer"], entry))
+        worth = float(dataset.score_answer(asked["answer"], entry))
     except Exception as problem:  # noqa: BLE001 - the package raises whatever an answer causes
         return {"score": 0.0, "problem": type(problem).__name__}
     return {"score": min(1.0, max(0.0, worth))}
@@ -87,8 +87,8 @@ def _only_formulas(parse: Callable[..., Any], allowed: re.Pattern[str]) -> Calla
     """
 
     def parse_formula(text: str, **settings: Any) -> Any:
-        known = all(map(_KNOWN_NAME.fullmatch, _NAME.findall(text)))
-        if not (known and allowed.fullmatch(text)) or _MEMBER.search(text):
+        names_known = all(map(_KNOWN_NAME.fullmatch, _NAME.findall(text)))
+        if not (names_known and allowed.fullmatch(text)) or _MEMBER.search(text):
             raise ValueError("no formula")
         return parse(text, **settings)
 
@@ -115,8 +115,8 @@ def main() -> None:
     sys.path.extend(sys.argv[1:])
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what the package prints is no answer
-    if given := os.environ.get("HOUSTON_ANSWER"):
-        answers.write(f"{json.dumps(score(json.loads(given)))}\n")
+    if request := os.environ.get("HOUSTON_ANSWER"):
+        answers.write(f"{json.dumps(score(json.loads(request)))}\n")
         return
     for line in sys.stdin:
         answers.write(f"{json.dumps(ask(json.loads(line)))}\n")

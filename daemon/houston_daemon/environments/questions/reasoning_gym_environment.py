@@ -120,21 +120,21 @@ class ReasoningGymEnvironment(ToolEnvironment):
         return self._answered(worth, finished=True)
 
     def _answered(self, worth: float, *, finished: bool) -> Answered:
-        asked = self._task.reasoning_gym
+        gym_settings = self._task.reasoning_gym
         return Answered(
             overall_score=round(100.0 * worth, 6),
             exact_match=float(worth >= 1.0),
-            question_id=f"{asked.dataset}-{asked.seed}",
+            question_id=f"{gym_settings.dataset}-{gym_settings.seed}",
             finished=finished,
         )
 
     async def _score(self, answer: str) -> float:
         """What the answer is worth, 0 to 1. Raises HoustonError where nobody can say."""
-        asked = self._task.reasoning_gym
+        gym_settings = self._task.reasoning_gym
         question = {
-            "dataset": asked.dataset,
+            "dataset": gym_settings.dataset,
             "settings": self._task.settings,
-            "seed": asked.seed,
+            "seed": gym_settings.seed,
             "question": self._question,
             "answer": answer.replace("\0", ""),
         }
@@ -154,15 +154,15 @@ class ReasoningGymEnvironment(ToolEnvironment):
         )
         lines = ended.stdout.decode("utf-8", "replace").rstrip().rpartition("\n")
         try:
-            said = msgspec.json.decode(lines[2], type=_Said)
+            verdict = msgspec.json.decode(lines[2], type=_Said)
         except msgspec.MsgspecError:
             if ended.exit_code is None:
                 return 0.0
             words = ended.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:300]
             raise HoustonError(f"The answer could not be scored: {words or 'no word'}.") from None
-        if said.error:
-            raise HoustonError(f"The answer could not be scored: {said.error}.")
-        return said.score
+        if verdict.error:
+            raise HoustonError(f"The answer could not be scored: {verdict.error}.")
+        return verdict.score
 
 
 def build_environment(setup: EnvironmentSetup) -> ReasoningGymEnvironment:

@@ -183,8 +183,8 @@ class ResearchEnvironment(CodeEnvironment):
     async def _take_answer(self, call: ToolCall, standing: Standing) -> Observation:
         text: str = call.arguments["text"]
         if self._answering is not None:
-            known = await self._tested(call.id, text)
-            return await asyncio.to_thread(self._answering.answer, call.id, text, standing, known)
+            score = await self._tested(call.id, text)
+            return await asyncio.to_thread(self._answering.answer, call.id, text, standing, score)
         least = self._task.budget.minimum_steps
         if standing.step < least:
             return Failed(error=f"An answer is refused before step {least}.")
@@ -194,9 +194,9 @@ class ResearchEnvironment(CodeEnvironment):
         """The score of a program by the hidden tests; None for a question that has none, and for a
         call that was answered before a restart."""
         assert self._answering is not None
-        asked = self._answering.now
-        hidden = asked.question.tests
-        if self._task.questions.scorer != "tests" or not hidden.cases or call in asked.answers:
+        state = self._answering.now
+        hidden = state.question.tests
+        if self._task.questions.scorer != "tests" or not hidden.cases or call in state.answers:
             return None
         passed = await count_passed(self._host, program, hidden)
         return AnswerScore(float(passed == len(hidden.cases)))

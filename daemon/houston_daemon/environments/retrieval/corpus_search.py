@@ -82,8 +82,8 @@ def _made(source: Path, signature: str, note: Path, cancelled: Callable[[], bool
     key = _hashed(source, cancelled)
     if _signature(source) != signature:  # written to meanwhile: known again when it rests
         return key
-    beside = note.with_suffix(".new-key")
-    atomic_file.write_atomically(note, key.encode("ascii"), beside=beside, durable=False)
+    temp_file = note.with_suffix(".new-key")
+    atomic_file.write_atomically(note, key.encode("ascii"), beside=temp_file, durable=False)
     return key
 
 
@@ -154,21 +154,21 @@ def _words(problem: Exception) -> str:
 
 
 def _build(source: Path, index: Path, cancelled: Callable[[], bool]) -> None:
-    beside = index.with_suffix(".new")
-    beside.unlink(missing_ok=True)  # of a worker that was killed
+    temp_file = index.with_suffix(".new")
+    temp_file.unlink(missing_ok=True)  # of a worker that was killed
     try:
-        with contextlib.closing(sqlite3.connect(beside, isolation_level=None)) as database:
+        with contextlib.closing(sqlite3.connect(temp_file, isolation_level=None)) as database:
             database.executescript(
                 "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -32768;"
                 f"{_TABLES} BEGIN;"
             )
             _fill(database, source, cancelled)
             database.execute("COMMIT")
-        atomic_file.sync_to_disk(beside)
+        atomic_file.sync_to_disk(temp_file)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temp_file.unlink(missing_ok=True)
         raise
-    beside.replace(index)
+    temp_file.replace(index)
 
 
 def _fill(database: sqlite3.Connection, source: Path, cancelled: Callable[[], bool]) -> None:

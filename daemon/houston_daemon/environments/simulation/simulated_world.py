@@ -202,7 +202,7 @@ class SimulatedWorld:
 
     def before(self, call: str) -> Seen | None:
         """What the newest turn before that of `call` gave."""
-        earlier = [seen for made, seen in self._newest if made != call]
+        earlier = [answer for turn_call, answer in self._newest if turn_call != call]
         return earlier[-1] if earlier else None
 
     @property

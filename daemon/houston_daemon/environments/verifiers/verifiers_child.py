@@ -146,8 +146,8 @@ class Episode:
         self.shown.clear()
         await self._actions.put(action)
         request = await self._next_request()
-        said = [*self.shown, *([] if request is None else _said_to(request["messages"]))]
-        return {"text": "\n".join(said), "done": request is None}
+        texts = [*self.shown, *([] if request is None else _said_to(request["messages"]))]
+        return {"text": "\n".join(texts), "done": request is None}
 
     async def score(self) -> dict[str, Any]:
         """The rewards of the trace, once the episode has ended; one that has not says no more."""
@@ -174,16 +174,16 @@ class Episode:
             return f"{type(problem).__name__}: {problem}"
         episode = self._run.result()
         errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
-        return "" if episode.ok else "; ".join(f"{one.type}: {one.message}" for one in errors)
+        return "" if episode.ok else "; ".join(f"{fault.type}: {fault.message}" for fault in errors)
 
     async def _next_request(self) -> dict[str, Any] | None:
         """What the model is asked next; None where the episode ends instead."""
         assert self._run is not None
-        asked = asyncio.create_task(self._requests.get())
-        await asyncio.wait((asked, self._run), return_when=asyncio.FIRST_COMPLETED)
-        if asked.done():
-            return asked.result()
-        asked.cancel()
+        request_task = asyncio.create_task(self._requests.get())
+        await asyncio.wait((request_task, self._run), return_when=asyncio.FIRST_COMPLETED)
+        if request_task.done():
+            return request_task.result()
+        request_task.cancel()
         return None
 
     async def _listen(self) -> str:
@@ -234,13 +234,13 @@ def _chosen(taskset: vf.Taskset[Any, Any], number: int) -> vf.Task[Any, Any, Any
 
 def _said_to(messages: list[dict[str, Any]]) -> list[str]:
     """What the user said since the agent's last message."""
-    said: list[str] = []
+    texts: list[str] = []
     for message in reversed(messages):
         if message["role"] == "assistant":
             break
         if message["role"] == "user":
-            said.insert(0, _shown(message["content"]))
-    return said
+            texts.insert(0, _shown(message["content"]))
+    return texts
 
 
 def _shown(content: Any) -> str:
@@ -264,13 +264,13 @@ async def answer_questions(answers: Any) -> None:
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
-        asked = json.loads(line)
+        request = json.loads(line)
         try:
-            match asked.pop("do"):
+            match request.pop("do"):
                 case "begin":
-                    answer = await EPISODE.begin(asked)
+                    answer = await EPISODE.begin(request)
                 case "act":
-                    answer = await EPISODE.act(asked)
+                    answer = await EPISODE.act(request)
                 case _:
                     answer = await EPISODE.score()
         except Exception as problem:  # noqa: BLE001 - an environment raises whatever it meets

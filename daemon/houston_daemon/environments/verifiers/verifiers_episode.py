@@ -66,7 +66,7 @@ class VerifiersEpisode:
             raise SimulatorFailed(f"The environment's process: {problem}.") from None
         self._child = LineChild(process, msgspec.json.Decoder(_Said))
         number = own.index if own.index >= 0 else seed // own.repeat
-        asked = {
+        question = {
             "do": "begin",
             "taskset": own.taskset,
             "env": own.env,
@@ -74,22 +74,22 @@ class VerifiersEpisode:
             "number": number,
         }
         try:
-            said = await self._asked(asked, own.start_seconds)
+            answer = await self._asked(question, own.start_seconds)
         except SimulatorFailed:
             await self.end()
             raise
-        return Reset(text=said.text, tools=said.tools)
+        return Reset(text=answer.text, tools=answer.tools)
 
     async def act(self, tool: str, arguments: Mapping[str, Any]) -> Step:
         """One message of the agent's, with what followed it."""
-        asked = {"do": "act", "tool": tool, "arguments": dict(arguments)}
-        said = await self._asked(asked, self._settings.seconds)
-        return Step(text=said.text, done=said.done)
+        question = {"do": "act", "tool": tool, "arguments": dict(arguments)}
+        answer = await self._asked(question, self._settings.seconds)
+        return Step(text=answer.text, done=answer.done)
 
     async def score(self) -> Score:
         """The reward of the trace; an episode that has not ended ends."""
-        said = await self._asked({"do": "score"}, self._settings.seconds)
-        return reward_score(said.reward, self._settings.full_reward)
+        answer = await self._asked({"do": "score"}, self._settings.seconds)
+        return reward_score(answer.reward, self._settings.full_reward)
 
     async def end(self) -> None:
         """End the process and all that it started."""
@@ -100,9 +100,9 @@ class VerifiersEpisode:
     async def _asked(self, question: Mapping[str, Any], seconds: float) -> _Said:
         assert self._child is not None, "begin() comes first"
         try:
-            said = await self._child.ask(question, seconds)
+            answer = await self._child.ask(question, seconds)
         except simulator_process.SimulatorFailed as problem:  # the process has been ended
             raise SimulatorFailed(f"The environment's process: {problem}.", done=None) from None
-        if said.error:
-            raise SimulatorFailed(f"The environment failed: {one_line(said.error, 500)}")
-        return said
+        if answer.error:
+            raise SimulatorFailed(f"The environment failed: {one_line(answer.error, 500)}")
+        return answer

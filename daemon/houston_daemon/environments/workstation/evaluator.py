@@ -209,23 +209,23 @@ class Slots:
 
         While it waits, and only then, `waiting` is told: that time is not active time.
         """
-        held = self._take()
-        if held is None:
-            held = await self._wait(given_up)
+        descriptor = self._take()
+        if descriptor is None:
+            descriptor = await self._wait(given_up)
         try:
-            yield held is not None
+            yield descriptor is not None
         finally:
-            if held is not None:
-                os.close(held)
+            if descriptor is not None:
+                os.close(descriptor)
 
     async def _wait(self, given_up: Callable[[], bool]) -> int | None:
         self._tell(True)
         try:
             attempt = 0
             while not given_up():
-                held = self._take()
-                if held is not None:
-                    return held
+                descriptor = self._take()
+                if descriptor is not None:
+                    return descriptor
                 await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
                 attempt += 1
             return None
@@ -301,8 +301,8 @@ class Evaluation:
         if standing.evaluations >= limit:
             return Failed(error=f"All {limit} submissions are used.")
         if self._host.name == LOCAL_HOST and not self._folder.is_dir():
-            gone = "The task's folder, where its evaluator lies, is not there now."
-            return self._failed(gone, standing, fault=True)
+            reason = "The task's folder, where its evaluator lies, is not there now."
+            return self._failed(reason, standing, fault=True)
         seconds = self._seconds(standing)
         if seconds <= 0:
             return Failed(error="The time that evaluations may take is used.")

@@ -194,18 +194,18 @@ def _copy(source: BinaryIO, into: BinaryIO, start: int, stop: int) -> None:
 
 def _replace(place: ConfinedEntry, mode: int, write: Callable[[BinaryIO], object]) -> None:
     """Write beside, then rename over the old file."""
-    beside = f".houston-{secrets.token_hex(6)}"
+    temp_name = f".houston-{secrets.token_hex(6)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(beside, flags, 0o600, dir_fd=place.folder)
+    descriptor = os.open(temp_name, flags, 0o600, dir_fd=place.folder)
     try:
         with os.fdopen(descriptor, "wb") as file:
             write(file)
             file.truncate()  # it may end with a hole
             os.fchmod(file.fileno(), mode)
         point("worker.file.before")
-        os.rename(beside, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+        os.rename(temp_name, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
     except BaseException:
-        os.unlink(beside, dir_fd=place.folder)
+        os.unlink(temp_name, dir_fd=place.folder)
         raise
 
 

@@ -68,9 +68,9 @@ async def _host_changes(place: WorkstationHost, step: int) -> _HostChanges | Non
     try:
         spans, ends = await place.sessions.spans()
         snapshot = await place.host.snapshots.take(f"step {step}", hints=touched, since=state.told)
-    except HostAway as away:
-        if away.needed is not None:
-            raise away.needed from away
+    except HostAway as problem:
+        if problem.needed is not None:
+            raise problem.needed from problem
         return None
     files = merge_changes(state.pending, tuple(map(recorded_change, snapshot.files)))
     return _HostChanges(snapshot.commit, files, snapshot.more + state.more_pending, spans, ends)

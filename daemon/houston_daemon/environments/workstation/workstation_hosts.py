@@ -130,15 +130,15 @@ async def act_on_all_hosts(
 ) -> Observation:
     """Run the action on each host; one that is away is named and stops nothing."""
     answers: list[tuple[str, Observation]] = []
-    away: list[str] = []
+    away_hosts: list[str] = []
     for place in places:
         try:
             answers.append((place.host.name, await place.commands.act(arguments, stop)))
         except HostAway as problem:
-            away.append(f"{problem.host} ({hide_places(problem.why, place.host)})")
+            away_hosts.append(f"{problem.host} ({hide_places(problem.why, place.host)})")
     if not answers:
-        return Failed(error=f"No host can be reached now: {', '.join(away)}.")
-    return _joined(answers, tuple(away))
+        return Failed(error=f"No host can be reached now: {', '.join(away_hosts)}.")
+    return _joined(answers, tuple(away_hosts))
 
 
 def _joined(answers: Sequence[tuple[str, Observation]], away: tuple[str, ...]) -> Observation:
@@ -163,9 +163,9 @@ async def interrupted_observation(call: ToolCall, place: WorkstationHost) -> Int
     """Say that the outcome is unknown, and what the terminal or the file shows now."""
     try:
         view = await current_view(call, place)
-    except HostAway as away:
-        reason = hide_places(away.why, place.host)
-        view = f"The host {away.host} cannot be reached now: {reason}."
+    except HostAway as problem:
+        reason = hide_places(problem.why, place.host)
+        view = f"The host {problem.host} cannot be reached now: {reason}."
     return Interrupted(error=f"The daemon went down while {call.name} ran.", now=view)
 
 

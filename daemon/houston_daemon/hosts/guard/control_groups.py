@@ -61,12 +61,12 @@ def _find_unified(mounts: list[_CgroupMount], own: dict[str, str]) -> CgroupFold
     mount = next((mount for mount in mounts if mount.kind == "cgroup2"), None)
     if mount is None or "" not in own:
         return None
-    here = _own_group_folder(mount, own[""])
-    for folder in (here, *here.parents):
+    own_folder = _own_group_folder(mount, own[""])
+    for folder in (own_folder, *own_folder.parents):
         if not folder.is_relative_to(mount.point):
             return None
         # Only the root of all may hold processes and give controllers to children at once.
-        ours = folder == here and (folder / "cgroup.type").exists()
+        ours = folder == own_folder and (folder / "cgroup.type").exists()
         if not ours and _has_controllers(folder) and _can_make_group(folder):
             return CgroupFolders("cgroup2", {"all": folder})
     return None

@@ -261,9 +261,9 @@ class LimitGuard:
         self._add_hit(kind, sentence)
         log.warning("resource limit: %s; %s", kind, sentence)
         # What is in front goes on meanwhile, and may start what it needs.
-        held = bool(self.groups.procs_files) and not innocent
+        frozen = bool(self.groups.procs_files) and not innocent
         members = {pid for space in chosen for pid in inner[space].pids}
-        if held:
+        if frozen:
             self.groups.freeze_process_count(None)
         try:
             for shell in shells:
@@ -271,9 +271,9 @@ class LimitGuard:
                 if shell.running and shell.spared & members and not innocent:
                     process_table.send_signal([shell.shell], signal.SIGINT)
             spared = innocent.union(*(shell.spared for shell in shells))
-            ended = resource_usage.kill_targets(lambda: self._processes_in(chosen) - spared, held)
+            ended = resource_usage.kill_targets(lambda: self._processes_in(chosen) - spared, frozen)
         finally:
-            if held:
+            if frozen:
                 with contextlib.suppress(FileNotFoundError):  # the rollout has ended meanwhile
                     self.groups.freeze_process_count(self._limits)
         log.warning("%d processes were ended", ended)

@@ -55,7 +55,7 @@ def usage_by_sandbox(pids: Iterable[int]) -> dict[str, SandboxUsage]:
         used.written += _written_bytes(pid)
     for used in usage.values():
         used.shared = next(
-            (held for pid in used.pids if (held := _shared_memory_bytes(pid)) >= 0), 0
+            (size for pid in used.pids if (size := _shared_memory_bytes(pid)) >= 0), 0
         )
     return usage
 
@@ -361,15 +361,15 @@ def _give_back_rights(
 def _read_entries(folder: int) -> dict[str, os.stat_result]:
     """What is in an open folder, which is closed. Raises PermissionError where it may not be
     entered."""
-    found: dict[str, os.stat_result] = {}
+    stats: dict[str, os.stat_result] = {}
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 with contextlib.suppress(FileNotFoundError):  # removed since it was listed
-                    found[entry.name] = entry.stat(follow_symlinks=False)
+                    stats[entry.name] = entry.stat(follow_symlinks=False)
     finally:
         os.close(folder)
-    return found
+    return stats
 
 
 FIGURE_FRESH_SECONDS = 5.0

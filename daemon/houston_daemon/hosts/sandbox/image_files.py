@@ -41,28 +41,28 @@ def unpack_image(file: Path, folder: Path) -> None:
     """
     if folder.exists():
         return
-    beside = folder.with_name(f"{folder.name}.new")
-    if beside.exists():  # what an earlier try left
-        untrusted_files.remove_folder(beside)
-    beside.mkdir(parents=True)
-    tar = ["tar", "-x", "-f", str(file), "-C", str(beside), "--no-same-owner"]
+    staging_folder = folder.with_name(f"{folder.name}.new")
+    if staging_folder.exists():  # what an earlier try left
+        untrusted_files.remove_folder(staging_folder)
+    staging_folder.mkdir(parents=True)
+    tar = ["tar", "-x", "-f", str(file), "-C", str(staging_folder), "--no-same-owner"]
     # Anchored: the image's own devices only, not what lies in any other folder of that name.
     tar += ["--anchored", "--exclude=dev/*", "--exclude=./dev/*"]
     _run(tar, _UNPACK_SECONDS, f"The image {file} cannot be unpacked")
     # Some images have files that not even their owner may read, which no copy could be made of.
-    readable = ["chmod", "-R", "u+rwX", "--", str(beside)]
+    readable = ["chmod", "-R", "u+rwX", "--", str(staging_folder)]
     _run(readable, _UNPACK_SECONDS, f"The image {file} cannot be made readable")
-    if not (beside / "etc").is_symlink():  # it could lead to this machine's own
+    if not (staging_folder / "etc").is_symlink():  # it could lead to this machine's own
         for name in _HOST_FILES:
-            (beside / "etc" / name).unlink(missing_ok=True)
-    if missing := [name for name in _SESSION_PROGRAMS if not _has_program(beside, name)]:
-        untrusted_files.remove_folder(beside)
+            (staging_folder / "etc" / name).unlink(missing_ok=True)
+    if missing := [name for name in _SESSION_PROGRAMS if not _has_program(staging_folder, name)]:
+        untrusted_files.remove_folder(staging_folder)
         raise HoustonError(
             f"The image {file} has no {', '.join(missing)}, which sessions run.",
             "The rollout has no sandbox.",
             "Add that to the image, and import the task anew.",
         )
-    beside.rename(folder)
+    staging_folder.rename(folder)
 
 
 def check_image_file(file: Path, image: str) -> None:
@@ -116,7 +116,7 @@ def _run(words: list[str], seconds: int, what: str, passed_over: tuple[str, ...]
     passed_over: how lines of errors end that are no failure.
     """
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             words,
             capture_output=True,
             text=True,
@@ -127,10 +127,10 @@ def _run(words: list[str], seconds: int, what: str, passed_over: tuple[str, ...]
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise HoustonError(f"{what}: {problem}.") from problem
-    problems = done.stderr.splitlines() if passed_over and done.returncode == 1 else []
+    problems = result.stderr.splitlines() if passed_over and result.returncode == 1 else []
     if problems and all(line.endswith(passed_over) for line in problems):
         log.warning("%s whole: %s", what, "; ".join(problems)[:300])
-    elif done.returncode:
-        reason = " ".join(done.stderr.split())[:300]
-        raise HoustonError(f"{what}: {reason or f'exit code {done.returncode}'}.")
-    return done.stdout
+    elif result.returncode:
+        reason = " ".join(result.stderr.split())[:300]
+        raise HoustonError(f"{what}: {reason or f'exit code {result.returncode}'}.")
+    return result.stdout

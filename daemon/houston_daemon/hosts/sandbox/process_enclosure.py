@@ -134,22 +134,22 @@ def network_join_command(
     program = shutil.which("nsenter")
     if program is None or not mark:
         return []
-    held = _find_noted_holder(note) or _start_holder(note, mark, shell, enclosure)
-    if held is None:
+    network = _find_noted_holder(note) or _start_holder(note, mark, shell, enclosure)
+    if network is None:
         return []
-    spaces = [f"--net=/proc/{held.holder.pid}/ns/net"]
+    spaces = [f"--net=/proc/{network.holder.pid}/ns/net"]
     if os.getuid():
-        user = f"--user=/proc/{held.holder.pid}/ns/user"
+        user = f"--user=/proc/{network.holder.pid}/ns/user"
         spaces = [user, "--preserve-credentials", *spaces]
-    return [program, *spaces, "--", "/bin/sh", "-c", _JOIN_CHECK, "joined", held.space]
+    return [program, *spaces, "--", "/bin/sh", "-c", _JOIN_CHECK, "joined", network.space]
 
 
 def _find_noted_holder(note: Path) -> _NetworkHolder | None:
     """The holder that was noted, if it still is that process and in that network."""
-    held = atomic_file.read_json_file(note, _NetworkHolder, FileNotFoundError)
-    if held is None or not process_table.is_alive(held.holder):
+    network = atomic_file.read_json_file(note, _NetworkHolder, FileNotFoundError)
+    if network is None or not process_table.is_alive(network.holder):
         return None
-    return held if _network_namespace(held.holder.pid) == held.space else None
+    return network if _network_namespace(network.holder.pid) == network.space else None
 
 
 def _start_holder(
@@ -178,15 +178,15 @@ def _start_holder(
         pid = 0
     finally:
         os.close(read_end)
-    held = _NetworkHolder(process_table.process_key(pid), _network_namespace(pid))
-    if held.holder == process_table.NO_PROCESS or held.space in (
+    network = _NetworkHolder(process_table.process_key(pid), _network_namespace(pid))
+    if network.holder == process_table.NO_PROCESS or network.space in (
         "",
         _network_namespace(os.getpid()),
     ):
         return None
     note.parent.mkdir(parents=True, exist_ok=True)
-    atomic_file.write_atomically(note, msgspec.json.encode(held), durable=False)
-    return held
+    atomic_file.write_atomically(note, msgspec.json.encode(network), durable=False)
+    return network
 
 
 def _read_child_pid(descriptor: int) -> int:

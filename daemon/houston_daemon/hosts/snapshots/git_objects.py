@@ -144,9 +144,9 @@ def write_blob(repo: pygit2.Repository, data: bytes) -> pygit2.Oid:
     if not target.exists():
         target.parent.mkdir(exist_ok=True)
         press = zlib.compressobj(1)
-        beside = target.parent / f"tmp_obj_{os.getpid()}"
+        temporary_file = target.parent / f"tmp_obj_{os.getpid()}"
         with atomic_file.open_atomically(
-            target, beside=beside, mode=0o444, synced="nothing"
+            target, beside=temporary_file, mode=0o444, synced="nothing"
         ) as file:
             file.write(press.compress(head))
             for at in range(0, len(data), 1 << 20):

@@ -321,9 +321,9 @@ class ShadowRepository:
     def _point_head(self, commit: str) -> None:
         head = self.folder / HEAD_FILE
         head.parent.mkdir(parents=True, exist_ok=True)
-        beside = self.folder / "head.new"  # beside it, it would be another head
+        temporary_file = self.folder / "head.new"  # beside it, it would be another head
         data = f"{commit}\n".encode()
-        atomic_file.write_atomically(head, data, beside=beside, durable=False)
+        atomic_file.write_atomically(head, data, beside=temporary_file, durable=False)
 
     def _open(self) -> pygit2.Repository:
         if self._repo is not None:
@@ -359,12 +359,12 @@ class ShadowRepository:
 
 def _make_repository(folder: Path) -> None:
     """Make it beside and move it into place: libgit2 locks the configuration while it writes it."""
-    beside = folder.with_name(folder.name + ".new")
-    if beside.exists():
-        shutil.rmtree(beside)
-    make_bare_repository(beside)
+    staging_folder = folder.with_name(folder.name + ".new")
+    if staging_folder.exists():
+        shutil.rmtree(staging_folder)
+    make_bare_repository(staging_folder)
     point("worker.shadow.made")
-    beside.rename(folder)
+    staging_folder.rename(folder)
 
 
 def make_bare_repository(folder: Path) -> None:

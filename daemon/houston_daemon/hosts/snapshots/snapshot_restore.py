@@ -191,12 +191,12 @@ def _copy_from_live(
     lost: list[str], beside: Mapping[str, UnstoredFile], live: Path, into: Path
 ) -> list[str]:
     """Copy what still lies in the workspace as it was recorded; the rest of `lost`."""
-    there = {printable_path(path): (path, recorded) for path, recorded in beside.items()}
+    live_files = {printable_path(path): (path, recorded) for path, recorded in beside.items()}
     with NoFollowFolder(live) as source, NoFollowFolder(into) as target:
         return [
             path
             for path in lost
-            if path not in there or not _copy_if_unchanged(source, target, *there[path])
+            if path not in live_files or not _copy_if_unchanged(source, target, *live_files[path])
         ]
 
 

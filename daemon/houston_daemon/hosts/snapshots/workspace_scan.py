@@ -188,9 +188,11 @@ class LargeFileCopies:
         if shutil.disk_usage(self._folder).free < taken_bytes + _SPARE_DISK_BYTES:
             return "no room on the disk for a copy"
         self._left -= taken_bytes
-        beside = self._folder / "copy.new"
+        temporary_file = self._folder / "copy.new"
         try:
-            with atomic_file.open_atomically(target, beside=beside, synced="nothing") as file:
+            with atomic_file.open_atomically(
+                target, beside=temporary_file, synced="nothing"
+            ) as file:
                 untrusted_files.copy_sparse(source, file.fileno())
         except OSError as error:
             return f"could not be copied: {error.strerror}"

@@ -161,16 +161,16 @@ class BundleCache:
             file.write(data)
         if not last:
             return
-        beside = self.place / f"{name}.{token}"
+        staging_folder = self.place / f"{name}.{token}"
         try:
             with tarfile.open(packed) as tar:
-                tar.extractall(beside, filter="tar")
+                tar.extractall(staging_folder, filter="tar")
             with self._locked():
                 self._note_need(name)
-                self._put(beside, name)
+                self._put(staging_folder, name)
         finally:
             packed.unlink(missing_ok=True)
-            shutil.rmtree(beside, ignore_errors=True)
+            shutil.rmtree(staging_folder, ignore_errors=True)
 
     def remove_unneeded(self) -> None:
         """Remove what no rollout needs any more; what would not go is tried the next time."""

@@ -41,8 +41,8 @@ class RemoteCleaner:
                 freed = await _ask_to_clean(there, rollout, home, extent)
                 left_reason = f"on {there.host}: {freed.left}" if freed.left else ""
                 return FreedSpace(freed.bytes, left_reason)
-            except HostAway as away:
-                reason = away.cause
+            except HostAway as error:
+                reason = error.cause
                 self._away[there] = reason
             except (HoustonError, OSError) as problem:
                 cause = problem.cause if isinstance(problem, HoustonError) else f"{problem}."

@@ -82,9 +82,9 @@ def _require_replaceable(before: _ServingNote, ask: m.Hello, note: Path) -> None
     process = ProcessKey(before.pid, before.started)
     if not process_table.is_alive(process):
         return
-    known = before.home and ask.home
-    if (before.home != ask.home) if known else (before.key != ask.key):
-        if known and not _is_heard(note, process):
+    homes_known = before.home and ask.home
+    if (before.home != ask.home) if homes_known else (before.key != ask.key):
+        if homes_known and not _is_heard(note, process):
             return  # its machine is gone: a home was moved, or its container has another name
         raise NeedsPerson(
             f"Another home is at work on {ask.rollout} there: {before.home or before.key}.",
@@ -176,16 +176,16 @@ class RemoteReader:
         self.close()
         if not self._folder.is_dir():
             raise HoustonError(f"Nothing of {self._folder.name} is on that machine.")
-        beside = Path(tempfile.mkdtemp(prefix="packing-", dir=self._folder))
+        temporary_folder = Path(tempfile.mkdtemp(prefix="packing-", dir=self._folder))
         self._packed = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 `close` closes it
         try:
-            into = beside / "workspace"
+            into = temporary_folder / "workspace"
             lost = restore_snapshot(
                 self._folder / "shadow", commit, into, self._folder / "workspace"
             )
             file_bundles.pack_bundle(into, self._packed)
         finally:
-            shutil.rmtree(beside, ignore_errors=True)
+            shutil.rmtree(temporary_folder, ignore_errors=True)
         return m.PackedWorkspace(size=self._packed.tell(), lost=tuple(lost))
 
     def _part(self, at: int) -> bytes:

@@ -77,8 +77,8 @@ def ssh_command_line(host: HostSettings) -> list[str]:
 
 def manual_command(host: HostSettings) -> str:
     """What a person types to see why it cannot be reached; it must ask nothing."""
-    there = f"{remote_path(host.command)} --version"
-    return shlex.join(["ssh", *_target_options(host), host.ssh, there])
+    remote_command = f"{remote_path(host.command)} --version"
+    return shlex.join(["ssh", *_target_options(host), host.ssh, remote_command])
 
 
 def _target_options(host: HostSettings) -> list[str]:

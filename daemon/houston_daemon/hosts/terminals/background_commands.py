@@ -81,7 +81,7 @@ class BackgroundCommands:
     def look(self) -> bool:
         """See what runs and what has ended; whether that is news that a successor should find."""
         before = list(self._state.background)
-        known = {command.key for command in before}
+        known_keys = {command.key for command in before}
         open_keys = {_group(command.key): command.key for command in before if not command.ended}
         running = {
             open_keys.get(entry.group) or f"{entry.group}.{entry.started}": entry
@@ -90,7 +90,7 @@ class BackgroundCommands:
         room = KEPT_COMMANDS - len(open_keys)
         for key, entry in running.items():
             is_passing = self._state.running and _is_young(entry)
-            if key not in known and not is_passing and room > 0:
+            if key not in known_keys and not is_passing and room > 0:
                 self._state.background.append(self._describe(key, entry))
                 room -= 1
         self._note_gone(running)
@@ -231,8 +231,8 @@ class BackgroundCommands:
             return
         data = self._log.read(start, size)
         self._told_up_to = start + data.rfind(b"\n") + 1
-        told = sorted(_SHELL_TELLS.finditer(data), key=lambda line: int(line["number"]))
-        for command, line in _match_told(untold, told):
+        lines = sorted(_SHELL_TELLS.finditer(data), key=lambda line: int(line["number"]))
+        for command, line in _match_told(untold, lines):
             ended, _ = self._gone.pop(command.key, (command.ended, 0.0))
             self._change(command.key, ended=ended, exit_code=_exit_code(line))
 
@@ -258,7 +258,9 @@ def _match_told(
         return
     for line in told:
         text = (line["command"] or b"").decode(errors="replace")
-        alike = [one for one in untold if all(word in text for word in one.command.split())]
+        alike = [
+            command for command in untold if all(word in text for word in command.command.split())
+        ]
         if len(alike) == 1:
             untold.remove(alike[0])
             yield alike[0], line

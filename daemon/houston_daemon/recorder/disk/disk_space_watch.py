@@ -185,14 +185,14 @@ def _checkpoint_whole_wal(connection: sqlite3.Connection) -> bool:
 
 def _put_database_back(home: Home, connection: sqlite3.Connection) -> str:
     """The open database under its name again; beside it where somebody put another there."""
-    beside = home.path / f"{home.database.name}.new"
-    _write_database_copy(connection, beside)
+    database_copy = home.path / f"{home.database.name}.new"
+    _write_database_copy(connection, database_copy)
     try:
-        os.link(beside, home.database)
+        os.link(database_copy, home.database)
     except FileExistsError:
-        beside.unlink()
+        database_copy.unlink()
         return _save_into_damaged(home, connection)
-    beside.unlink()
+    database_copy.unlink()
     atomic_file.sync_to_disk(home.path)
     return "everything stored was put back into houston.db"
 

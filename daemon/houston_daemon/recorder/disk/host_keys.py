@@ -115,14 +115,14 @@ def remove_host(home: Home, name: str) -> None:
     """Let a host in no more; a running daemon refuses its next word. Raises HoustonError."""
     with _locked(home):
         keys = read_host_keys(home)
-        known = keys.hosts if keys else {}
-        if keys is None or name not in known:
+        known_hosts = keys.hosts if keys else {}
+        if keys is None or name not in known_hosts:
             raise NotFound(
-                f"There is no host {name!r}; known: {', '.join(sorted(known)) or 'none'}.",
+                f"There is no host {name!r}; known: {', '.join(sorted(known_hosts)) or 'none'}.",
                 "Nothing was changed.",
-                did_you_mean(name, known) or "houston host list",
+                did_you_mean(name, known_hosts) or "houston host list",
             )
-        hosts = {other: key for other, key in known.items() if other != name}
+        hosts = {other: key for other, key in known_hosts.items() if other != name}
         _write(home, msgspec.structs.replace(keys, hosts=hosts))
 
 

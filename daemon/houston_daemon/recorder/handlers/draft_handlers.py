@@ -166,10 +166,10 @@ def store_review_cost(store: Store, message: StoreReviewCost, author: Author) ->
     if min(counts) < 0 or max(counts) >= 2**53 or not 0 <= cost < MOST_COST:
         raise UsageError("Counts and costs are numbers of 0 or more.", UNCHANGED)
     row = require_rollout(store, message.rollout)
-    known = store.connection.execute(
+    cost_row = store.connection.execute(
         "SELECT 1 FROM review_costs WHERE rollout = ? AND request = ?", (row.id, message.request)
     ).fetchone()
-    if known is None:
+    if cost_row is None:
         body = ReviewCostStored(
             reviewer=message.reviewer,
             request=message.request,

@@ -297,16 +297,16 @@ def _check_receiver(message: ClaimRollout, author: Author) -> str:
 def mark_note_read(store: Store, message: ReadNote, author: Author) -> RequestStored:
     """Note that the newest note was read by whom it is for; anything else changes nothing."""
     row = require_rollout(store, message.rollout)
-    found = store.connection.execute(
+    note_row = store.connection.execute(
         "SELECT e.body, c.note_to FROM claims c JOIN events e ON e.seq = c.note_seq"
         " WHERE c.rollout = ? AND c.note_seq = ? AND c.read_by = '' AND e.body IS NOT NULL",
         (row.id, message.note),
     ).fetchone()
-    if found is None:
+    if note_row is None:
         return RequestStored(seq=store.journal.seq)
-    body, to = found
-    left = msgspec.msgpack.decode(body, type=RolloutClaimed)
-    if to not in ("", author.name) or (left.by, left.uid) == (author.name, author.uid):
+    body, to = note_row
+    claim = msgspec.msgpack.decode(body, type=RolloutClaimed)
+    if to not in ("", author.name) or (claim.by, claim.uid) == (author.name, author.uid):
         return RequestStored(seq=store.journal.seq)
     read = NoteRead(by=author.name, note=message.note, **author.event_fields)
     return RequestStored(seq=store.journal.append(EventKey(row.id), "note-read", read))

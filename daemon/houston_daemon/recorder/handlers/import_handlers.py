@@ -93,8 +93,8 @@ def _check_import(message: ImportRollout) -> None:
                 check_result_numbers(result)
             except Refusal as refusal:
                 raise UsageError(refusal.reason, NOTHING_IMPORTED) from None
-        for said in step.guidance:
-            check_text(said.text, "guidance")
+        for guidance in step.guidance:
+            check_text(guidance.text, "guidance")
 
 
 def _read_row(store: Store, id: str) -> RolloutRow:
@@ -123,18 +123,18 @@ def _store_step(
     for index, result in enumerate(step.results):
         _append(store, key(f"intent.{index}"), "intent", CallIntent(call=result.call))
         _append(store, key(f"call.{index}"), "result", result)
-    for said in step.guidance:
+    for guidance in step.guidance:
         queued = GuidanceQueued(
             id=secrets.token_hex(8),
-            author=said.author,
-            text=said.text,
+            author=guidance.author,
+            text=guidance.text,
             mode="next",
-            words=count_words(said.text),
+            words=count_words(guidance.text),
             verified=False,  # the file says so, and nobody here
         )
         _append(store, EventKey(id), "guidance", queued)
-        if said.id:
-            stored_ids[said.id] = queued.id
+        if guidance.id:
+            stored_ids[guidance.id] = queued.id
     closed = {name: getattr(step.observation, name) for name in step.observation.__struct_fields__}
     body = StoredObservation(**closed, active_us=step.active_us)
     _append(store, key("observation"), "observation", body)

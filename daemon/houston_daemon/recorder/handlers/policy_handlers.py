@@ -141,9 +141,9 @@ def _pending_activation(store: Store, engine: str) -> policy_queries.ActivationR
 
 def _previous_policy(store: Store, engine: str) -> str:
     if (pending := _pending_activation(store, engine)) is not None:
-        given = pending.policy or "its own model"
+        policy = pending.policy or "its own model"
         raise denial(
-            f"Engine {engine} is just being given {given}: what it would go back to is not known.",
+            f"Engine {engine} is just being given {policy}: what it would go back to is not known.",
             f"houston policy activate POLICY --engine {engine}, which is tried instead",
         )
     before = store.read(policy_queries.find_previous_policy(engine))

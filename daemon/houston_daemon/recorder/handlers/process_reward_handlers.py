@@ -32,10 +32,10 @@ def store_process_rewards(
     """
     if not 0 < len(message.scores) <= MOST_SCORED_STEPS:
         raise UsageError(f"A message scores 1 to {MOST_SCORED_STEPS} steps.", UNCHANGED)
-    known = store.connection.execute(
+    policy_row = store.connection.execute(
         "SELECT 1 FROM policies WHERE name = ?", (message.policy,)
     ).fetchone()
-    if known is None:
+    if policy_row is None:
         raise NotFound(
             f"There is no policy {message.policy[:80]!r} that could have scored steps.",
             UNCHANGED,

@@ -133,9 +133,11 @@ def load_critique_template(file: Path | None = None, dialect: str = "") -> Criti
     where = str(file or CRITIQUE_FORM.packaged)
     parts = CRITIQUE_FORM.parts(text, where)
     form = parts["answer"]
-    for known in get_args(AnswerForm):
-        if form == known:
-            return CritiqueTemplate(parts["system"], parts["attempt"], known, template_digest(text))
+    for answer_form in get_args(AnswerForm):
+        if form == answer_form:
+            return CritiqueTemplate(
+                parts["system"], parts["attempt"], answer_form, template_digest(text)
+            )
     raise ConfigurationError(
         f"{where}: its part `answer` is {form!r}, neither `tags` nor `plain`.",
         NOTHING_CRITICISED,
@@ -278,8 +280,8 @@ def _steps_text(
     between: dict[str, str] = {}
     if hidden and attempt.summary:
         text = judge_prompt.harmless_text(attempt.summary)
-        said = tokens.cut(text, int(room * SUMMARY_SHARE), "the summary")
-        between["summary"] = f"(what the agent summed up itself)\n{said}"
+        summary = tokens.cut(text, int(room * SUMMARY_SHARE), "the summary")
+        between["summary"] = f"(what the agent summed up itself)\n{summary}"
     if hidden:
         lines = [judge_prompt.outline_line(observed) for _, observed in hidden]
         between["outline"] = _outline(lines, tokens, int(room * OUTLINE_SHARE))
@@ -295,15 +297,15 @@ def _steps_text(
 
 def _outline(lines: Sequence[str], tokens: TokenCounter, room: int) -> str:
     """The newest lines that fit; the others are counted."""
-    kept: list[str] = []
+    newest_lines: list[str] = []
     for line in reversed(lines):
         room -= tokens.count(line) + 1
         if room < 0:
             break
-        kept.append(line)
-    left_out = len(lines) - len(kept)
-    told = [f"({left_out} steps are left out)"] if left_out else []
-    return "\n".join(["(steps in a line each)", *told, *reversed(kept)])
+        newest_lines.append(line)
+    left_out = len(lines) - len(newest_lines)
+    omission_lines = [f"({left_out} steps are left out)"] if left_out else []
+    return "\n".join(["(steps in a line each)", *omission_lines, *reversed(newest_lines)])
 
 
 def _frames(steps: Sequence[StepText], key: str, framed: bool) -> str:
@@ -316,8 +318,10 @@ def _step_text(step: StepRecord, tokens: TokenCounter, limit: int, framed: bool)
     """A step of at most about `limit` tokens. Without frames: action and result, and no more."""
     if framed:
         return judge_prompt.render_step(step, tokens, limit)
-    done = decision_of(step)
-    text = judge_prompt.harmless_text(f"{done.action} {done.action_input}\n{done.result}")
+    decision = decision_of(step)
+    text = judge_prompt.harmless_text(
+        f"{decision.action} {decision.action_input}\n{decision.result}"
+    )
     cut = tokens.cut(text, limit, "the step")
     return StepText(step.step, cut, cut == text, tokens.count(cut))
 
@@ -326,21 +330,23 @@ def parse_critique(answer: str, form: AnswerForm) -> Critique:
     """What a critic's answer says; never raises. Words outside of the tags are passed over."""
     if form == "plain":
         return _usable(answer, "")
-    found = {name: _TAGGED[name].findall(answer) for name in _TAGGED}
-    for name, texts in found.items():
+    texts_by_tag = {name: _TAGGED[name].findall(answer) for name in _TAGGED}
+    for name, texts in texts_by_tag.items():
         if len(texts) != 1:
             how = "no" if not texts else "more than one"
             return Critique("", "", f"it has {how} <{name}> … </{name}>")
-    return _usable(found["critic"][0], clean_text(found["reason"][0]))
+    return _usable(texts_by_tag["critic"][0], clean_text(texts_by_tag["reason"][0]))
 
 
 def _usable(text: str, reason: str) -> Critique:
-    told = clean_text(text)
-    if not told:
+    critique = clean_text(text)
+    if not critique:
         return Critique("", reason, "its critique is empty")
-    if len(told) > MAX_CRITIQUE_CHARACTERS:
-        return Critique("", reason, f"its critique has {len(told)} characters, which is not brief")
-    return Critique("" if told.strip('."').lower() == "none" else told, reason)
+    if len(critique) > MAX_CRITIQUE_CHARACTERS:
+        return Critique(
+            "", reason, f"its critique has {len(critique)} characters, which is not brief"
+        )
+    return Critique("" if critique.strip('."').lower() == "none" else critique, reason)
 
 
 def clean_text(text: str) -> str:

@@ -61,7 +61,7 @@ def refinement_specs(
             parent="",
             parent_step=None,
             origin=None,
-            refines=Refinement(rollout=rollout, text=said.text, critic=said.critic),
+            refines=Refinement(rollout=rollout, text=critique.text, critic=critique.critic),
         )
-        for said in critiques
+        for critique in critiques
     )

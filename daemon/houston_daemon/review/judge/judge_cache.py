@@ -72,16 +72,16 @@ class JudgeCache:
         data = msgspec.json.encode(
             _CacheFile(format=CACHE_FORMAT, kept=raw, sha256=_answer_digest(raw))
         )
-        beside = atomic_file.unique_beside(file)
-        with atomic_file.open_atomically(file, beside=beside, mode=0o600) as written:
+        temporary_file = atomic_file.unique_beside(file)
+        with atomic_file.open_atomically(file, beside=temporary_file, mode=0o600) as written:
             written.write(data)
 
     def forget(self) -> None:
         """Remove every answer: reasons quote what was judged, and that is to go. Raises OSError."""
-        beside = self._folder.with_name(f".{self._folder.name}.{secrets.token_hex(4)}")
+        trash_folder = self._folder.with_name(f".{self._folder.name}.{secrets.token_hex(4)}")
         with suppress(FileNotFoundError):  # nothing was ever judged here
-            self._folder.rename(beside)  # whole: another process may write meanwhile
-            shutil.rmtree(beside)
+            self._folder.rename(trash_folder)  # whole: another process may write meanwhile
+            shutil.rmtree(trash_folder)
 
     def _file(self, name: str) -> Path:
         return self._folder / name[:2] / f"{name}.json"

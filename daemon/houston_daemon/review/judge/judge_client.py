@@ -293,12 +293,12 @@ class QuestionAsker:
     ) -> SampleRequest:
         client = self.client
         extra = REASONING_TOKENS if client.reasoning else 0
-        wanted = judge_answers.ANSWER_ROOM_FACTOR * question.answer_tokens + extra
+        answer_room = judge_answers.ANSWER_ROOM_FACTOR * question.answer_tokens + extra
         return SampleRequest(
             prompt_ids=ids,
             messages=question_messages(question.system, message),
             tools=(dict(question.tool),) if ids is None else (),
-            max_tokens=min(wanted, room),
+            max_tokens=min(answer_room, room),
             stop_token_ids=client.stop_token_ids,
             grammar=question.tool["parameters"] if ids is not None else None,
             temperature=self._settings.temperature,
@@ -379,8 +379,8 @@ class WindowJudge:
         """Verdicts on the window's steps. Raises EngineUnavailable and EngineRefused."""
         answered = await self._asker.ask(self._question(window))
         steps: dict[int, JudgedStep] = {}
-        for said in answered.values:
-            steps |= said
+        for judged_steps in answered.values:
+            steps |= judged_steps
         undecided = [step for step in window.judged if step not in steps]
         return WindowDecision(window, steps, answered.problem if undecided else "", answered.cached)
 

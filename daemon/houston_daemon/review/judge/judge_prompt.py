@@ -141,8 +141,8 @@ def _frame_step(step: StepText, context: bool, key: str) -> str:
 
 
 def _join_step_parts(thought: str, calls: str, observation: str, guidance: str) -> str:
-    heard = f"\n## a person said{guidance}" if guidance else ""
-    return f"## thought\n{thought}\n## calls\n{calls}\n## observation\n{observation}{heard}"
+    guidance_part = f"\n## a person said{guidance}" if guidance else ""
+    return f"## thought\n{thought}\n## calls\n{calls}\n## observation\n{observation}{guidance_part}"
 
 
 def _numbered_calls(step: StepRecord) -> list[tuple[int, Any]]:
@@ -261,18 +261,20 @@ def _score_lines(scores: Sequence[ScoredStep], last: int, room: int) -> list[str
 
 def _guidance_part(trace: RolloutTrace, tokens: TokenCounter, room: int) -> str:
     """Every message with the step at which it was heard; the newest are the last to be cut."""
-    heard = [(step.step, harmless_guidance(item)) for step in trace.steps for item in step.guidance]
-    if not heard:
+    messages = [
+        (step.step, harmless_guidance(item)) for step in trace.steps for item in step.guidance
+    ]
+    if not messages:
         return EMPTY_PART
     shown_lengths = context_messages.fit_guidance(
-        [message for _, message in heard], room, tokens.count
+        [message for _, message in messages], room, tokens.count
     )
     lines = [
         f"step {step}:{guidance_tag.render_guidance([message], shown_lengths)}"
-        for step, message in heard
+        for step, message in messages
         if shown_lengths.get(message.id) != 0
     ]
-    omitted = len(heard) - len(lines)
+    omitted = len(messages) - len(lines)
     return "\n".join(([f"({omitted} older messages do not fit)"] if omitted else []) + lines)
 
 

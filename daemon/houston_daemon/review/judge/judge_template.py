@@ -54,9 +54,10 @@ class TemplateForm:
             if missing := required - gaps:
                 raise self._error(where, f"its part `{name}` lacks {_listed_gaps(missing)}")
             if unknown := gaps - allowed:
-                known = _listed_gaps(allowed) or "none"
+                allowed_gaps = _listed_gaps(allowed) or "none"
                 raise self._error(
-                    where, f"its part `{name}` has {_listed_gaps(unknown)}; known there: {known}"
+                    where,
+                    f"its part `{name}` has {_listed_gaps(unknown)}; known there: {allowed_gaps}",
                 )
         return parts
 

@@ -43,7 +43,7 @@ class Service:
         """Send it once, within some seconds; why that failed, empty where it did not."""
         from apprise import NotifyFormat, NotifyType
 
-        with _recorded_warnings() as said:
+        with _recorded_warnings() as warnings:
             try:
                 sent = self._sender.notify(
                     body=message.body,
@@ -53,7 +53,7 @@ class Service:
                 )
             except Exception as problem:  # noqa: BLE001 a service's own code; it is told
                 return self._without_keys(f"{type(problem).__name__}: {problem}")
-        return "" if sent else self._without_keys(said[-1] if said else NO_ANSWER)
+        return "" if sent else self._without_keys(warnings[-1] if warnings else NO_ANSWER)
 
     def _without_keys(self, text: str) -> str:
         line = " ".join(text.split())
@@ -97,17 +97,17 @@ def _import_apprise() -> Any:
 @contextlib.contextmanager
 def _recorded_warnings() -> Iterator[list[str]]:
     """What Apprise warns of meanwhile, and nowhere else: its words hold parts of URLs."""
-    said: list[str] = []
+    warnings: list[str] = []
 
     class Recorder(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            said.append(record.getMessage())
+            warnings.append(record.getMessage())
 
     logger, recorder = logging.getLogger(APPRISE_LOGGER), Recorder(logging.WARNING)
     propagated, logger.propagate = logger.propagate, False
     logger.addHandler(recorder)
     try:
-        yield said
+        yield warnings
     finally:
         logger.removeHandler(recorder)
         logger.propagate = propagated

@@ -145,7 +145,7 @@ class Notifier:
     def _forget_gone(self, now: float) -> None:
         """Tell a reason again where it comes back after somebody saw it, or after long."""
         self._last_held |= dict.fromkeys(self._holding, now)
-        gone = {
+        gone_keys = {
             key
             for key, seq in self._sent.told.items()
             if key not in self._holding
@@ -154,8 +154,8 @@ class Notifier:
                 or self._was_seen(key.partition(" ")[0], seq)
             )
         }
-        self._last_held = {key: at for key, at in self._last_held.items() if key not in gone}
-        self._sent.forget(gone)
+        self._last_held = {key: at for key, at in self._last_held.items() if key not in gone_keys}
+        self._sent.forget(gone_keys)
 
     def _was_seen(self, rollout: str, seq: int) -> bool:
         """Whether somebody has had an event of a rollout before them; also where it is gone."""
@@ -164,8 +164,10 @@ class Notifier:
     def _deliver(self, service: Service, now: float) -> None:
         """Send the next message to one service, where one is due."""
         delivery = self._sent.delivery(service.key)
-        seen = [each for each in delivery.waiting if self._was_seen(each.rollout, each.seq)]
-        self._sent.drop(service.key, seen)
+        seen_notifications = [
+            each for each in delivery.waiting if self._was_seen(each.rollout, each.seq)
+        ]
+        self._sent.drop(service.key, seen_notifications)
         pause = self._settings.digest_minutes * 60e6
         if delivery.sent_count > SINGLE_NOTIFICATIONS:
             pause = max(pause, FLOOD_PAUSE_SECONDS * 1e6)

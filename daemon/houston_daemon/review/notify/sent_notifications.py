@@ -112,8 +112,8 @@ class SentNotifications:
         """Take what needs no message any more out of what waits."""
         if notifications:
             delivery = self._deliveries[service]
-            gone = {notification.key for notification in notifications}
-            delivery.waiting = [each for each in delivery.waiting if each.key not in gone]
+            dropped_keys = {notification.key for notification in notifications}
+            delivery.waiting = [each for each in delivery.waiting if each.key not in dropped_keys]
             self.save()
 
     def begin(self, service: str, count: int) -> list[Notification]:

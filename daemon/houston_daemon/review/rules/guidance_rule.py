@@ -261,11 +261,11 @@ def _files_not_read_first(trace: RolloutTrace, settings: RuleSettings) -> Iterat
     if not settings.guidance_found:
         return
     for at, step in enumerate(trace.steps):
-        for heard in step.guidance:
-            for path in files_to_read_first(heard.text):
+        for guidance in step.guidance:
+            for path in files_to_read_first(guidance.text):
                 for number in _steps_before_reading(trace, at, path, settings.guidance_call_steps):
                     reason = f"{path} was not read first, as a person said in step {step.step}"
-                    yield RuleFinding(number, f"{reason}: {excerpt(heard.text)}")
+                    yield RuleFinding(number, f"{reason}: {excerpt(guidance.text)}")
 
 
 def _steps_before_reading(trace: RolloutTrace, at: int, path: str, most: int) -> list[int]:
@@ -285,15 +285,15 @@ def _prohibiting_guidance(
     trace: RolloutTrace, settings: RuleSettings
 ) -> Iterator[_ProhibitingGuidance]:
     for step in trace.steps:
-        for heard in step.guidance:
+        for guidance in step.guidance:
             if settings.guidance_found:
-                for forbidden in find_prohibitions(heard.text):
-                    yield _ProhibitingGuidance(step.step, heard.text, forbidden, None)
+                for forbidden in find_prohibitions(guidance.text):
+                    yield _ProhibitingGuidance(step.step, guidance.text, forbidden, None)
             for pattern in settings.guidance:
-                if re.search(pattern.said, heard.text, re.I):
+                if re.search(pattern.said, guidance.text, re.I):
                     prohibition = Prohibition("any", pattern.action)
                     action = re.compile(pattern.action, re.I)
-                    yield _ProhibitingGuidance(step.step, heard.text, prohibition, action)
+                    yield _ProhibitingGuidance(step.step, guidance.text, prohibition, action)
 
 
 def _steps_forbidden_for_good(
@@ -307,7 +307,7 @@ def _steps_forbidden_for_good(
 
 
 def _allows_again(step: StepRecord, message: _ProhibitingGuidance) -> bool:
-    permissions = (find_permissions(heard.text) for heard in step.guidance)
+    permissions = (find_permissions(guidance.text) for guidance in step.guidance)
     allowed = (permission.what.lower() for permission in chain.from_iterable(permissions))
     return message.forbidden.what.lower() in allowed
 
@@ -333,13 +333,13 @@ def _steps_forbidden_for_now(
             if step.step not in violating or step.step <= message.step - settings.guidance_steps:
                 break
             forbidden_steps.add(step.step)
-    heard = {step.step for step in trace.steps if step.guidance}
+    guided_steps = {step.step for step in trace.steps if step.guidance}
     for step in coming[: settings.guidance_call_steps]:
         if step.step in violating:
             forbidden_steps.add(step.step)
         elif _does_something_else(step):
             break
-        if step.step in heard:
+        if step.step in guided_steps:
             break
     return forbidden_steps
 

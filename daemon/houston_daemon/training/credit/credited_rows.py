@@ -109,11 +109,11 @@ def credit_rollout(rows: Iterable[TokenRow], credit: RolloutCredit) -> Iterator[
     one that follows it. Where the rollout is masked (overlong filtering: DAPO, section 3.4) its
     answers lose their weight.
     """
-    kept = [_without_weight(row, credit.masked) if credit.masked else row for row in rows]
-    spans = [span for row in kept for span in row.spans]
+    weighted_rows = [_without_weight(row, credit.masked) if credit.masked else row for row in rows]
+    spans = [span for row in weighted_rows for span in row.spans]
     last = max((span.step for span in spans if _decides(span)), default=0)
     only = max((span.step for span in spans), default=0) if not last else 0
-    for row in kept:
+    for row in weighted_rows:
         credits = [
             _span_credit(span, credit, span.step == (last if _decides(span) else only))
             for span in row.spans

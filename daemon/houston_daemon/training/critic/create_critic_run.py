@@ -128,11 +128,11 @@ def create_critic_run(
     check_family_name(family)
     base_hash = policy_files.model_hash(base, loaded.home)
     with Reader(loaded.home) as reader:
-        known = reader.run(policy_queries.list_policies())
+        policies = reader.run(policy_queries.list_policies())
         policy_constraints.check_family_lineage(
-            known, family, recipe.base, base_hash, request.base, NOTHING_TRAINED_MESSAGE
+            policies, family, recipe.base, base_hash, request.base, NOTHING_TRAINED_MESSAGE
         )
-        named = [reader.run(rollout_queries.resolve_rollout_id(one)) for one in request.rollouts]
+        named = [reader.run(rollout_queries.resolve_rollout_id(name)) for name in request.rollouts]
         examples = read_people_examples(reader, named or rollouts_with_words(reader))
     require_examples(examples)
     rows = make_rows(examples, recipe, RowMaker(recipe, settings))
@@ -169,8 +169,8 @@ class RowMaker:
 
     def prompt(self, attempt: Attempt) -> list[int]:
         """What a critic is given."""
-        asked = critique_prompt(attempt, self._template, self._tokens, self.window)
-        return list(self._tokens.encode(self._dialect.question(asked.system, asked.message)))
+        critique = critique_prompt(attempt, self._template, self._tokens, self.window)
+        return list(self._tokens.encode(self._dialect.question(critique.system, critique.message)))
 
     def answer(self, text: str, reason: str = "") -> list[int]:
         """Words as a critic says them, with the token that ends an answer."""
@@ -208,8 +208,8 @@ def make_rows(examples: PeopleExamples, recipe: CriticRecipe, maker: RowMaker) -
 
 def message_weights(said: Sequence[PeopleExample], recipe: CriticRecipe) -> list[float]:
     """What each message weighs by its gain, at most `most_weight`."""
-    known = [example.gain for example in said if example.gain is not None]
-    mean = statistics.fmean(known) if known else 0.0
+    gains = [example.gain for example in said if example.gain is not None]
+    mean = statistics.fmean(gains) if gains else 0.0
     most = math.log(recipe.most_weight)  # before it is a power: that could be no number
     return [
         1.0

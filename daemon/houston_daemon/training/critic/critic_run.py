@@ -115,28 +115,28 @@ def reference_logprobs(net: Any, rows: Sequence[CriticRow], pad: int) -> list[Pa
     """Of every row under the model as it is now."""
     training = net.training
     net.eval()
-    found: list[Pair] = [(0.0, 0.0)] * len(rows)
+    logprobs: list[Pair] = [(0.0, 0.0)] * len(rows)
     pairs = [place for place, row in enumerate(rows) if row.rejected]
     for start in range(0, len(pairs), LOSS_ROWS):
         part = pairs[start : start + LOSS_ROWS]
-        said = [(rows[place].prompt, rows[place].answer) for place in part]
+        preferred = [(rows[place].prompt, rows[place].answer) for place in part]
         rejected = [(rows[place].prompt, rows[place].rejected) for place in part]
-        both = (answer_logprobs(net, each, pad).tolist() for each in (said, rejected))
+        both = (answer_logprobs(net, each, pad).tolist() for each in (preferred, rejected))
         found_pairs = zip(*both, strict=True)
         for place, pair in zip(part, found_pairs, strict=True):
-            found[place] = pair
+            logprobs[place] = pair
     net.train(training)
-    return found
+    return logprobs
 
 
 def preferred_share(rows: Sequence[CriticRow], logprobs: Sequence[Pair]) -> float | None:
     """Share of the pairs whose preferred words are the likelier ones, per token; None without."""
-    told = [
-        said / len(row.answer) > rejected / len(row.rejected)
-        for row, (said, rejected) in zip(rows, logprobs, strict=True)
+    comparisons = [
+        preferred / len(row.answer) > rejected / len(row.rejected)
+        for row, (preferred, rejected) in zip(rows, logprobs, strict=True)
         if row.rejected
     ]
-    return sum(told) / len(told) if told else None
+    return sum(comparisons) / len(comparisons) if comparisons else None
 
 
 def answer_logprobs(
@@ -156,8 +156,8 @@ def answer_logprobs(
     rows, places = counted[:, 1:].nonzero(as_tuple=True)
     # Of a long prompt float32 logits of every token would not fit beside the model.
     logits = net(input_ids=ids, attention_mask=mask.long()).logits[rows, places].float()
-    found = logits.log_softmax(-1).gather(-1, ids[rows, places + 1, None])[:, 0]
-    return torch.zeros(len(pairs), device=found.device).index_add(0, rows, found)
+    token_logprobs = logits.log_softmax(-1).gather(-1, ids[rows, places + 1, None])[:, 0]
+    return torch.zeros(len(pairs), device=token_logprobs.device).index_add(0, rows, token_logprobs)
 
 
 class CriticTrainer(EpochTrainer):
@@ -199,11 +199,11 @@ class CriticTrainer(EpochTrainer):
 
     def _pair_loss(self, model: Any, places: Sequence[int]) -> torch.Tensor:
         rows = [self._rows[place] for place in places]
-        said = answer_logprobs(model, [(row.prompt, row.answer) for row in rows], self._pad)
+        preferred = answer_logprobs(model, [(row.prompt, row.answer) for row in rows], self._pad)
         rejected = answer_logprobs(model, [(row.prompt, row.rejected) for row in rows], self._pad)
         margins = [self._reference[place][0] - self._reference[place][1] for place in places]
-        begun = torch.tensor(margins, device=said.device)
-        return -logsigmoid(self._recipe.preference_beta * (said - rejected - begun)).mean()
+        begun = torch.tensor(margins, device=preferred.device)
+        return -logsigmoid(self._recipe.preference_beta * (preferred - rejected - begun)).mean()
 
     def _prepare_inputs(self, inputs: list[int]) -> list[int]:
         """Places of rows stay on the processor."""

@@ -96,14 +96,14 @@ def read_people_examples(reader: Reader, rollouts: Sequence[str]) -> PeopleExamp
         except TextsGone:
             every = every._replace(gone=every.gone + 1)
             continue
-        heard = [
+        messages = [
             message
             for message in reader.run(annotation_queries.list_guidance(rollout))
             if message.state == "delivered"
         ]
         drafts = reader.run(draft_queries.list_drafts(rollout))
-        every.said.extend(_said(reader, trace, heard, drafts))
-        pairs = list(_pairs(trace, heard, drafts))
+        every.said.extend(_said(reader, trace, messages, drafts))
+        pairs = list(_pairs(trace, messages, drafts))
         every.pairs.extend(pairs)
         paired = {pair.draft for pair in pairs}
         lost = [draft for draft in drafts if draft.state == "rejected" and draft.id not in paired]

@@ -51,8 +51,8 @@ class AdapterTrack:
         model.set_adapter(active)
         with self._active():
             self._parameters = [each for each in model.parameters() if each.requires_grad]
-        made, settings = Trainer.get_optimizer_cls_and_kwargs(trainer.args)
-        self._optimizer = made(
+        optimizer_class, settings = Trainer.get_optimizer_cls_and_kwargs(trainer.args)
+        self._optimizer = optimizer_class(
             self._parameters, **settings | {"weight_decay": trainer.args.weight_decay}
         )
         self._schedule = get_scheduler(

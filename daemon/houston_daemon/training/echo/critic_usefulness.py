@@ -54,7 +54,7 @@ def refined_scores(
     """Every refinement of these updates that came to its end, with its attempt. Raises HoustonError
     where one of them is no longer in the home."""
     groups = [group for group in GroupFolder(folder.path / "groups").all() if group.refines]
-    found = []
+    scores = []
     with Reader(home) as reader:
         for group in groups:
             if group.update not in updates:
@@ -65,8 +65,8 @@ def refined_scores(
                 row = reader.run(rollout_queries.find_rollout(rollout))
                 if row.state == "finished":
                     after = unit_score(row.last_score)
-                    found.append(RefinedScores(group.update, attempt.id, before, after))
-    return found
+                    scores.append(RefinedScores(group.update, attempt.id, before, after))
+    return scores
 
 
 def split_into_phases(updates: Collection[int]) -> dict[str, list[int]]:

@@ -29,10 +29,10 @@ def try_critiques(
     """
     started: dict[str, tuple[str, ...]] = {}
     for attempt in criticised:
-        said = [Critiqued(critique.text, attempt.critic) for critique in attempt.usable]
-        if said:
+        critiques = [Critiqued(critique.text, attempt.critic) for critique in attempt.usable]
+        if critiques:
             with Reader(loaded.home) as reader:
-                specs = reader.run(refinement_specs(attempt.rollout, said))
+                specs = reader.run(refinement_specs(attempt.rollout, critiques))
             key = hashlib.sha256(f"{name}/{attempt.rollout}".encode()).hexdigest()
             started[attempt.rollout] = _start(loaded, key[:32], specs)
     every = [rollout for rollouts in started.values() for rollout in rollouts]

@@ -80,8 +80,8 @@ def draw_densities(scores: Mapping[str, Sequence[RefinedScores]], title: str, fi
         _draw_density(axes, own)
         raised = sum(each.after > each.before for each in own) / max(1, len(own))
         lowered = sum(each.after < each.before for each in own) / max(1, len(own))
-        told = f"{phase}: {raised:.0%} of {len(own)} higher, {lowered:.0%} lower"
-        axes.set_title(told, fontsize=9)
+        pane_title = f"{phase}: {raised:.0%} of {len(own)} higher, {lowered:.0%} lower"
+        axes.set_title(pane_title, fontsize=9)
         axes.set(xlabel="score of the attempt", xlim=(-0.15, 1.15), ylim=(-0.15, 1.15))
         axes.spines[["top", "right"]].set_visible(False)
     panes[0].set_ylabel("score of the refinement")
@@ -103,9 +103,9 @@ def _draw_density(axes: Any, scores: Sequence[RefinedScores]) -> None:
     if len(counts) > MOST_WRITTEN_OUT:
         return
     for (place, count), area in zip(counts.items(), areas, strict=True):
-        beside = (area**0.5 / 2 + 3, -3)
+        offset = (area**0.5 / 2 + 3, -3)
         share = f"{count / len(scores):.0%}"
-        axes.annotate(share, place, beside, textcoords="offset points", fontsize=8)
+        axes.annotate(share, place, offset, textcoords="offset points", fontsize=8)
 
 
 def draw_drift(diagnoses: Sequence[Mapping[str, str]], title: str, file: Path) -> None:

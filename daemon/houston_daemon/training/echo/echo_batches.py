@@ -117,8 +117,8 @@ class EchoBatches(UpdateBatches):
         sampled, teaching = self._attempts(update, policy)
         times = (began, time.monotonic())
         every = [each.refined for each in sampled.refined]
-        kept = [each.refined for each in teaching]
-        batch = self._batch_of(every, kept, update, policy, times)
+        kept_outcomes = [each.refined for each in teaching]
+        batch = self._batch_of(every, kept_outcomes, update, policy, times)
         began = time.monotonic()
         parts, gap = self._critic_parts(sampled, update)
         sampled.seconds["scoring"] = time.monotonic() - began
@@ -161,21 +161,21 @@ class EchoBatches(UpdateBatches):
         attempted = time.monotonic()
         criticised = self._critiques.criticise(f"{update}.{batch}", list(short), self._critic.name)
         every.criticised.extend(criticised)
-        told = time.monotonic()
+        critiqued_at = time.monotonic()
         # Of a kept critique's attempt something may have been erased since.
         told_to = [each for each in criticised if each.usable and each.rollout in short]
         refined = [self._refine(short[each.rollout], each) for each in told_to]
         every.refined.extend(map(RefinedAttempt, told_to, self._coordinator.wait(refined)))
         for stage, seconds in (
             ("attempts", attempted - began),
-            ("critiques", told - attempted),
-            ("refinements", time.monotonic() - told),
+            ("critiques", critiqued_at - attempted),
+            ("refinements", time.monotonic() - critiqued_at),
         ):
             every.seconds[stage] += seconds
 
     def _refine(self, attempt: RolloutGroup, criticised: CriticisedAttempt) -> RolloutGroup:
-        said = [Critiqued(critique.text, criticised.critic) for critique in criticised.usable]
-        return self._coordinator.refine(attempt, said)
+        critiques = [Critiqued(critique.text, criticised.critic) for critique in criticised.usable]
+        return self._coordinator.refine(attempt, critiques)
 
     def _critic_parts(self, sampled: Sampled, update: int) -> tuple[list[list[Pass]], EngineGap]:
         """The critic's passes of each optimizer step; none where it is not trained."""
@@ -186,7 +186,7 @@ class EchoBatches(UpdateBatches):
 
     def _critic_figures(self, sampled: Sampled, trained: int, gap: EngineGap) -> CriticFigures:
         scores = [unit_score(member.score) for each in sampled.attempts for member in each.members]
-        critiques = [said for each in sampled.criticised for said in each.critiques]
+        critiques = [critique for each in sampled.criticised for critique in each.critiques]
         pairs = [(each.criticised.score, after) for each in sampled.usable for after in each.scores]
         gains = [
             critique_gain(*pair, self._recipe.gain, self._recipe.gain_smoothing) for pair in pairs
@@ -195,7 +195,7 @@ class EchoBatches(UpdateBatches):
         refinements = [rollout for group in groups for rollout in group.rollouts]
         with Reader(self._loaded.home) as reader:
             cached = reader.run(outcome_queries.cached_share(refinements))
-        asked = sum(each.asked_tokens for each in sampled.criticised)
+        total = sum(each.asked_tokens for each in sampled.criticised)
         return CriticFigures(
             policy=self._critic.name,
             attempts=len(sampled.attempts),
@@ -204,8 +204,8 @@ class EchoBatches(UpdateBatches):
             + len(sampled.refined)
             - len(sampled.usable),
             critiques=len(critiques),
-            malformed=sum(bool(said.problem) for said in critiques),
-            silent=sum(not said.problem and not said.text for said in critiques),
+            malformed=sum(bool(critique.problem) for critique in critiques),
+            silent=sum(not critique.problem and not critique.text for critique in critiques),
             before=_mean(scores),
             before_refined=_mean([before for before, _ in pairs]),
             after=_mean([after for _, after in pairs]),
@@ -216,7 +216,7 @@ class EchoBatches(UpdateBatches):
             trained_tokens=trained,
             gap_mean=gap.mean,
             gap_largest=gap.largest,
-            cached_critiques=sum(each.cached_tokens for each in sampled.criticised) / max(asked, 1),
+            cached_critiques=sum(each.cached_tokens for each in sampled.criticised) / max(total, 1),
             cached_refinements=cached,
             seconds={stage: round(value, 3) for stage, value in sampled.seconds.items()},
         )
@@ -230,14 +230,14 @@ def critique_rows(refined: RefinedAttempt, recipe: RlRecipe) -> list[PolicyGradi
         return []
     criticised = refined.criticised
     rows = []
-    for number, (said, advantage) in enumerate(
+    for number, (critique, advantage) in enumerate(
         zip(criticised.critiques, group_advantages(gains, recipe.scale), strict=True)
     ):
         name = f"{criticised.rollout}/critique.{number}"
-        if said.token_ids:
+        if critique.token_ids:
             rows.append(
                 sampled_answer_row(
-                    name, criticised.prompt, said.token_ids, said.logprobs, advantage
+                    name, criticised.prompt, critique.token_ids, critique.logprobs, advantage
                 )
             )
     return rows

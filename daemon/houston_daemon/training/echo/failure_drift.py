@@ -158,8 +158,8 @@ def _held_out_run(order: DriftOrder, checkpoint: Checkpoint) -> SuiteRun:
     if not file.is_file():
         order.tell(f"{checkpoint.policy} ({checkpoint.phase}) tries {order.worlds} held-out tasks")
         tasks = suite_tasks(recipe.suite, HELD_OUT_SPLIT)
-        wanted = SuiteOrder(tasks, order.worlds, 1, recipe.engine, checkpoint.policy)
-        write_run(file, run_suite(order.loaded, wanted, order.tell))
+        suite_order = SuiteOrder(tasks, order.worlds, 1, recipe.engine, checkpoint.policy)
+        write_run(file, run_suite(order.loaded, suite_order, order.tell))
     return read_run(file)
 
 
@@ -184,8 +184,8 @@ def _diagnoses(
 
 def _kept_name(what: str, policy: str, engine: str, critic: str, count: int) -> str:
     """Under which answers are kept: another critic, or another number of them, is asked itself."""
-    asked = hashlib.sha256(f"{engine}\n{critic}\n{count}".encode()).hexdigest()
-    return f"{what}-{policy.replace('@', '-')}-{asked[:8]}"
+    digest = hashlib.sha256(f"{engine}\n{critic}\n{count}".encode()).hexdigest()
+    return f"{what}-{policy.replace('@', '-')}-{digest[:8]}"
 
 
 def _criticise(
@@ -246,16 +246,16 @@ def _interval(cells: Mapping[str, dict[int, float]]) -> dict[str, float | None]:
 def drift_figures(diagnoses: Sequence[Diagnosis]) -> dict[str, Any]:
     """For each pair of phases how far apart their diagnoses are (energy distance of their vectors)
     and how often as much comes about by chance; and the most frequent texts of each phase."""
-    said = {phase: [d.text for d in diagnoses if d.phase == phase] for phase in PHASES}
+    by_phase = {phase: [d.text for d in diagnoses if d.phase == phase] for phase in PHASES}
     pairs = {}
     for first, second in combinations(PHASES, 2):
-        if said[first] and said[second]:
-            distance, p = energy_test(said[first], said[second])
+        if by_phase[first] and by_phase[second]:
+            distance, p = energy_test(by_phase[first], by_phase[second])
             pairs[f"{first} to {second}"] = {"energy": round(distance, 5), "p": round(p, 4)}
     return {
         "distances": pairs,
-        "diagnoses": {phase: len(texts) for phase, texts in said.items()},
-        "most said": {phase: Counter(texts).most_common(5) for phase, texts in said.items()},
+        "diagnoses": {phase: len(texts) for phase, texts in by_phase.items()},
+        "most said": {phase: Counter(texts).most_common(5) for phase, texts in by_phase.items()},
     }
 
 
@@ -279,14 +279,14 @@ def energy_test(first: Sequence[str], second: Sequence[str]) -> tuple[float, flo
     order = list(range(len(vectors)))
 
     def distance(order: Sequence[int]) -> float:
-        one, other = order[: len(first)], order[len(first) :]
-        across = apart[numpy.ix_(one, other)].mean()
-        within = apart[numpy.ix_(one, one)].mean() + apart[numpy.ix_(other, other)].mean()
+        sample, other = order[: len(first)], order[len(first) :]
+        across = apart[numpy.ix_(sample, other)].mean()
+        within = apart[numpy.ix_(sample, sample)].mean() + apart[numpy.ix_(other, other)].mean()
         return float(2.0 * across - within)
 
-    found = distance(order)
+    observed_distance = distance(order)
     as_far = 1
     for _ in range(PERMUTATIONS):
         source.shuffle(order)
-        as_far += distance(order) >= found
-    return found, as_far / (PERMUTATIONS + 1)
+        as_far += distance(order) >= observed_distance
+    return observed_distance, as_far / (PERMUTATIONS + 1)

@@ -134,7 +134,7 @@ class CritiqueSampler:
     ) -> list[CriticisedAttempt]:
         count = self._recipe.group_size
         prompts: list[CritiquePrompt] = []
-        asked: list[SampleRequest] = []
+        sample_requests: list[SampleRequest] = []
         templates: list[CritiqueTemplate] = []
 
         def requests(client: JudgeClient) -> Sequence[SampleRequest]:
@@ -145,8 +145,8 @@ class CritiqueSampler:
             for attempt in attempts:
                 prompt = critique_prompt(attempt, template, client.tokens, client.token_budget)
                 prompts.append(prompt)
-                asked.append(critique_request(client, prompt, policy.name, policy.hash))
-            return [request for request in asked for _ in range(count)]
+                sample_requests.append(critique_request(client, prompt, policy.name, policy.hash))
+            return [request for request in sample_requests for _ in range(count)]
 
         answers = self._sampler.sample(policy, requests)
         form = templates[-1].answer
@@ -162,7 +162,7 @@ class CritiqueSampler:
                 prompt_tokens=sum(answer.usage.prompt_tokens or 0 for answer in own),
             )
             for attempt, prompt, request, own in zip(
-                attempts, prompts, asked, _chunks(answers, count), strict=True
+                attempts, prompts, sample_requests, _chunks(answers, count), strict=True
             )
         ]
 
@@ -172,12 +172,12 @@ def _chunks(answers: Sequence[EngineSample], count: int) -> list[Sequence[Engine
 
 
 def _sampled_critique(answer: EngineSample, form: AnswerForm) -> SampledCritique:
-    said = parse_critique(answer.text, form)
+    critique = parse_critique(answer.text, form)
     cut = answer.finish_reason != "stop"
     return SampledCritique(
         token_ids=list(answer.token_ids or ()),
         logprobs=drawn_logprobs(answer),
-        text="" if cut else said.text,
-        problem=CUT if cut else said.problem,
-        reason=said.reason,
+        text="" if cut else critique.text,
+        problem=CUT if cut else critique.problem,
+        reason=critique.reason,
     )

@@ -55,7 +55,7 @@ def dataset_card(manifest: ExportManifest, format: ExportFormat) -> str:
         _tasks(manifest),
         ["## What its consumer does without a word"],
         _bullets(
-            [*manifest.traps, *(f"{n} lines: {said}." for said, n in manifest.remarks.items())]
+            [*manifest.traps, *(f"{n} lines: {remark}." for remark, n in manifest.remarks.items())]
         ),
         ["`manifest.json` says where every row comes from and how it was made."],
     ]

@@ -101,15 +101,15 @@ def read_people(reader: Reader, rollouts: Sequence[str], by_name: bool) -> dict[
 
     by_name: whether people are named; else they are numbered, whoever said most first.
     """
-    heard: dict[str, str] = {}
+    authors: dict[str, str] = {}
     for rollout in rollouts:
         by_step = reader.run(annotation_queries.list_delivered_guidance(rollout, 1, OPEN_END))
-        heard |= {message.id: message.author for said in by_step.values() for message in said}
-    counted = Counter(heard.values())
+        authors |= {message.id: message.author for group in by_step.values() for message in group}
+    counted = Counter(authors.values())
     ranked = sorted(counted, key=lambda author: (-counted[author], author))
     people = [author for author in ranked if not author.startswith(_CRITIC_PREFIX)]
-    shown = {author: f"person {number}" for number, author in enumerate(people, 1)}
-    return {author if by_name else shown.get(author, author): counted[author] for author in ranked}
+    labels = {author: f"person {number}" for number, author in enumerate(people, 1)}
+    return {author if by_name else labels.get(author, author): counted[author] for author in ranked}
 
 
 _CRITIC_PREFIX = "critic "

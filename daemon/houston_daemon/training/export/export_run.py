@@ -452,7 +452,7 @@ class _ExportAttempt:
             counts=builder.counts(),
             sources=self._sources,
             provenance=next(
-                (one for one in ("none", "elsewhere") if one in provenances), "sandbox"
+                (origin for origin in ("none", "elsewhere") if origin in provenances), "sandbox"
             ),
             verdicts=export_manifest.read_judged_by(
                 self._reader, self._sound_rollouts(), self._rules

@@ -97,24 +97,24 @@ def write_merged(
     Raises HoustonError.
     """
     check_output_folder(out, force)
-    beside, old = out.with_name(f".{out.name}.new"), out.with_name(f".{out.name}.old")
-    for folder in (beside, old):
+    staging, old = out.with_name(f".{out.name}.new"), out.with_name(f".{out.name}.old")
+    for folder in (staging, old):
         shutil.rmtree(folder, ignore_errors=True)
     try:
-        model.save_pretrained(beside)
+        model.save_pretrained(staging)
         for file in policy_files.tokenizer_files(base):
-            shutil.copyfile(file, beside / file.name)
+            shutil.copyfile(file, staging / file.name)
         text = msgspec.json.format(msgspec.json.encode(lineage), indent=1)
-        (beside / policy_files.LINEAGE_FILE).write_bytes(text + b"\n")
-        (beside / MERGED_MARKER).write_bytes(
+        (staging / policy_files.LINEAGE_FILE).write_bytes(text + b"\n")
+        (staging / MERGED_MARKER).write_bytes(
             msgspec.json.encode({"policy": lineage.get("name", "")})
         )
         if out.exists():
             out.rename(old)
-        beside.rename(out)
+        staging.rename(out)
         shutil.rmtree(old, ignore_errors=True)
     except OSError as problem:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
         if old.exists() and not out.exists():
             old.rename(out)
         raise HoustonError(f"{out} cannot be written: {problem}.", "Nothing was kept.") from problem

@@ -40,9 +40,9 @@ def write_gguf(
     config = model.config
     _check_architecture(config)
     gguf = importlib.import_module("gguf")
-    beside = out.with_name(f".{out.name}.new")
+    new_file = out.with_name(f".{out.name}.new")
     try:
-        writer = gguf.GGUFWriter(beside, "llama", use_temp_file=True)
+        writer = gguf.GGUFWriter(new_file, "llama", use_temp_file=True)
         _write_metadata(writer, config, name)
         _write_tokenizer(writer, config, tokenizer_folder)
         _write_weights(writer, gguf, model, precision)
@@ -50,11 +50,11 @@ def write_gguf(
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
         writer.close()
-        beside.rename(out)
+        new_file.rename(out)
     except OSError as problem:
         raise HoustonError(f"{out} cannot be written: {problem}.", "Nothing was kept.") from problem
     finally:
-        beside.unlink(missing_ok=True)
+        new_file.unlink(missing_ok=True)
 
 
 def compare_logits(model: Any, tokenizer_folder: Path, file: Path) -> float:

@@ -43,27 +43,27 @@ def lineage_texts(home: Home, reader: Reader, names: Sequence[str]) -> LineageTe
         except (HoustonError, OSError, ValueError) as problem:
             unknown.append(f"{row.name}: {problem}")
             continue
-        gone = 0
+        lost_count = 0
         for rollout in rollouts:
             if text := task_text(reader, rollout):
                 texts.setdefault(text, TrainingText(f"{row.name}: {rollout}", text))
             else:
-                gone += 1
-        if gone:
+                lost_count += 1
+        if lost_count:
             unknown.append(
-                f"{row.name}: the texts of {gone} of its {len(rollouts)} rollouts are gone."
+                f"{row.name}: the texts of {lost_count} of its {len(rollouts)} rollouts are gone."
             )
     return LineageTexts(list(texts.values()), unknown)
 
 
 def _ancestors(rows: dict[str, PolicyRow], names: Sequence[str]) -> Iterator[PolicyRow]:
     """The policies with all that they come from, each once."""
-    waiting, seen = list(names), set[str]()
+    waiting, seen_names = list(names), set[str]()
     while waiting:
         row = rows.get(waiting.pop())
-        if row is None or row.name in seen or row.kind == "base":
+        if row is None or row.name in seen_names or row.kind == "base":
             continue
-        seen.add(row.name)
+        seen_names.add(row.name)
         yield row
         waiting.append(row.parent)
         waiting += [
@@ -113,8 +113,8 @@ def _rl_rollouts(home: Home, reader: Reader, run: str, before: int | None) -> li
 
 
 def _sources(folder: RunFolder) -> list[dict[str, Any]]:
-    kept = folder.path / "manifest.json"
-    manifest = json.loads(kept.read_bytes()) if kept.is_file() else folder.manifest
+    file = folder.path / "manifest.json"
+    manifest = json.loads(file.read_bytes()) if file.is_file() else folder.manifest
     sources: list[dict[str, Any]] = manifest.get("sources") or []
     if not sources:
         raise HoustonError("its data does not say of which rollouts it was made.")

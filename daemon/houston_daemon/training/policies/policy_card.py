@@ -28,10 +28,10 @@ _LINEAGE_KEYS = (
 
 def public_lineage(source: NamedPolicy, files: Mapping[str, str], kind: str) -> dict[str, Any]:
     """`lineage.json` as it is pushed. files: SHA-256 by name. kind: of what is pushed."""
-    kept = {key: source.lineage[key] for key in _LINEAGE_KEYS if source.lineage.get(key)}
+    lineage = {key: source.lineage[key] for key in _LINEAGE_KEYS if source.lineage.get(key)}
     if kind == "full":
-        kept.pop("rank", None)
-    return {**redact_all(public_value(kept)), "kind": kind, "files": dict(files)}
+        lineage.pop("rank", None)
+    return {**redact_all(public_value(lineage)), "kind": kind, "files": dict(files)}
 
 
 def encode_lineage(lineage: Mapping[str, Any]) -> bytes:
@@ -148,8 +148,8 @@ def _flat_values(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[
             yield from _flat_values(value, f"{before}{key}.")
         elif value not in (None, "", [], ()):
             text = f"{value:.6g}" if isinstance(value, float) else msgspec.json.encode(value)
-            said = text if isinstance(text, str) else text.decode().strip('"')
-            yield f"{before}{key}", said.replace("`", "'").replace("\n", " ")[:200]
+            value_text = text if isinstance(text, str) else text.decode().strip('"')
+            yield f"{before}{key}", value_text.replace("`", "'").replace("\n", " ")[:200]
 
 
 def _files_section(files: Mapping[str, str]) -> str:

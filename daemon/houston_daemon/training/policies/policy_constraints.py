@@ -33,10 +33,10 @@ def activation_command(loaded: LoadedConfiguration, policy: str, engine: str = "
     """
     default = loaded.config.default_engine
     engines = {"embedded": EngineSettings(kind="embedded"), **loaded.config.engines}
-    wanted = [engine or default, *loaded.config.engines]
+    candidates = [engine or default, *loaded.config.engines]
     kind = _kind_of_policy(loaded.home, policy)
     able = next(
-        (name for name in wanted if name in engines and can_be_given(engines[name], kind)), ""
+        (name for name in candidates if name in engines and can_be_given(engines[name], kind)), ""
     )
     command = f"houston policy activate {policy}"
     if not able:

@@ -98,9 +98,9 @@ def _write_hashes(home: Home, hashes: Mapping[str, _FileHash]) -> None:
     folder = policies_folder(home)
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        beside = folder / f".{_HASHES_FILE}.new"
-        beside.write_bytes(msgspec.json.encode(existing))
-        beside.replace(folder / _HASHES_FILE)
+        new_file = folder / f".{_HASHES_FILE}.new"
+        new_file.write_bytes(msgspec.json.encode(existing))
+        new_file.replace(folder / _HASHES_FILE)
     except OSError:
         return
 
@@ -243,21 +243,21 @@ def place_files(files: Iterable[Path], folder: Path, lineage: msgspec.Struct) ->
     (FileExistsError).
     """
     _remove_unfinished(folder.parent)
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}{_UNFINISHED_SUFFIX}")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(mode=0o700, parents=True)
+    staging = folder.with_name(f".{folder.name}.{os.getpid()}{_UNFINISHED_SUFFIX}")
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.mkdir(mode=0o700, parents=True)
     for file in files:
-        shutil.copyfile(file, beside / file.name)
+        shutil.copyfile(file, staging / file.name)
     text = msgspec.json.format(msgspec.json.encode(lineage), indent=1)
-    (beside / LINEAGE_FILE).write_bytes(text + b"\n")
-    for file in beside.iterdir():
+    (staging / LINEAGE_FILE).write_bytes(text + b"\n")
+    for file in staging.iterdir():
         file.chmod(0o600)
         atomic_file.sync_to_disk(file)
-    atomic_file.sync_to_disk(beside)
+    atomic_file.sync_to_disk(staging)
     try:
-        beside.rename(folder)
+        staging.rename(folder)
     except OSError as problem:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
         if problem.errno in (errno.ENOTEMPTY, errno.EEXIST):
             raise FileExistsError(f"{folder} is there already") from problem
         raise

@@ -122,23 +122,23 @@ def pull_policy(
     an id; empty for what the repository says. tell: told what takes long. Needs the daemon. Raises
     HoustonError; then nothing is registered.
     """
-    wanted = require_hub_id(text, NOTHING_REGISTERED)
-    found = fetch_snapshot(wanted, "policy", None, tell, NOTHING_REGISTERED)
-    verify_snapshot(found, NOTHING_REGISTERED)
-    lineage = _read_object(found.folder / LINEAGE_FILE)
-    _check_lineage_hashes(found, lineage)
-    base_folder = _find_base(loaded.home, found, lineage, base, tell)
-    said = f"{lineage['name']} there" if lineage.get("name") else ""
+    hub_id = require_hub_id(text, NOTHING_REGISTERED)
+    snapshot = fetch_snapshot(hub_id, "policy", None, tell, NOTHING_REGISTERED)
+    verify_snapshot(snapshot, NOTHING_REGISTERED)
+    lineage = _read_object(snapshot.folder / LINEAGE_FILE)
+    _check_lineage_hashes(snapshot, lineage)
+    base_folder = _find_base(loaded.home, snapshot, lineage, base, tell)
+    default_note = f"{lineage['name']} there" if lineage.get("name") else ""
     result = register_policy(
         loaded,
-        found.folder,
+        snapshot.folder,
         base_folder,
         name=name,
         parent=parent,
-        note=note or said,
-        origin=str(found.id),
+        note=note or default_note,
+        origin=str(snapshot.id),
     )
-    return result, found.id
+    return result, snapshot.id
 
 
 def _read_object(file: Path) -> dict[str, Any]:
@@ -175,8 +175,8 @@ def _find_base(
         if base_hash and policy_files.model_hash(folder, home) != base_hash:
             tell(f"warning: {found.id} says that it was trained from another content than {folder}")
         return folder
-    if base_hash and (known := _known_base(home, base_hash)):
-        return known
+    if base_hash and (base_folder := _known_base(home, base_hash)):
+        return base_folder
     if origin := _base_on_hub(found, lineage):
         tell(f"{found.id} says that it was trained from {origin}")
         return fetch_snapshot(origin, "model", home, tell, NOTHING_REGISTERED).folder
@@ -206,8 +206,8 @@ def _known_base(home: Home, base_hash: str) -> Path | None:
     one."""
     with Reader(home) as reader:
         rows = reader.run(policy_queries.list_policies())
-    known = [Path(row.base) for row in rows if row.base_hash == base_hash]
+    candidates = [Path(row.base) for row in rows if row.base_hash == base_hash]
     if packaged := model_path():
-        known.append(packaged)
-    there = (folder for folder in dict.fromkeys(known) if folder.is_dir())
-    return next((f for f in there if policy_files.model_hash(f, home) == base_hash), None)
+        candidates.append(packaged)
+    folders = (folder for folder in dict.fromkeys(candidates) if folder.is_dir())
+    return next((f for f in folders if policy_files.model_hash(f, home) == base_hash), None)

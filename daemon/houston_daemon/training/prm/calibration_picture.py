@@ -29,9 +29,9 @@ def draw_calibration(figures: AgreementFigures, title: str, file: Path) -> None:
         axes.annotate(str(each.count), place, fontsize=7, ha="center", va="center")
     axes.set(xlabel="score", ylabel="mean label", xlim=(-0.05, 1.05), ylim=(-0.05, 1.05))
     order = figures.rank_correlation
-    said = "none" if order is None else f"{order:.2f}"
+    correlation = "none" if order is None else f"{order:.2f}"
     axes.set_title(
-        f"{title}: {figures.labels} labels, rank correlation {said}\n"
+        f"{title}: {figures.labels} labels, rank correlation {correlation}\n"
         f"off by {figures.mae:.3f}, the mean alone by {figures.mean_predictor_mae:.3f}",
         fontsize=8,
     )

@@ -51,9 +51,9 @@ def create_prm_run(loaded: LoadedConfiguration, request: PrmRequest) -> PrmRunFo
     check_family_name(request.name)
     base_hash = policy_files.model_hash(Path(recipe.base), loaded.home)
     with Reader(loaded.home) as reader:
-        known = reader.run(policy_queries.list_policies())
+        policies = reader.run(policy_queries.list_policies())
     policy_constraints.check_family_lineage(
-        known, request.name, recipe.base, base_hash, "", NOTHING_TRAINED_MESSAGE, scores=True
+        policies, request.name, recipe.base, base_hash, "", NOTHING_TRAINED_MESSAGE, scores=True
     )
     run = new_run_name("prm")
     folder = PrmRunFolder(training_folder(loaded.home) / run)

@@ -53,11 +53,11 @@ class UnlabelledDecision:
 
     def person_label(self) -> DecisionLabel | None:
         """What a person's verdict makes of it; None where nobody said anything."""
-        said = self.person
-        if said is None or not self.decision.sound:
+        verdict = self.person
+        if verdict is None or not self.decision.sound:
             return None
-        worth = 1.0 if said.verdict == "keep" else 0.0
-        return self.label(worth, "human", said.reason, by=said.by)
+        worth = 1.0 if verdict.verdict == "keep" else 0.0
+        return self.label(worth, "human", verdict.reason, by=verdict.by)
 
 
 def read_decisions(reader: Reader, rollouts: Sequence[str]) -> Iterator[UnlabelledDecision]:
@@ -69,8 +69,8 @@ def read_decisions(reader: Reader, rollouts: Sequence[str]) -> Iterator[Unlabell
         for decision in rollout_decisions(reader, rollout):
             if decision.inherited:
                 continue
-            said = verdicts.get(decision.step, [])
-            person = next((each for each in said if each.source == "human"), None)
+            step_verdicts = verdicts.get(decision.step, [])
+            person = next((each for each in step_verdicts if each.source == "human"), None)
             yield UnlabelledDecision(rollout, row.task, decision, person)
 
 
@@ -104,25 +104,25 @@ class LabelSession:
     async def run(self, decisions: Sequence[UnlabelledDecision]) -> list[DecisionLabel]:
         """Labels in the order of the decisions; those without one are left out. Raises
         EngineUnavailable, EngineRefused and ConfigurationError; answers until then are kept."""
-        asked = [each for each in decisions if self._is_asked(each)]
+        asked_decisions = [each for each in decisions if self._is_asked(each)]
         at_once = asyncio.Semaphore(self.concurrency)
-        done = 0
+        judged_count = 0
 
         async def ask(decision: UnlabelledDecision) -> DecisionLabel | None:
-            nonlocal done
+            nonlocal judged_count
             async with at_once:
                 label = await self._ask(decision)
-            done += 1
-            if done % TELL_EVERY == 0:
-                self.note(f"{done} of {len(asked)} decisions judged")
+            judged_count += 1
+            if judged_count % TELL_EVERY == 0:
+                self.note(f"{judged_count} of {len(asked_decisions)} decisions judged")
             return label
 
-        judged = await gather_all([ask(each) for each in asked])
+        judged = await gather_all([ask(each) for each in asked_decisions])
         by_place = {
             (each.rollout, each.decision.step): label
-            for each, label in zip(asked, judged, strict=True)
+            for each, label in zip(asked_decisions, judged, strict=True)
         }
-        self.agreement = _agreement(asked, judged) if self.also_judged else None
+        self.agreement = _agreement(asked_decisions, judged) if self.also_judged else None
         labels = [
             each.label(0.0, "rule", NOT_AN_ACTION)
             if not each.decision.sound
@@ -164,11 +164,11 @@ def _agreement(
     for decision, label in zip(asked, judged, strict=True):
         if decision.person is not None and label is not None:
             scores[decision.person.verdict].append(label.score)
-    kept, masked = scores["keep"], scores["mask"]
+    kept_scores, masked = scores["keep"], scores["mask"]
     return JudgeAgreement(
-        kept=len(kept),
+        kept=len(kept_scores),
         masked=len(masked),
-        order=pair_order(kept, masked),
-        mean_kept=sum(kept) / len(kept) if kept else None,
+        order=pair_order(kept_scores, masked),
+        mean_kept=sum(kept_scores) / len(kept_scores) if kept_scores else None,
         mean_masked=sum(masked) / len(masked) if masked else None,
     )

@@ -201,7 +201,7 @@ class ScoreFollower:
         self._positions, self._first_unscored, self._failed = {}, {}, {}
 
     def _score(self, batch: Iterable[ClosedStep]) -> None:
-        found: list[tuple[ClosedStep, RecordedDecision]] = []
+        decisions: list[tuple[ClosedStep, RecordedDecision]] = []
         ordered = sorted(batch, key=lambda closed: (closed.rollout, closed.step))
         for rollout, group in groupby(ordered, key=lambda closed: closed.rollout):
             closed_steps = list(group)
@@ -216,14 +216,14 @@ class ScoreFollower:
                 continue
             self._failed.pop(rollout, None)
             by_step = {decision.step: decision for decision in read}
-            found += [
+            decisions += [
                 (closed, by_step[closed.step]) for closed in closed_steps if closed.step in by_step
             ]
             # From the last one on: another attempt may replace it. What is gone is left behind.
             self._look_from(rollout, last.step + (last.ended and not read))
         assert self._scorer is not None
-        scores = score_decisions(self._scorer, [decision for _, decision in found])
-        scored = [(closed, score) for (closed, _), score in zip(found, scores, strict=True)]
+        scores = score_decisions(self._scorer, [decision for _, decision in decisions])
+        scored = [(closed, score) for (closed, _), score in zip(decisions, scores, strict=True)]
         if scored:
             self._send(scored)
 

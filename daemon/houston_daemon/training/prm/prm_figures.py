@@ -74,14 +74,14 @@ def calibration(scores: Sequence[float], labels: Sequence[float]) -> list[Calibr
             for score, label in zip(scores, labels, strict=True)
             if min(int(score * BINS), BINS - 1) == number
         ]
-        said = [score for score, _ in inside]
+        bin_scores = [score for score, _ in inside]
         worth = [label for _, label in inside]
         bins.append(
             CalibrationBin(
                 low=number / BINS,
                 high=(number + 1) / BINS,
                 count=len(inside),
-                score=statistics.fmean(said) if said else 0.0,
+                score=statistics.fmean(bin_scores) if bin_scores else 0.0,
                 label=statistics.fmean(worth) if worth else 0.0,
             )
         )

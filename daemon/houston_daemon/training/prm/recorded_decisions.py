@@ -102,7 +102,7 @@ class DecisionReader:
             return []
         if history is None or history.last != steps[0] - 1:
             history = self._reader.run(_begin_history(rollout, steps[0]))
-        wanted, decisions = set(steps), []
+        wanted_steps, decisions = set(steps), []
         for record in self._reader.run(
             step_queries.read_steps(rollout, history.last + 1, steps[-1])
         ):
@@ -110,7 +110,7 @@ class DecisionReader:
                 break
             decision = decision_of(record)
             text = history.add(record.step, decision)
-            if record.step in wanted:
+            if record.step in wanted_steps:
                 decisions.append(
                     RecordedDecision(
                         record.step, text, decision.sound, record.attempt, bool(record.inherited)

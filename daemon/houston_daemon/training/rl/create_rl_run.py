@@ -83,11 +83,11 @@ def create_rl_run(loaded: LoadedConfiguration, request: RlRequest, asked: RlReci
         check_family_name(name)
     base_hash = policy_files.model_hash(Path(recipe.base), loaded.home)
     with Reader(loaded.home) as reader:
-        known = reader.run(policy_queries.list_policies())
+        policies = reader.run(policy_queries.list_policies())
         active = reader.run(policy_queries.find_active_policy(recipe.engine))
     for name, origin in families.items():
         policy_constraints.check_family_lineage(
-            known, name, recipe.base, base_hash, origin, NOTHING_TRAINED_MESSAGE
+            policies, name, recipe.base, base_hash, origin, NOTHING_TRAINED_MESSAGE
         )
     run = new_run_name(request.algorithm)
     spec = RlRunSpec(

@@ -103,15 +103,15 @@ class DecisionBatches:
     def make(self, update: int, policy: str) -> UpdateBatch:
         """Sample and score decisions, and make the batch of them. Raises StopRequested."""
         began = time.monotonic()
-        every, kept = self._sample(update, policy)
+        every, kept_groups = self._sample(update, policy)
         sampled = time.monotonic()
         return make_update_batch(
-            [row for group in kept for row in decision_rows(group, self._recipe)],
+            [row for group in kept_groups for row in decision_rows(group, self._recipe)],
             self._recipe,
             self._scorer,
             self._pad,
             update,
-            figures=_figures(every, kept, "answer" in self._recipe.overlong_filter),
+            figures=_figures(every, kept_groups, "answer" in self._recipe.overlong_filter),
             gate=GateFigures(),
             times=(began, sampled),
         )
@@ -151,12 +151,12 @@ class DecisionBatches:
     def _scored(
         self, states: Sequence[RecordedState], sampled: Sequence[Sequence[EngineSample]]
     ) -> list[DecisionGroup]:
-        asked = [
+        decisions = [
             state.decision(answer)
             for state, answers in zip(states, sampled, strict=True)
             for answer in answers
         ]
-        worth = iter(zip(asked, score_decisions(self._judge, asked), strict=True))
+        worth = iter(zip(decisions, score_decisions(self._judge, decisions), strict=True))
         return [
             DecisionGroup(
                 state.key.rollout,

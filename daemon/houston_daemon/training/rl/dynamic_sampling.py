@@ -36,15 +36,15 @@ def sample_groups(
     """
     remaining = iter(sources)
     every: list[_Group] = []
-    kept: list[_Group] = []
+    kept_groups: list[_Group] = []
     for round_number in range(recipe.refill + 1):
-        chosen = list(itertools.islice(remaining, recipe.groups - len(kept)))
+        chosen = list(itertools.islice(remaining, recipe.groups - len(kept_groups)))
         if not chosen:
             break
         groups = sample(round_number, chosen)
         every += groups
-        kept += filter(is_kept, groups)
-    return every, kept
+        kept_groups += filter(is_kept, groups)
+    return every, kept_groups
 
 
 def teaches(outcome: GroupOutcome, recipe: RlRecipe) -> bool:

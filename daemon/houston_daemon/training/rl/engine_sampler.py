@@ -110,8 +110,8 @@ class EngineSampler:
         requests: Callable[[JudgeClient], Sequence[SampleRequest]],
     ) -> list[EngineSample]:
         place = self._place
-        found = await asyncio.to_thread(self._child_settings) if place.child else place.settings
-        settings = {**found, **policy.settings}
+        defaults = await asyncio.to_thread(self._child_settings) if place.child else place.settings
+        settings = {**defaults, **policy.settings}
         engine = choose_engine(settings, None, self._place.name)
         turns = asyncio.Semaphore(REQUESTS_AT_ONCE)
         try:

@@ -100,7 +100,7 @@ def _process_credits(outcome: GroupOutcome, recipe: RlRecipe) -> list[ProcessCre
     advantages: Sequence[Mapping[int, float]] = [{}] * len(outcome.members)
     if decisions_differ(outcome, recipe):
         advantages = step_advantages(outcome.scores, recipe.scale)
-    return [ProcessCredit(weight, *given) for given in zip(outcome.scores, advantages, strict=True)]
+    return [ProcessCredit(weight, *pair) for pair in zip(outcome.scores, advantages, strict=True)]
 
 
 def credit_rows(rows: Sequence[TokenRow], credit: RolloutCredit) -> Iterator[CreditedRow]:

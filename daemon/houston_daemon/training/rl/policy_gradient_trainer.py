@@ -102,14 +102,14 @@ class PolicyGradientTrainer(GRPOTrainer):  # type: ignore[misc]
             for one_pass in passes:
                 one_pass.update(self._logps_of(one_pass))
                 sampled = one_pass["sampling_per_token_logps"].to(self.accelerator.device)
-                known = ~sampled.isnan() & (one_pass["tool_mask"] > 0).to(sampled.device)
-                gap = torch.where(known, one_pass["old_per_token_logps"] - sampled, 0.0)
+                mask = ~sampled.isnan() & (one_pass["tool_mask"] > 0).to(sampled.device)
+                gap = torch.where(mask, one_pass["old_per_token_logps"] - sampled, 0.0)
                 weight = gap.exp()
                 truncated += int((weight > cap).sum())
                 one_pass["advantages"] = one_pass["advantages"].to(gap.device) * weight.clamp(
                     max=cap
                 )
-                gaps.append(gap[known])
+                gaps.append(gap[mask])
         self.model.train(training)
         return _gap_of(torch.cat(gaps) if gaps else torch.zeros(0), truncated)
 
@@ -119,9 +119,9 @@ class PolicyGradientTrainer(GRPOTrainer):  # type: ignore[misc]
         training = self.model.training
         self.model.eval()
         with disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
-            found = self._logps_under(self.model, one_pass)
+            logps = self._logps_under(self.model, one_pass)
         self.model.train(training)
-        return found
+        return logps
 
     def note_metrics(self, metrics: Mapping[str, float]) -> None:
         """Further figures for the next log, for whichever tracker the run reports to."""
@@ -144,10 +144,10 @@ class PolicyGradientTrainer(GRPOTrainer):  # type: ignore[misc]
         inputs = Trainer._prepare_inputs(self, one_pass)
         ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
         mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
-        kept = inputs["completion_ids"].size(1)
-        found, _, _ = self._get_per_token_logps_and_entropies(model, ids, mask, kept)
-        assert isinstance(found, torch.Tensor)
-        return found
+        logits_to_keep = inputs["completion_ids"].size(1)
+        logps, _, _ = self._get_per_token_logps_and_entropies(model, ids, mask, logits_to_keep)
+        assert isinstance(logps, torch.Tensor)
+        return logps
 
     def _send_telemetry(self) -> None:
         """Nobody is told what is trained."""

@@ -117,12 +117,12 @@ class PolicyVersions:
         if active == policy and engine_state(self._loaded.home, self._engine):
             return
         # Keys that an earlier start of this run used up are answered with what came of them then.
-        known = {row.seq for row in activations if row.state != "asked"}
+        used_seqs = {row.seq for row in activations if row.state != "asked"}
         give_up = time.monotonic() + ENGINE_RETURN_SECONDS
         refused = 0
         for number in itertools.count():
             activation = self._asked(policy, f"{key}/{number}")
-            if activation.seq in known:
+            if activation.seq in used_seqs:
                 continue
             if activation.state == "active":
                 return

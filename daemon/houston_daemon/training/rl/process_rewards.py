@@ -53,9 +53,9 @@ class ProcessRewards:
             raise LookupError(f"the decisions of group {outcome.group.name} were not scored")
         by_rollout = [rollout_decisions(reader, member.rollout) for member in outcome.members]
         every = [decision for decisions in by_rollout for decision in decisions]
-        given = iter(score_decisions(self._scorer, every))
+        values = iter(score_decisions(self._scorer, every))
         scores = tuple(
-            {decision.step: next(given) for decision in decisions} for decisions in by_rollout
+            {decision.step: next(values) for decision in decisions} for decisions in by_rollout
         )
         self._folder.mkdir(exist_ok=True)
         atomic_file.write_atomically(file, msgspec.json.encode(scores))

@@ -36,7 +36,7 @@ def common_ending(first: Sequence[int], second: Sequence[int]) -> int:
 
 def geometric_mean_ratio(policy: Sequence[float], sampled: Sequence[float]) -> float:
     """exp(mean(policy - sampled)) of two lists of log-probabilities; 0.0 where they are empty."""
-    gaps = [one - other for one, other in zip(policy, sampled, strict=True)]
+    gaps = [logprob - other for logprob, other in zip(policy, sampled, strict=True)]
     return math.exp(statistics.fmean(gaps)) if gaps else 0.0
 
 
@@ -84,27 +84,27 @@ class PurificationGate:
         self, row: TokenRow, corrections: dict[tuple[int, int], tuple[TokenRow, int]]
     ) -> dict[int, float]:
         """The ratio of each purified step that a row trains, by index of its span."""
-        found = {
+        span_corrections = {
             index: corrections[_source_of(span)]
             for index, span in enumerate(row.spans)
             if span.weight and _source_of(span) in corrections
         }
         credited = CreditedRow(row, (NO_CREDIT,) * len(row.spans))
-        asked = policy_gradient_row(credited) if found else None
-        if asked is None:
+        gradient_row = policy_gradient_row(credited) if span_corrections else None
+        if gradient_row is None:
             return {}
-        (policy,) = self._logprobs([asked])
-        start = len(asked.prompt)
+        (policy,) = self._logprobs([gradient_row])
+        start = len(gradient_row.prompt)
         ratios = {}
-        for index, (other, at) in found.items():
+        for index, (other, at) in span_corrections.items():
             span, source = row.spans[index], other.spans[at]
             length = span.corrected or common_ending(
                 row.token_ids[span.start : span.end], other.token_ids[source.start : source.end]
             )
-            said = other.logprobs.get(at, ())
-            length = min(length, len(said))  # nothing was said: nothing vouches for the step
+            logps = other.logprobs.get(at, ())
+            length = min(length, len(logps))  # nothing was said: nothing vouches for the step
             ratios[index] = geometric_mean_ratio(
-                policy[span.end - start - length : span.end - start], said[len(said) - length :]
+                policy[span.end - start - length : span.end - start], logps[len(logps) - length :]
             )
         return ratios
 

@@ -102,9 +102,9 @@ def _credit_groups(
     dropped: Counter[str] = Counter()
     credits: list[RolloutCredit] = []
     with Reader(home) as reader:
-        wanted = [rollout for group in groups for rollout in group.rollouts]
-        rows = reader.run(outcome_queries.find_rollouts(wanted))
-        if missing := [rollout for rollout in wanted if rollout not in rows]:
+        rollouts = [rollout for group in groups for rollout in group.rollouts]
+        rows = reader.run(outcome_queries.find_rollouts(rollouts))
+        if missing := [rollout for rollout in rollouts if rollout not in rows]:
             raise HoustonError(
                 f"Rollout {missing[0]} of this run is not in the home any more: its group's"
                 " advantages cannot be made.",

@@ -101,15 +101,15 @@ def list_states(
     ]
     states: list[StateKey] = []
     for rollout in dict.fromkeys(rollouts):
-        asked = [
+        records = [
             record
             for record in reader.run(step_queries.read_steps(rollout))
             if record.observation is not None
             and record.sample.token_ids is not None
             and SAMPLE_ROLES[record.sample.role].acts
         ]
-        _require_tokenizer(reader, rollout, asked, tokenizer)
-        states += [StateKey(rollout, record.step) for record in asked]
+        _require_tokenizer(reader, rollout, records, tokenizer)
+        states += [StateKey(rollout, record.step) for record in records]
     if not states:
         raise ConfigurationError(
             f"No step of {', '.join(sources)} was sampled by an engine that takes token ids.",
@@ -151,13 +151,13 @@ def read_state(reader: Reader, key: StateKey) -> RecordedState:
     records = reader.run(step_queries.read_steps(key.rollout, last=key.step))
     row = reader.run(rollout_queries.find_rollout(key.rollout))
     head = reader.run(rollout_queries.read_rollout_head(row))
-    here = records[-1]
-    prompt = reader.run(step_context.read_prompt_ids(here.sample_seq))
-    assert head is not None and prompt is not None and here.step == key.step
+    last_record = records[-1]
+    prompt = reader.run(step_context.read_prompt_ids(last_record.sample_seq))
+    assert head is not None and prompt is not None and last_record.step == key.step
     earlier = tuple(decision_of(record) for record in records[:-1])
     spec = reader.run(rollout_queries.read_rollout_spec(row))
     flow = _flow_before(spec, head, records[:-1])
-    return RecordedState(key, prompt, here.sample, head, may_reason(spec), earlier, flow)
+    return RecordedState(key, prompt, last_record.sample, head, may_reason(spec), earlier, flow)
 
 
 def _flow_before(

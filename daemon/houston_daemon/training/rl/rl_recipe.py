@@ -231,8 +231,8 @@ def _check_clashes(recipe: RlRecipe) -> None:
         "critic_engine is for a critic that is not trained: critic = frozen": recipe.critic_engine
         and recipe.critic != "frozen",
     }
-    for clash, found in clashes.items():
-        if found:
+    for clash, applies in clashes.items():
+        if applies:
             raise ConfigurationError(
                 f"{clash}.", NOTHING_TRAINED_MESSAGE, "houston train dapo --help; docs/rl-recipe.md"
             )

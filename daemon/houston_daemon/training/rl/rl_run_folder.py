@@ -72,8 +72,8 @@ class RlRunFolder(TrainingRunFolder):
 
     def keep_update(self, figures: UpdateFigures) -> None:
         """Add an update; what an earlier try said of it and of later ones is replaced."""
-        earlier = [known for known in self.updates if known.update < figures.update]
-        lines = [msgspec.json.encode(known) for known in (*earlier, figures)]
+        earlier = [entry for entry in self.updates if entry.update < figures.update]
+        lines = [msgspec.json.encode(entry) for entry in (*earlier, figures)]
         atomic_file.write_atomically(self.path / "updates.jsonl", b"\n".join(lines) + b"\n")
 
 

@@ -181,18 +181,18 @@ class GroupCoordinator:
         """A refinement for each critique of a group's only rollout, with the same policy; those
         that were begun before are found again. Raises HoustonError for an attempt that goes on."""
         (rollout,) = attempt.rollouts
-        wanted = msgspec.structs.replace(attempt, rollouts=(), refines=rollout)
-        if begun := self._groups.find(wanted):
+        group = msgspec.structs.replace(attempt, rollouts=(), refines=rollout)
+        if begun := self._groups.find(group):
             return begun
         with Reader(self._loaded.home) as reader:
             specs = reader.run(refinement_specs(rollout, critiques, attempt.policy))
-        return self._start(wanted, specs)
+        return self._start(group, specs)
 
     def wait(self, groups: Sequence[RolloutGroup]) -> list[GroupOutcome]:
         """All of them, in order, once every rollout has ended. Raises StopRequested, and
         HoustonError as `refuse_failure_of_all`."""
-        wanted = [rollout for group in groups for rollout in group.rollouts]
-        rows = wait_until_ended(self._loaded.home, wanted, self._look)
+        rollouts = [rollout for group in groups for rollout in group.rollouts]
+        rows = wait_until_ended(self._loaded.home, rollouts, self._look)
         refuse_failure_of_all(groups, rows)
         with Reader(self._loaded.home) as reader:
             return read_outcomes(reader, groups, rows, self._recipe.overlong_filter)
@@ -205,8 +205,8 @@ class GroupCoordinator:
     def _begin(
         self, update: int, batch: int, split: str, index: int, policy: str, size: int
     ) -> RolloutGroup:
-        wanted = RolloutGroup(update=update, batch=batch, split=split, index=index, policy=policy)
-        if begun := self._groups.find(wanted):
+        group = RolloutGroup(update=update, batch=batch, split=split, index=index, policy=policy)
+        if begun := self._groups.find(group):
             return begun
         recipe = self._recipe
         specs = build_rollout_specs(
@@ -221,7 +221,7 @@ class GroupCoordinator:
         )
         refuse_other_engines(specs[0], recipe)
         refuse_bent_answers(specs[0])
-        return self._start(wanted, specs)
+        return self._start(group, specs)
 
     def _start(self, group: RolloutGroup, specs: Sequence[RolloutSpec]) -> RolloutGroup:
         """Start a group's rollouts, and note which they are."""
@@ -254,10 +254,10 @@ def read_outcomes(
 ) -> list[GroupOutcome]:
     """How groups came out of which every rollout has ended. rows: of their rollouts, by id.
     overlong: what overlong filtering leaves out."""
-    wanted = [rollout for group in groups for rollout in group.rollouts]
-    cut = reader.run(outcome_queries.overlong_rollouts(wanted, overlong))
-    tokens = reader.run(outcome_queries.longest_contexts(wanted))
-    counts = reader.run(purification_queries.count_purification(wanted))
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    cut = reader.run(outcome_queries.overlong_rollouts(rollouts, overlong))
+    tokens = reader.run(outcome_queries.longest_contexts(rollouts))
+    counts = reader.run(purification_queries.count_purification(rollouts))
     trained = [
         rollout for group in groups if group.split == TRAIN_SPLIT for rollout in group.rollouts
     ]
@@ -346,10 +346,10 @@ def refuse_other_engines(spec: RolloutSpec, recipe: RlRecipe) -> None:
     its answers are not the policy's own."""
     for role, own in spec.role_engines.items():
         if role in recipe.roles:
-            left = ", ".join(f'"{each}"' for each in recipe.roles if each != role)
+            other_roles = ", ".join(f'"{each}"' for each in recipe.roles if each != role)
             raise HoustonError(
                 f"The task {spec.task.name} has the role {role} sampled by {own.engine}, and"
                 f" {spec.engine} is trained on its own answers.",
                 NOTHING_TRAINED_MESSAGE,
-                f"Leave the role out: --set roles='[{left}]'",
+                f"Leave the role out: --set roles='[{other_roles}]'",
             )

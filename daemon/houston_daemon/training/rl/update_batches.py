@@ -172,8 +172,8 @@ class UpdateBatches:
     def make(self, update: int, policy: str) -> UpdateBatch:
         """Wait for the rollouts of an update and make its batch. Raises StopRequested."""
         began = time.monotonic()
-        every, kept = self._sample(update, policy)
-        return self._batch_of(every, kept, update, policy, (began, time.monotonic()))
+        every, kept_outcomes = self._sample(update, policy)
+        return self._batch_of(every, kept_outcomes, update, policy, (began, time.monotonic()))
 
     def _batch_of(
         self,

@@ -161,8 +161,8 @@ def make_rendered_summaries(
     walked = walk_contexts(reader, plan, rendering.renderer, head, rendering.visible_sample)
 
     def render(context: PlannedContext) -> Iterator[TokenRow]:
-        found = next(one for one in walked if one.plan.number == context.number)
-        yield from _render_summary(reader, _RenderedContextRows(plan, options, rendering, found))
+        match = next(candidate for candidate in walked if candidate.plan.number == context.number)
+        yield from _render_summary(reader, _RenderedContextRows(plan, options, rendering, match))
 
     return render
 

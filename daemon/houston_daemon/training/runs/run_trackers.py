@@ -104,8 +104,8 @@ class RunTrackers(TrainerCallback):  # type: ignore[misc]
         tracker = self._open(name)
         tracker.start()
         if name == "tensorboard":
-            told = msgspec.json.format(msgspec.json.encode(self._config()), indent=1).decode()
-            tracker.log({"houston": f"```json\n{told}\n```"}, self._step)
+            json_text = msgspec.json.format(msgspec.json.encode(self._config()), indent=1).decode()
+            tracker.log({"houston": f"```json\n{json_text}\n```"}, self._step)
         self._started[name] = tracker
 
     def _open(self, name: str) -> tracking.GeneralTracker:
@@ -131,13 +131,13 @@ class RunTrackers(TrainerCallback):  # type: ignore[misc]
 
     def _config(self) -> dict[str, Any]:
         """What a run is, without what only its own machine understands."""
-        asked = msgspec.to_builtins(self._spec)
-        home = asked.pop("home")
-        parent = asked.get("parent", "")
+        spec = msgspec.to_builtins(self._spec)
+        home = spec.pop("home")
+        parent = spec.get("parent", "")
         return {
             "houston": version("houston-agents"),
             "lineage": " < ".join(_ancestors(home, parent)) if parent else "",
-            **_flat(asked),
+            **_flat(spec),
         }
 
     def _attempt(self, name: str, action: Callable[[], None]) -> None:

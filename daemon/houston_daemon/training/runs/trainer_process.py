@@ -105,8 +105,8 @@ def is_first_process() -> bool:
 
 def use_one_gpu() -> None:
     """Without a launcher transformers would put one model on all GPUs, badly; TRL refuses that."""
-    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    os.environ["CUDA_VISIBLE_DEVICES"] = "0" if seen is None else seen.partition(",")[0]
+    devices = os.environ.get("CUDA_VISIBLE_DEVICES")
+    os.environ["CUDA_VISIBLE_DEVICES"] = "0" if devices is None else devices.partition(",")[0]
 
 
 def report_stop(folder: TrainingRunFolder, writer: ProgressWriter) -> int:

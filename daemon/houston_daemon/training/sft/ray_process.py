@@ -101,11 +101,11 @@ def _run_to_end(command: Sequence[str], order: LaunchOrder) -> int:
             env={**os.environ, **order.environment},
             start_new_session=True,
         )
-    stop_file, asked = Path(order.stop_file), False
+    stop_file, is_stopping = Path(order.stop_file), False
     while True:
-        if not asked and stop_file.exists():
+        if not is_stopping and stop_file.exists():
             process.terminate()
-            asked = True
+            is_stopping = True
         try:
             return process.wait(_LOOK_SECONDS)
         except subprocess.TimeoutExpired:

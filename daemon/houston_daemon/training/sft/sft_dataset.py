@@ -97,18 +97,18 @@ def prepare_rows(
         return
     if sha256:
         _check_hash(source, sha256)
-    beside = target.with_suffix(".new.arrow")
-    counts, dropped = _write_rows(source, beside, max_length, words)
+    new_file = target.with_suffix(".new.arrow")
+    counts, dropped = _write_rows(source, new_file, max_length, words)
     if not counts["rows"]:
-        beside.unlink()
+        new_file.unlink()
         raise NothingToTrain(
             f"No row of {source} has a token to train within {max_length} tokens.",
             NOTHING_TRAINED_MESSAGE,
             "Next: a new run, of rollouts with kept steps, or with a larger --set max_length=… "
             "where the model's window is longer",
         )
-    size = _sync_file(beside)
-    beside.replace(target)
+    size = _sync_file(new_file)
+    new_file.replace(target)
     prepared = PreparedRows(**counts, dropped=tuple(dropped), max_length=max_length, size=size)
     atomic_file.write_atomically(counts_file, msgspec.json.encode(prepared))
 
@@ -300,10 +300,10 @@ def _check_row(row: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _whole_numbers(values: Any, what: str) -> Any:
     """As int32. Raises HoustonError for others, and for those that are larger."""
-    given = _numbers(values, what)
+    array = _numbers(values, what)
     with numpy.errstate(invalid="ignore"):
-        cast = given.astype(numpy.int32)
-    if not numpy.array_equal(cast, given):
+        cast = array.astype(numpy.int32)
+    if not numpy.array_equal(cast, array):
         raise HoustonError(f"Not all {what} are whole numbers of 32 bits.", NOTHING_TRAINED_MESSAGE)
     return cast
 
@@ -311,12 +311,12 @@ def _whole_numbers(values: Any, what: str) -> Any:
 def _numbers(values: Any, what: str) -> Any:
     """A list of numbers as an array. Raises HoustonError for anything else."""
     try:
-        given = numpy.asarray(values)
+        array = numpy.asarray(values)
     except (ValueError, OverflowError):  # lists of unlike lengths
-        given = None
-    if given is None or given.ndim != 1 or given.dtype.kind not in "biuf":
+        array = None
+    if array is None or array.ndim != 1 or array.dtype.kind not in "biuf":
         raise HoustonError(f"The {what} are no list of numbers.", NOTHING_TRAINED_MESSAGE)
-    return given
+    return array
 
 
 def _to_tensor(scalar: Any) -> torch.Tensor:

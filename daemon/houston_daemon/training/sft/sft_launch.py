@@ -184,13 +184,13 @@ def _visible_gpus(visible: str, leases: list[GpuLease]) -> list[int]:
 def _too_few_gpus(
     count: int, free: int, total: int, leases: Collection[GpuLease], share: bool
 ) -> HoustonError:
-    beside = any(lease.holder.startswith(_ENGINE_PREFIX) for lease in leases) and not share
+    could_share = any(lease.holder.startswith(_ENGINE_PREFIX) for lease in leases) and not share
     return Busy(
         f"It asks for {pluralize(count, 'GPU')}, and {free} of {total} can be had:"
         f" {_lease_words(leases)}.",
         NOTHING_TRAINED_MESSAGE,
         "Train as a child of the daemon (houston daemon start, no --alone): it waits for its turn"
-        + (", or beside engines with --share-gpus" if beside else ""),
+        + (", or beside engines with --share-gpus" if could_share else ""),
     )
 
 
@@ -212,14 +212,14 @@ def follow_process(child: "subprocess.Popen[bytes]", folder: RunFolder) -> str:
 
     signal.signal(signal.SIGINT, end)
     signal.signal(signal.SIGTERM, end)
-    shown = _ProgressPrinter(folder)
+    printer = _ProgressPrinter(folder)
     while True:
         try:
             code = child.wait(POLL_SECONDS)
         except subprocess.TimeoutExpired:
-            shown.show()
+            printer.show()
         else:
-            shown.show()
+            printer.show()
             return settle_run(folder, code).state
 
 
@@ -236,14 +236,14 @@ def follow_daemon_run(loaded: LoadedConfiguration, folder: TrainingRunFolder) ->
 
 
 def _follow_until_ended(loaded: LoadedConfiguration, folder: TrainingRunFolder) -> str:
-    shown = _ProgressPrinter(folder)
+    printer = _ProgressPrinter(folder)
     with Reader(loaded.home) as reader:
         while True:
             record = reader.run(policy_queries.find_training_run(folder.path.name))
             if record is not None and record.state == "queued":
-                shown.say(record.reason)  # it has made no progress that could be shown
+                printer.say(record.reason)  # it has made no progress that could be shown
             else:
-                shown.show()
+                printer.show()
             if record is not None and record.state in ENDED_RUN_STATES:
                 return record.state
             if find_running_daemon(loaded.home) is None:

@@ -120,8 +120,8 @@ _MODEL_SETTINGS = [
 def model_recipe(recipe: Any, full: bool = False) -> SftRecipe:
     """What loading a model and its adapter takes of another kind's recipe, by the same names.
     full: whether all weights are trained."""
-    known = {name: getattr(recipe, name) for name in _MODEL_SETTINGS}
-    return SftRecipe(packing=False, full=full, **known)
+    settings = {name: getattr(recipe, name) for name in _MODEL_SETTINGS}
+    return SftRecipe(packing=False, full=full, **settings)
 
 
 def load_recipe(name: str, settings: list[str]) -> SftRecipe:

@@ -162,8 +162,8 @@ def settle_run(folder: RunFolder, code: int) -> TrainingProgress:
             memory = ": most likely memory ran out, and the kernel ended it"
             next = _memory_advice(folder)
         writer = run_progress.ProgressWriter(folder.path)
-        kept = folder.what_is_kept
-        writer.set_state("failed", f"The trainer {ending}{memory}. {kept} Next: {next}")
+        kept_note = folder.what_is_kept
+        writer.set_state("failed", f"The trainer {ending}{memory}. {kept_note} Next: {next}")
         writer.log(writer.now.message)
         return writer.now
     return progress

@@ -44,20 +44,20 @@ from houston_shared.errors import HoustonError
 
 def save_output(trainer: Any, folder: TrainingRunFolder, base: Path | None) -> None:
     """Write `output/`; called in every process. base: of full weights; None for an adapter."""
-    beside = folder.path / "output.unfinished"
+    staging = folder.path / "output.unfinished"
     if trainer.is_world_process_zero():
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
     trainer.accelerator.wait_for_everyone()
-    trainer.save_model(str(beside))
+    trainer.save_model(str(staging))
     trainer.accelerator.wait_for_everyone()
     if not trainer.is_world_process_zero():
         return
-    (beside / "training_args.bin").unlink(missing_ok=True)  # a pickle, for nobody
+    (staging / "training_args.bin").unlink(missing_ok=True)  # a pickle, for nobody
     if base is not None:
-        cast_to_base(beside, base)
+        cast_to_base(staging, base)
     if folder.output.exists():
         shutil.rmtree(folder.output)
-    beside.replace(folder.output)
+    staging.replace(folder.output)
 
 
 def cast_to_base(output: Path, base: Path) -> None:
@@ -74,9 +74,9 @@ def cast_to_base(output: Path, base: Path) -> None:
     for file in output.glob("*.safetensors"):
         with safe_open(file, framework="pt") as weights:
             cast = {key: weights.get_tensor(key).to(kind) for key in list(weights.keys())}
-        beside = file.with_suffix(".new")
-        save_file(cast, beside, metadata={"format": "pt"})
-        beside.replace(file)
+        new_file = file.with_suffix(".new")
+        save_file(cast, new_file, metadata={"format": "pt"})
+        new_file.replace(file)
     config_file = output / "config.json"
     described = msgspec.json.decode(config_file.read_bytes())
     described["dtype"] = name
