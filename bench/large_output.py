@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from houston_console.app.console_app import HoustonConsole
 from houston_console.console_command import tune_garbage_collector
 from houston_console.panes.terminals_pane import TerminalView
-from houston_daemon.environments.environment_protocol import Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Stop
 from houston_daemon.environments.environment_registry import make_environment
 from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.records import RolloutSpec, TaskRecord, TerminalSpan, ToolCall, ToolResult
@@ -112,12 +112,12 @@ async def worker(folder: Path, kind: str, size: int) -> Worker:
     )  # fmt: skip
     environment = make_environment(spec, task)
     await environment.open()
-    standing = Standing(1, 10, 10_000.0, 0)
+    budget_status = BudgetStatus(1, 10, 10_000.0, 0)
     results: list[ToolResult] = []
 
     async def act(name: str, **arguments: Any) -> None:
         call = environment.check(ToolCall(id=f"1.{len(results)}", name=name, arguments=arguments))
-        results.append(await environment.act(call, standing, Stop()))
+        results.append(await environment.act(call, budget_status, Stop()))
 
     found: dict[str, Any] = {}
     closed = []

@@ -32,7 +32,7 @@ from houston_daemon.experiments.experiment_home import ExperimentHome
 from houston_daemon.experiments.experiment_statistics import score_differences
 from houston_daemon.experiments.scripted_agents import ANNOTATOR_AUTHOR
 from houston_daemon.experiments.scripted_endpoint import (
-    PlayedConversation,
+    ChatHistory,
     ScriptedEndpoint,
     ScriptedSpecs,
     ScriptedTurn,
@@ -63,7 +63,7 @@ class GuidedErrands:
         self._home = home
         self._specs = ScriptedSpecs(home)
 
-    def __call__(self, chat: PlayedConversation) -> ScriptedTurn:
+    def __call__(self, chat: ChatHistory) -> ScriptedTurn:
         """The next step; the person speaks before it where a wrong box is open."""
         spec = self._specs.spec_of(chat)
         index = int(spec.task.name.rpartition("-")[2])
@@ -76,7 +76,7 @@ class GuidedErrands:
         last = max((at for at, each in enumerate(done) if each.startswith("enter")), default=-1)
         since = done[last + 1 :]
         told: dict[str, str] = {}
-        for words in chat.all_heard:
+        for words in chat.all_guidance:
             told |= named_boxes(words, world)
         box = told.get(item, boxes[item])
         opened = [each.removeprefix("open ") for each in since if each.startswith("open ")]

@@ -31,7 +31,7 @@ from bench.scripted_judge import judge_engine, scripted_judge
 
 from houston_daemon.experiments.experiment_home import ExperimentHome
 from houston_daemon.training.prm.decision_labels import DecisionLabel, read_labels, write_labels
-from houston_daemon.training.prm.prm_figures import pair_order
+from houston_daemon.training.prm.prm_figures import roc_auc
 from houston_daemon.training.prm.prm_scorer import load_scorer
 from houston_shared.policy_and_run_files import policies_folder
 
@@ -127,7 +127,7 @@ def held_out_order(home: ExperimentHome, policy: str, held_out: Sequence[Decisio
     sides: dict[bool, list[float]] = {True: [], False: []}
     for label, score in zip(held_out, scores, strict=True):
         sides[label.score >= KEPT].append(score)
-    order = pair_order(sides[True], sides[False])
+    order = roc_auc(sides[True], sides[False])
     assert order is not None, "held-out decisions are of both kinds"
     return order
 

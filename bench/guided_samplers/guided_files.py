@@ -11,7 +11,7 @@ from bench.guided_samplers.guided_sampling import (
     drawn,
 )
 
-from houston_daemon.experiments.scripted_endpoint import PlayedConversation, ScriptedTurn
+from houston_daemon.experiments.scripted_endpoint import ChatHistory, ScriptedTurn
 from houston_daemon.suites.file_tasks import FileTask, file_task
 from houston_daemon.suites.imperfect_agents import (
     FINISH,
@@ -27,13 +27,11 @@ from houston_daemon.suites.suite_catalog import find_suite
 SUITE = "small-workstation"
 
 
-def next_turn(
-    chat: PlayedConversation, task: FileTask, key: str, habits: AgentHabits
-) -> ScriptedTurn:
+def next_turn(chat: ChatHistory, task: FileTask, key: str, habits: AgentHabits) -> ScriptedTurn:
     """What the sampler does next. key: what its draws follow from."""
     calls, failed = done_calls(chat)
     plan, spare = _plan(task, key, habits)
-    if chat.all_heard and not any(_is_right_write(task, done) for done in calls):
+    if chat.all_guidance and not any(_is_right_write(task, done) for done in calls):
         return _turn(_right_write(task))
     source = drawn(key, chat.step)
     if failed < spare and source.random() < habits.errors:
@@ -65,11 +63,11 @@ def _is_right_write(task: FileTask, made: PlayedCall) -> bool:
     return made.name == "write" and made.arguments == right["arguments"]
 
 
-def next_message(chat: PlayedConversation, task: FileTask) -> str:
+def next_message(chat: ChatHistory, task: FileTask) -> str:
     """What the person says now, or "": the newest call wrote something wrong, and nothing was said
     before."""
     calls, _ = done_calls(chat)
-    if chat.all_heard or not calls or not writes_wrong_text(task, calls[-1]):
+    if chat.all_guidance or not calls or not writes_wrong_text(task, calls[-1]):
         return ""
     right = _right_write(task)["arguments"]
     return f"No, {right['path']} must say: {right['text']}"

@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from houston_daemon.experiments.experiment_home import ExperimentHome
 from houston_daemon.experiments.scripted_agents import ANNOTATOR_AUTHOR
 from houston_daemon.experiments.scripted_endpoint import (
-    PlayedConversation,
+    ChatHistory,
     ScriptedAgent,
     ScriptedSpecs,
     ScriptedTurn,
@@ -73,10 +73,10 @@ class GuidedSuite(Generic[TaskT]):
     name: str
     task: Callable[[int], TaskT]
     """The task of a number in the train split."""
-    turn: Callable[[PlayedConversation, TaskT, str, AgentHabits], ScriptedTurn]
+    turn: Callable[[ChatHistory, TaskT, str, AgentHabits], ScriptedTurn]
     """The sampler's next step. The text is the same for the same task and seed, in every run: what
     draws follow from."""
-    message: Callable[[PlayedConversation, TaskT], str]
+    message: Callable[[ChatHistory, TaskT], str]
     """What the person says now, or "". It is heard one step later: the agent has begun that one
     when a step is seen."""
     condemns: Callable[[TaskT, PlayedCall], bool]
@@ -85,7 +85,7 @@ class GuidedSuite(Generic[TaskT]):
     """Of the person's masks."""
 
 
-def done_calls(chat: PlayedConversation) -> tuple[list[ScriptedTurn], int]:
+def done_calls(chat: ChatHistory) -> tuple[list[ScriptedTurn], int]:
     """The calls that did not fail, in order, and how many failed."""
     done: list[ScriptedTurn] = []
     failed = 0
@@ -111,7 +111,7 @@ def sampling_agent(
     """What an endpoint plays: the sampler, with the person beside it or without."""
     specs = ScriptedSpecs(home)
 
-    def play(chat: PlayedConversation) -> ScriptedTurn:
+    def play(chat: ChatHistory) -> ScriptedTurn:
         spec = specs.spec_of(chat)
         index = int(spec.task.name.rpartition("-")[2])
         task = suite.task(index)

@@ -13,7 +13,7 @@ from bench.guided_samplers.guided_sampling import (
     drawn,
 )
 
-from houston_daemon.experiments.scripted_endpoint import PlayedConversation, ScriptedTurn
+from houston_daemon.experiments.scripted_endpoint import ChatHistory, ScriptedTurn
 from houston_daemon.suites.imperfect_agents import AgentHabits
 from houston_daemon.suites.word_worlds import LEVELS, WordWorldTask, word_world, wrong_actions
 
@@ -27,7 +27,7 @@ _NAMED_BOX = re.compile(r"open (\w+)")
 
 
 def next_turn(
-    chat: PlayedConversation, world: WordWorldTask, key: str, habits: AgentHabits
+    chat: ChatHistory, world: WordWorldTask, key: str, habits: AgentHabits
 ) -> ScriptedTurn:
     """What the sampler does next. key: what its draws follow from."""
     calls, failed = done_calls(chat)
@@ -43,12 +43,10 @@ def next_turn(
     return _turn(f"enter {' '.join(world.codes[box])}")
 
 
-def _chosen_box(
-    chat: PlayedConversation, world: WordWorldTask, key: str, habits: AgentHabits
-) -> str:
+def _chosen_box(chat: ChatHistory, world: WordWorldTask, key: str, habits: AgentHabits) -> str:
     """The one that it was told last, else its own choice."""
-    if chat.all_heard:
-        return str(_NAMED_BOX.findall(chat.all_heard[-1])[-1])
+    if chat.all_guidance:
+        return str(_NAMED_BOX.findall(chat.all_guidance[-1])[-1])
     source = drawn(key, "box")
     others = [box for box in world.codes if box != world.right]
     return source.choice(others) if source.random() < habits.wrong else world.right
@@ -63,10 +61,10 @@ def _box(call: PlayedCall) -> str:
     return " ".join(map(str, call.arguments.values()))
 
 
-def next_message(chat: PlayedConversation, world: WordWorldTask) -> str:
+def next_message(chat: ChatHistory, world: WordWorldTask) -> str:
     """What the person says now, or "": a wrong box is open, and nothing was said of it."""
     opened = [call for call in done_calls(chat)[0] if call.name == "open"]
-    if chat.all_heard or not opened or not opens_wrong_box(world, opened[-1]):
+    if chat.all_guidance or not opened or not opens_wrong_box(world, opened[-1]):
         return ""
     return f"No, open {world.right}."
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.durable.machine import spread
 
-from houston_daemon.environments.environment_protocol import Environment, Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Environment, Stop
 from houston_daemon.environments.environment_registry import make_environment
 from houston_shared.records import RolloutSpec, TaskRecord, ToolCall
 from houston_shared.task import Task, WorkspaceSettings
@@ -24,7 +24,7 @@ COMMANDS = {
     "40 ms of work": "for ((i = 0; i < 10000; i++)); do :; done",
     "200 lines": "seq 200",
 }
-STANDING = Standing(1, 10, 10_000.0, 0)
+STANDING = BudgetStatus(1, 10, 10_000.0, 0)
 
 
 def measure(folder: Path) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def write_atomically(
     """Write beside, sync the content, replace. Its folder must be there. Raises OSError.
 
     mode: permissions, whatever the umask says. durable: False where a power cut may leave it empty.
-    beside: where it is written; see `unique_beside`.
+    beside: where it is written; see `temporary_sibling`.
     """
     synced: Synced = "content" if durable else "nothing"
     with open_atomically(file, beside=beside, mode=mode, synced=synced) as handle:
@@ -96,7 +96,7 @@ def fill_folder_atomically(folder: Path) -> Iterator[Path]:
     """
     target = folder.resolve()
     within = target.is_dir()
-    filled = unique_beside(target / target.name if within else target)
+    filled = temporary_sibling(target / target.name if within else target)
     filled.mkdir(parents=True)
     try:
         yield filled
@@ -119,7 +119,7 @@ def _move_up(filled: Path) -> None:
     filled.rmdir()
 
 
-def unique_beside(file: Path) -> Path:
+def temporary_sibling(file: Path) -> Path:
     """A hidden name beside a file that several processes may replace at the same time."""
     mark = os.urandom(4).hex()  # `secrets` takes OpenSSL along, which no reading command pays
     return file.with_name(f".{file.name}.{os.getpid()}.{mark}")

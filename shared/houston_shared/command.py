@@ -30,7 +30,7 @@ from houston_shared.errors import (
     ExitCode,
     HoustonError,
     UsageError,
-    close_words,
+    close_matches,
 )
 from houston_shared.home import Home
 from houston_shared.safe_text import safe
@@ -110,7 +110,7 @@ def _run_command(arguments: list[str]) -> int:
     return int(getattr(importlib.import_module(command.module), run)(parsed, loaded))
 
 
-COMMANDS_THAT_NEED_ONLY_A_HOME = (("daemon", "status"), ("daemon", "stop"), ("daemon", "logs"))
+HOME_ONLY_COMMANDS = (("daemon", "status"), ("daemon", "stop"), ("daemon", "logs"))
 """Commands that need to know nothing but the home."""
 
 
@@ -122,7 +122,7 @@ def _load_configuration(
         return load_configuration(home, file)
     except ConfigurationError as problem:
         named = home or os.environ.get("HOUSTON_HOME")
-        if command.words not in COMMANDS_THAT_NEED_ONLY_A_HOME or not named:
+        if command.words not in HOME_ONLY_COMMANDS or not named:
             raise
         command_output.print_note(f"warning: {problem.cause}")
         return LoadedConfiguration(Configuration(), Home(expand_path(named).absolute()), "defaults")
@@ -189,7 +189,7 @@ def _print_unknown_command(words: list[str]) -> int:
     typed = [words[0]] if words[0].startswith("-") else [" ".join(words[:2]), words[0]]
     named = words[:1] + list(takewhile(lambda word: not word.startswith("-"), words[1:]))
     near = [name for name in names if name in words[1:2]]
-    near += [word for text in typed for word in close_words(text, [*names, *groups, *flags])]
+    near += [word for text in typed for word in close_matches(text, [*names, *groups, *flags])]
     near += [name for name in names if name.endswith(f" {words[0]}")]
     near += [" ".join(each.words) for each in COMMANDS if words[0] in _first_words(each.help)]
     suggested = "".join(f"houston {word}, or " for word in list(dict.fromkeys(near))[:2])

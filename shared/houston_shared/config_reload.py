@@ -103,7 +103,7 @@ def find_place(file: Path) -> FilePlace:
     return FilePlace(path, real, is_link)
 
 
-class AwaitedPaths:
+class WatchedPaths:
     """Where something must happen to be a change of one of the files: to them, or their folders.
 
     What else lies in these folders does not count: a home has its database there, which changes
@@ -140,7 +140,7 @@ class FolderWatcher:
         """Whether something happened since: a link may lead elsewhere."""
         self._find_again = 0.0
         """When to find all of them anew, monotonic: not every change is told of."""
-        self._awaited = AwaitedPaths(())
+        self._awaited = WatchedPaths(())
 
     def follow(self, paths: Iterable[Path]) -> None:
         """Watch the folders of these files from now on, and of those that links lead to."""
@@ -149,7 +149,7 @@ class FolderWatcher:
             self._touched.clear()
             self._places, self._find_again = {}, now + FIND_AGAIN_SECONDS
         self._places = {path: self._places.get(path) or find_place(path) for path in set(paths)}
-        self._awaited = AwaitedPaths(self._places.values())
+        self._awaited = WatchedPaths(self._places.values())
         parents = {path.parent for path in self._places}
         parents |= {place.real.parent for place in self._places.values()}
         folders = frozenset(folder for folder in parents if folder.is_dir())

@@ -240,7 +240,7 @@ class RaySettings(Settings, frozen=True):
     that many short rollouts share counts once."""
 
     @property
-    def gives_gpus(self) -> bool:
+    def schedules_gpus(self) -> bool:
         """Whether the cluster gives GPUs of a worker's own machine, and not the ledger."""
         return self.address not in ("", LOCAL_CLUSTER)
 

@@ -119,16 +119,14 @@ def unreadable_file_code(problem: Exception, otherwise: ExitCode = ExitCode.FAIL
     return ExitCode.NOT_FOUND if isinstance(problem, FileNotFoundError) else otherwise
 
 
-def close_words(
-    word: str, known: Iterable[str], most: int = 3, least_likeness: float = 0.7
-) -> list[str]:
+def close_matches(word: str, known: Iterable[str], most: int = 3, cutoff: float = 0.7) -> list[str]:
     """Which of the known words somebody may have meant by `word`, the nearest first.
 
-    least_likeness: difflib's ratio, 0 to 1.
+    cutoff: difflib's ratio, 0 to 1.
     """
     import difflib  # some milliseconds, and only after a slip
 
-    return difflib.get_close_matches(word, list(dict.fromkeys(known)), most, least_likeness)
+    return difflib.get_close_matches(word, list(dict.fromkeys(known)), most, cutoff)
 
 
 def abbreviated_names(word: str, known: Iterable[str]) -> tuple[list[str], str]:
@@ -143,7 +141,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The next step after a mistyped word: `did you mean X or Y?`; empty where none is near."""
     known = list(known)
     longer = [each for each in known if len(word) > 2 and each.startswith(word)]
-    near = sorted(longer, key=len)[:3] or close_words(word, known)
+    near = sorted(longer, key=len)[:3] or close_matches(word, known)
     return f"did you mean {' or '.join(near)}?" if near else ""
 
 

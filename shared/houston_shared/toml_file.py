@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from houston_shared.errors import ConfigurationError, ExitCode, close_words, did_you_mean
+from houston_shared.errors import ConfigurationError, ExitCode, close_matches, did_you_mean
 
 T = TypeVar("T", bound=msgspec.Struct)
 _ANY_ENTRY = "…"
@@ -32,7 +32,7 @@ def _meant_task(path: Path) -> str:
     if path.name != "task.toml":
         return ""
     folders = [file.parent.name for file in path.parent.parent.glob("*/task.toml")]
-    near = close_words(path.parent.name, folders, 1)
+    near = close_matches(path.parent.name, folders, 1)
     return (
         f"did you mean {path.parent.parent / near[0] / path.name}?"
         if near

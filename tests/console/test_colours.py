@@ -105,10 +105,10 @@ def _sgr(style: Style, colours: ColorDepth) -> str:
     return Strip.render_ansi(quantize_style(style, colours), ColorSystem.TRUECOLOR)
 
 
-def _contrast(text: Color | None, ground: Color | None) -> float:
+def _contrast(text: Color | None, background: Color | None) -> float:
     """The least of all terminals."""
-    assert text is not None and ground is not None
-    shown = [(_hex(text, which), _hex(ground, which)) for which in TERMINALS]
+    assert text is not None and background is not None
+    shown = [(_hex(text, which), _hex(background, which)) for which in TERMINALS]
     pairs = [[TextualColor.parse(code) for code in pair] for pair in shown]
     return min(_ratio(*pair) for pair in pairs)
 
@@ -156,9 +156,9 @@ def test_every_tone_can_be_read_wherever_it_lies(name: str, colours: ColorDepth)
     palette, low = _palette(theme), {}
     base = Style(bgcolor=_parsed(theme, "surface"))
     for tone in get_args(Tone):
-        for where, ground in _grounds(theme, palette, tone).items():
+        for where, background in _grounds(theme, palette, tone).items():
             # A ground with a colour of its own takes the place of the tone's.
-            style = base + palette.tones[tone] + ground
+            style = base + palette.tones[tone] + background
             least = TEXT
             if colours == "16":
                 least = DIM_16 if tone in FAINT and not theme.dark else BRIGHT_RED
@@ -175,13 +175,18 @@ def test_frames_and_marks_are_seen_on_their_ground(name: str, colours: ColorDept
     palette = _palette(theme)
     # Among 16 million colours frames are quieter than text: only the one with the focus stands out.
     for role in ("primary",) if colours == "truecolor" else ("border", "primary"):
-        for ground in ("surface", "background"):
-            assert _contrast(_parsed(theme, role), _parsed(theme, ground)) >= BORDER, (role, ground)
+        for background in ("surface", "background"):
+            assert _contrast(_parsed(theme, role), _parsed(theme, background)) >= BORDER, (
+                role,
+                background,
+            )
     assert _contrast(palette.hit.color, palette.hit.bgcolor) >= TEXT
     for what in ("input-cursor", "input-selection", "screen-selection"):
-        text, ground = (_parsed(theme, f"{what}-{side}") for side in ("foreground", "background"))
-        assert _contrast(text, ground) >= TEXT, what
-        assert quantize_style(Style(bgcolor=ground), colours).bgcolor != _parsed(
+        text, background = (
+            _parsed(theme, f"{what}-{side}") for side in ("foreground", "background")
+        )
+        assert _contrast(text, background) >= TEXT, what
+        assert quantize_style(Style(bgcolor=background), colours).bgcolor != _parsed(
             theme, "surface"
         ), what
 

@@ -65,7 +65,10 @@ def test_old_and_new_stand_side_by_side() -> None:
         "                    │  13 +4",
         "  13  five          │  14  five",
     ]
-    assert [[(ground.start, ground.kind) for ground in row.grounds] for row in drawn[2:5]] == [
+    assert [
+        [(background.start, background.kind) for background in row.backgrounds]
+        for row in drawn[2:5]
+    ] == [
         [(5, "-"), (26, "+")],
         [(5, "-"), (26, "+")],
         [(26, "+")],

@@ -55,9 +55,9 @@ def shown(name: str = "speed-up-attention-04aa", **fields: object) -> HomeEntry:
         name, task="speed-up-attention", steps=118, active_us=185 * MINUTE, best_score=70.1,
         last_score=42.0, policy="policy@1", **fields,
     )  # fmt: skip
-    standing = RolloutOverview(
+    overview = RolloutOverview(
         row,
-        lookers=[look("ada", step=117), look("me", step=3)],
+        viewers=[look("ada", step=117), look("me", step=3)],
         holding=ClaimStatus(name, "", None, True, NOW - MINUTE, 1, NOTE, "ada", NOW - 120 * MINUTE),
         scores=[ScorePoint(9, 1, 1, 70.1), ScorePoint(60, 2, 2, 42.0)],
         acted=LastAction(118, NOW - 2 * MINUTE, True, "run_command command=bench"),
@@ -66,7 +66,7 @@ def shown(name: str = "speed-up-attention-04aa", **fields: object) -> HomeEntry:
     reason = NeedReason("score_fell", "score fell: 42 after 70.1", 50)
     return HomeEntry(
         3,
-        RolloutNeed(standing, 50.0, (reason,)),
+        RolloutNeed(overview, 50.0, (reason,)),
         BudgetSettings(steps=400, active_seconds=36_000.0),
     )
 
@@ -184,7 +184,7 @@ def test_a_settled_rollout_takes_one_line_and_says_whether_anybody_saw_it() -> N
 
 def test_an_ended_rollout_says_how_and_one_without_scores_shows_none() -> None:
     ended = shown(state="finished")
-    calm = ended._replace(need=RolloutNeed(RolloutOverview(ended.need.standing.rollout), 0.0, ()))
+    calm = ended._replace(need=RolloutNeed(RolloutOverview(ended.need.overview.rollout), 0.0, ()))
     text = " ".join(map(line_text, rollout_lines(calm, view(157))))
     assert "finished" in text
     assert "–     –" in text
@@ -229,7 +229,7 @@ def test_the_card_shows_an_attempt_and_what_tried_again_as_one_tree() -> None:
 
 def test_the_edge_counts_who_is_needed_and_names_who_is_at_home() -> None:
     other = shown().need
-    mine = other._replace(standing=other.standing._replace(
+    mine = other._replace(overview=other.overview._replace(
         holding=ClaimStatus("r", "me", 1, True, NOW, 1)), weight=0.0)  # fmt: skip
     assert line_text(home_summary([other, mine], ("ben",), "me")) == (
         "1 of 2 need somebody   you look after 1   also at home: ben"

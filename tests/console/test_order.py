@@ -23,9 +23,9 @@ from tests.console.test_state import rollout
 
 def need(name: str, weight: float = 0.0, **fields: object) -> RolloutNeed:
     """`x.a` is the rollout `x.a` of the task `x`."""
-    standing = RolloutOverview(rollout(name, task=name.partition(".")[0], **fields))
+    overview = RolloutOverview(rollout(name, task=name.partition(".")[0], **fields))
     reasons = (NeedReason("error_streak", "error streak: 4 steps", 60),) if weight else ()
-    return RolloutNeed(standing, weight, reasons)
+    return RolloutNeed(overview, weight, reasons)
 
 
 def rows(*names: str) -> list[ListRow]:
@@ -116,12 +116,12 @@ def test_no_task_changes_its_place_between_two_keys() -> None:
 def test_a_filter_keeps_what_holds_every_word() -> None:
     acted = LastAction(step=3, at=0, open=False, text="run_command command=训练 --seed 1")
     first, other = need("words.a1", 60.0), need("words.b2", state="paused")
-    other = other._replace(standing=other.standing._replace(acted=acted))
+    other = other._replace(overview=other.overview._replace(acted=acted))
     for words, wanted in {
         "": ["words.a1", "words.b2"], "WORDS": ["words.a1", "words.b2"], "words a1": ["words.a1"],
         "streak": ["words.a1"], "paused": ["words.b2"], "训练": ["words.b2"], "paused a1": [],
     }.items():  # fmt: skip
-        ids = [match.standing.rollout.id for match in filter_needs([first, other], words)]
+        ids = [match.overview.rollout.id for match in filter_needs([first, other], words)]
         assert ids == wanted, words
 
 

@@ -242,7 +242,7 @@ async def test_what_the_daemon_refuses_is_said(live: LiveStation, sit: Sit) -> N
         assert stale is not None
         _claim(live, rollout, "ben")
         seat.app.state.seq = 1  # as of before ben's claim
-        seat.app.watch_screen._claims.toggle(rollout, stale.standing.holding, seat.app.state)
+        seat.app.watch_screen._claims.toggle(rollout, stale.overview.holding, seat.app.state)
         await seat.until(lambda: "ben claimed" in seat.hint(), "refused")
         await seat.press("0", "2", "p")
         chosen = seat.app.home_screen.list.chosen

@@ -13,7 +13,7 @@ from houston_console.panes.guidance_outbox import (
 )
 from houston_shared.home import Home
 from houston_shared.records import Guidance
-from houston_shared.store.attention_ranking import RolloutOverview, weigh_rollout
+from houston_shared.store.attention_ranking import RolloutOverview, compute_rollout_need
 from houston_shared.store.rollout_queries import RolloutRow
 
 _ROLLOUT: dict[str, Any] = {
@@ -46,11 +46,13 @@ def test_who_needs_somebody_is_first_and_the_rest_is_as_new_as_the_rows() -> Non
     state = ConsoleState()
     ones = [rollout("b", task="y", created_at=2), rollout("a", task="y", created_at=3)]
     assert state.merge(RolloutChanges([*ones, rollout("c", task="x")], {"a": 1}, 9))
-    assert [need.standing.rollout.id for need in state.needs()] == ["a", "b", "c"]
-    failed = weigh_rollout(RolloutOverview(rollout("c", task="x", state="failed")), 0)
-    state.board = NeedsBoard([failed, *(weigh_rollout(RolloutOverview(row), 0) for row in ones)])
+    assert [need.overview.rollout.id for need in state.needs()] == ["a", "b", "c"]
+    failed = compute_rollout_need(RolloutOverview(rollout("c", task="x", state="failed")), 0)
+    state.board = NeedsBoard(
+        [failed, *(compute_rollout_need(RolloutOverview(row), 0) for row in ones)]
+    )
     state.merge(RolloutChanges([rollout("b", task="y", steps=7)], {"a": 1}, 10))
-    standings = {need.standing.rollout.id: need.standing for need in state.needs()}
+    standings = {need.overview.rollout.id: need.overview for need in state.needs()}
     assert list(standings) == ["c", "b", "a"]
     assert (standings["b"].rollout.steps, standings["a"].queued) == (7, 1)
     assert not state.merge(RolloutChanges([], {"a": 1}, 10))

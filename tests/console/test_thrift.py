@@ -27,7 +27,7 @@ def drawn(data: str) -> tuple[dict[tuple[int, int], tuple[str, SgrStyle]], SgrSt
         elif character:
             now = style_after_reset(codes)
             if character == " " and not now.attributes & SEEN_ON_BLANKS:
-                now = SgrStyle(behind=now.behind)
+                now = SgrStyle(background=now.background)
             cells[row, column] = character, now
             column += 1
         elif line:

@@ -174,7 +174,7 @@ def test_the_common_prefix_is_reused_exactly(tiny: LlamaForCausalLM, case: str) 
     if known:
         first = pool.take(SCOPE, known)
         run(tiny, first, known)
-        pool.give_back(first)
+        pool.release_entry(first)
     entry = pool.take(SCOPE, prompt)
     assert entry.ids == prompt[:common]
     fresh = PrefixCache(tiny.config, 1000).take(SCOPE, prompt)
@@ -198,7 +198,7 @@ def test_adapters_and_salts_never_share(tiny: LlamaForCausalLM) -> None:
     pool = PrefixCache(tiny.config, 1000)
     first = pool.take(("policy@1", "a"), [1, 2, 3])
     run(tiny, first, [1, 2, 3])
-    pool.give_back(first)
+    pool.release_entry(first)
     assert pool.take(("policy@2", "a"), [1, 2, 3, 4]).ids == []
     assert pool.take(("policy@1", "b"), [1, 2, 3, 4]).ids == []
     assert pool.take(("policy@1", "a"), [1, 2, 3, 4]).ids == [1, 2, 3]
@@ -210,9 +210,9 @@ def test_a_reloaded_adapter_starts_without_caches(tiny: LlamaForCausalLM) -> Non
     idle, busy = (pool.take(("policy@1", salt), [1, 2, 3]) for salt in "ab")
     for entry in (idle, busy):
         run(tiny, entry, [1, 2, 3])
-    pool.give_back(idle)
+    pool.release_entry(idle)
     pool.forget("policy@1")
-    pool.give_back(busy)
+    pool.release_entry(busy)
     for salt in "ab":
         assert pool.take(("policy@1", salt), [1, 2, 3, 4]).ids == []
 
@@ -223,7 +223,7 @@ def test_the_oldest_prefix_is_forgotten_first(tiny: LlamaForCausalLM) -> None:
         ids = list(range(start, start + 5))
         entry = pool.take(SCOPE, ids)
         run(tiny, entry, ids)
-        pool.give_back(entry)
+        pool.release_entry(entry)
     assert pool.take(SCOPE, [10, 11, 12]).ids == []
     assert pool.take(SCOPE, [30, 31, 32]).ids == [30, 31]
 
@@ -235,7 +235,7 @@ def test_many_short_contexts_that_act_by_turns_are_all_kept(tiny: LlamaForCausal
     for ids in contexts:
         entry = pool.take(SCOPE, ids)
         run(tiny, entry, ids)
-        pool.give_back(entry)
+        pool.release_entry(entry)
     assert [pool.take(SCOPE, [*ids, 5]).ids for ids in contexts] == contexts
 
 

@@ -67,7 +67,7 @@ async def host(
 async def _until_met(host: LocalHost, kind: str) -> list[str]:
     said: list[str] = []
     for _ in range(400):
-        said += [hit.words for hit in await host.limits_met()]
+        said += [hit.words for hit in await host.take_limit_hits()]
         if any(words.startswith(f"resource limit: {kind}") for words in said):
             return said
         await asyncio.sleep(0.1)
@@ -147,7 +147,7 @@ async def test_the_other_rollouts_are_not_touched(host: LocalHost, tmp_path: Pat
     await loud.run("for i in {1..400}; do sleep 1000 & done; sleep 3")
     await _until_met(host, "processes")
     assert (await quiet.status()).busy
-    assert not await other.limits_met()
+    assert not await other.take_limit_hits()
     await other.destroy_terminals()
     await other.close()
 
@@ -165,7 +165,7 @@ async def test_the_next_command_does_not_pay_for_what_was_left_behind(host: Loca
     )
     start = await terminal.run(f'python3 -c "{program}"')
     status = await terminal.wait(20, asyncio.Event())
-    (said,) = [hit.words for hit in await host.limits_met()]
+    (said,) = [hit.words for hit in await host.take_limit_hits()]
     assert said.startswith("resource limit: processes. ")
     assert said.endswith("; what was left behind was ended.")
     assert "here still" in await terminal.lines(start)
@@ -190,14 +190,14 @@ async def test_rollouts_may_not_use_more_together_than_the_machine_has(
             terminals.append(await one.terminal("main", create=True))
         await terminals[0].run(hold.format(120, "time.sleep(600)"))
         await terminals[0].wait(2, asyncio.Event())
-        assert not await hosts[0].limits_met(), "it is within both limits"
+        assert not await hosts[0].take_limit_hits(), "it is within both limits"
         start = await terminals[1].run(hold.format(260, "time.sleep(600)"))
         said = await _until_met(hosts[1], "memory")
         assert "all rollouts of this machine" in " ".join(said).lower()
         status = await terminals[1].wait(20, asyncio.Event())
         assert status.alive and not status.busy, await terminals[1].lines(start)
         assert (await terminals[0].status()).busy, "the smaller one goes on"
-        assert not await hosts[0].limits_met()
+        assert not await hosts[0].take_limit_hits()
     finally:
         for one in hosts:
             await one.destroy_terminals()
@@ -224,7 +224,7 @@ async def test_shared_memory_of_a_session_has_a_size(tmp_path: Path) -> None:
         text = " ".join(await terminal.lines(start))
         assert "No space left on device" in text
         assert str(16 << 20) in text
-        assert not await host.limits_met(), "nobody is ended for it"
+        assert not await host.take_limit_hits(), "nobody is ended for it"
     finally:
         await host.destroy_terminals()
         await host.close()
@@ -241,11 +241,11 @@ async def test_groups_are_found_again_and_told_once(tmp_path: Path) -> None:
     await terminal.run("for i in {1..400}; do sleep 1000 & done")
     assert await _until_met(first, "processes")
     await terminal.wait(10, asyncio.Event())
-    await first.limits_met()
+    await first.take_limit_hits()
     await first.close()
     second = LocalHost(tmp_path / "root", "r1", **settings)
     await second.prepare(None)
-    assert not await second.limits_met()
+    assert not await second.take_limit_hits()
     note = control_groups.find_groups(tmp_path / "root" / "limits" / "r1.json")
     assert note is not None and (await second.terminal("main")).name == "main"
     assert note.pids()

@@ -25,7 +25,7 @@ class BackgroundAlerts:
     def new_needs(self, board: NeedsBoard, has_focus: bool) -> str:
         """What is to be told now, one line; empty for nothing. board: as it was read just now."""
         urgent = {
-            (need.standing.rollout.id, reason.kind): reason.text
+            (need.overview.rollout.id, reason.kind): reason.text
             for need in board.needs
             for reason in need.reasons
             if reason.weight >= URGENT_WEIGHT

@@ -302,17 +302,17 @@ class ConsoleState:
     def needs(self) -> list[RolloutNeed]:
         """Who needs a person most first, with the newest rows; what nobody judged yet is last."""
         judged = [self._newest(need) for need in self.board.needs]
-        ids = {need.standing.rollout.id for need in judged}
+        ids = {need.overview.rollout.id for need in judged}
         other_needs = [
             self._standing(rollout) for rollout in self.rollouts.values() if rollout.id not in ids
         ]
         return [*judged, *rank_rollouts(other_needs, 0)]
 
     def _newest(self, need: RolloutNeed) -> RolloutNeed:
-        row = need.standing.rollout
+        row = need.overview.rollout
         newest = self._standing(self.rollouts.get(row.id, row))
         return need._replace(
-            standing=need.standing._replace(rollout=newest.rollout, queued=newest.queued)
+            overview=need.overview._replace(rollout=newest.rollout, queued=newest.queued)
         )
 
     def _standing(self, rollout: RolloutRow) -> RolloutOverview:
@@ -320,7 +320,7 @@ class ConsoleState:
 
     def need_of(self, rollout: str) -> RolloutNeed | None:
         """How one rollout stands; None before it was judged."""
-        matches = (need for need in self.board.needs if need.standing.rollout.id == rollout)
+        matches = (need for need in self.board.needs if need.overview.rollout.id == rollout)
         return next(matches, None)
 
     def only_one(self) -> str:

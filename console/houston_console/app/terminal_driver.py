@@ -104,8 +104,8 @@ class SgrStyle(NamedTuple):
     """How text is drawn; empty strings are the terminal's own colours."""
 
     attributes: frozenset[str] = frozenset()
-    ground: str = ""
-    behind: str = ""
+    foreground: str = ""
+    background: str = ""
 
 
 PLAIN_STYLE = SgrStyle()
@@ -115,7 +115,7 @@ PLAIN_STYLE = SgrStyle()
 def style_after_reset(codes: str) -> SgrStyle:
     """The style that a reset and these codes make."""
     attributes: set[str] = set()
-    ground, behind = "", ""
+    foreground, background = "", ""
     rest = codes.split(";") if codes else []
     while rest:
         code = rest.pop(0)
@@ -123,14 +123,14 @@ def style_after_reset(codes: str) -> SgrStyle:
             more = 4 if rest[:1] == ["2"] else 2
             code, rest = ";".join((code, *rest[:more])), rest[more:]
         if re.match(r"38;|3[0-79]$|9[0-7]$", code):
-            ground = "" if code == "39" else code
+            foreground = "" if code == "39" else code
         elif re.match(r"48;|4[0-79]$|10[0-7]$", code):
-            behind = "" if code == "49" else code
+            background = "" if code == "49" else code
         elif code in ("0", ""):
-            attributes, ground, behind = set(), "", ""
+            attributes, foreground, background = set(), "", ""
         else:
             attributes.add(code)
-    return SgrStyle(frozenset(attributes), ground, behind)
+    return SgrStyle(frozenset(attributes), foreground, background)
 
 
 @lru_cache(16_384)
@@ -141,13 +141,13 @@ def style_change(have: SgrStyle, want: SgrStyle) -> str:
     if want == PLAIN_STYLE:
         return SGR_RESET
     if not have.attributes <= want.attributes:
-        codes = ["0", *sorted(want.attributes), want.ground, want.behind]
+        codes = ["0", *sorted(want.attributes), want.foreground, want.background]
     else:
         codes = sorted(want.attributes - have.attributes)
-        if want.ground != have.ground:
-            codes.append(want.ground or "39")
-        if want.behind != have.behind:
-            codes.append(want.behind or "49")
+        if want.foreground != have.foreground:
+            codes.append(want.foreground or "39")
+        if want.background != have.background:
+            codes.append(want.background or "49")
     return f"\x1b[{';'.join(code for code in codes if code)}m"
 
 
@@ -178,8 +178,8 @@ def compress_sgr(data: str) -> str:
 
 def _apply_codes(before: SgrStyle, codes: str) -> SgrStyle:
     """Codes that come without a reset."""
-    previous = ";".join(code for code in (*before.attributes, before.ground, before.behind) if code)
-    return style_after_reset(f"{previous};{codes}")
+    previous = filter(None, (*before.attributes, before.foreground, before.background))
+    return style_after_reset(f"{';'.join(previous)};{codes}")
 
 
 def _style_needed_for(part: str, have: SgrStyle, want: SgrStyle) -> SgrStyle:
@@ -188,7 +188,7 @@ def _style_needed_for(part: str, have: SgrStyle, want: SgrStyle) -> SgrStyle:
     if not text:
         return have
     if text.isspace() and not (have.attributes | want.attributes) & _ATTRIBUTES_SEEN_ON_BLANKS:
-        return SgrStyle(have.attributes, have.ground, want.behind)
+        return SgrStyle(have.attributes, have.foreground, want.background)
     return want
 
 

@@ -218,14 +218,14 @@ def print_rollouts_by_task(
     """A table for each task, in the order of the first rollout of each; those of numbered tasks, as
     a suite has, are one. fold: what has ended and asks for nobody is one line behind its table.
     """
-    stems = Counter(map(_task_stem, {need.standing.rollout.task for need in needs}))
+    stems = Counter(map(_task_stem, {need.overview.rollout.task for need in needs}))
     by_title: dict[str, list[RolloutNeed]] = {}
     for need in needs:
-        task = need.standing.rollout.task
+        task = need.overview.rollout.task
         title = task if stems[_task_stem(task)] == 1 else f"{_task_stem(task)}*"
         by_title.setdefault(title, []).append(need)
     for number, (title, listed) in enumerate(by_title.items()):
-        tasks = len({need.standing.rollout.task for need in listed})
+        tasks = len({need.overview.rollout.task for need in listed})
         about = f" ({tasks} tasks)" if tasks > 1 else ""
         page.line("\n" if number else "", span(title, "name"), span(about, "dim"))
         ended = [need for need in listed if fold and is_settled(need)]
@@ -243,12 +243,12 @@ def _task_stem(task: str) -> str:
 
 def is_settled(need: RolloutNeed) -> bool:
     """Whether a rollout has ended and asks for nobody."""
-    return need.standing.rollout.state in ENDED_STATES and not need.weight
+    return need.overview.rollout.state in ENDED_STATES and not need.weight
 
 
 def _ended_text(ended: Sequence[RolloutNeed]) -> str:
     """How many there are, and how they did."""
-    rollouts = [need.standing.rollout for need in ended]
+    rollouts = [need.overview.rollout for need in ended]
     tasks = len({rollout.task for rollout in rollouts})
     of_tasks = f" of {tasks} tasks" if tasks > 1 else ""
     text = f"{len(ended)} rollouts{of_tasks} have ended and ask for nobody"
@@ -265,10 +265,10 @@ def _table_columns(needs: Sequence[RolloutNeed]) -> TableColumns:
 
 
 def _table_row(need: RolloutNeed) -> dict[str, OutputSpan]:
-    overview, rollout = need.standing, need.standing.rollout
+    overview, rollout = need.overview, need.overview.rollout
     holder = overview.holding.holder if overview.holding else ""
     people = [f"{holder} holds it"] if holder else []
-    people += [look.name for look in overview.lookers]
+    people += [look.name for look in overview.viewers]
     doing = "" if rollout_queries.is_at_rest(rollout) else rollout.activity
     branch = f" (branch of {rollout.parent} at {rollout.parent_step})" if rollout.parent else ""
     return {
@@ -309,7 +309,7 @@ def _columns_width(columns: TableColumns) -> int:
 
 def _state_cell(need: RolloutNeed, room: int | None, archives: dict[str, str]) -> OutputSpan:
     """How it stands; on a terminal all of it fits the line, elsewhere the reason is short."""
-    rollout: RolloutRow = need.standing.rollout
+    rollout: RolloutRow = need.overview.rollout
     if room is None:
         rollout = replace(rollout, reason=cut_text(rollout.reason, MAX_REASON_CHARACTERS))
     return state_span(rollout, room, rollout.id in archives)

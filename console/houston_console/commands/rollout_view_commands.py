@@ -42,8 +42,8 @@ from houston_shared.store import (
 from houston_shared.store.attention_ranking import (
     RolloutNeed,
     RolloutOverview,
+    compute_rollout_need,
     rank_rollouts,
-    weigh_rollout,
 )
 from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.presence_queries import AttentionCost, Person, current_person
@@ -151,7 +151,7 @@ def run_rollout_list(arguments: argparse.Namespace, loaded: LoadedConfiguration)
         ranked = _group_by_task(ranked)
     if arguments.json:
         for need in ranked:
-            rollout = need.standing.rollout
+            rollout = need.overview.rollout
             line = json_views.rollout_json(rollout) | json_views.need_json(need)
             line |= json_views.cost_json(costs.get(rollout.id), loaded.config.currency)
             line |= {"archive": archives[rollout.id]} if rollout.id in archives else {}
@@ -175,7 +175,7 @@ def run_rollout_list(arguments: argparse.Namespace, loaded: LoadedConfiguration)
 
 
 def _task_name(need: RolloutNeed) -> str:
-    return need.standing.rollout.task
+    return need.overview.rollout.task
 
 
 def _group_by_task(needs: list[RolloutNeed]) -> list[RolloutNeed]:
@@ -198,7 +198,7 @@ def run_rollout_show(arguments: argparse.Namespace, loaded: LoadedConfiguration)
         )
         stood = rollout_queries.last_known_at(reader)
     (overview,) = rollout_summary.apply_current_conditions([overview], loaded.home)
-    need, rollout = weigh_rollout(overview, now_us()), overview.rollout
+    need, rollout = compute_rollout_need(overview, now_us()), overview.rollout
     facts |= json_views.need_json(need)
     facts["node"] = read_node_places(loaded.home).last.get(rollout.id, NodePlace()).words
     if arguments.json:

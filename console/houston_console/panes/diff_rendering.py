@@ -1,7 +1,7 @@
 """Diffs as lines: unified or side by side, with syntax colours; also lines of files and searches.
 
 Pure. Pygments is asked for tokens only, of text that is safe already. Every line says by its
-first glyph what happened to it; the ground behind it says it again.
+first glyph what happened to it; the background behind it says it again.
 """
 
 import re
@@ -14,7 +14,7 @@ from rich.cells import cell_len, chop_cells
 
 from houston_console.widgets.styled_text import (
     TAB_COLUMNS,
-    DiffGround,
+    DiffBackground,
     TextLine,
     TextSpan,
     Tone,
@@ -97,8 +97,8 @@ DiffRowKind = Literal[" ", "+", "-", "@", "!"]
 _HUNK_HEADER = re.compile(r"@@ -(\d{1,9})(?:,\d{1,9})? \+(\d{1,9})(?:,\d{1,9})? @@")
 _FILE_HEADERS = ("--- ", "+++ ", "diff ", "index ")
 DIFF_GLYPHS: dict[DiffRowKind, str] = {" ": " ", "+": "+", "-": "−", "@": "@", "!": " "}
-MAX_GROUND_CELLS = 500
-"""Cells that a ground takes at most: what is copied is as wide as its longest line."""
+MAX_BACKGROUND_CELLS = 500
+"""Cells that a background takes at most: what is copied is as wide as its longest line."""
 LINE_NUMBER_CELLS = 5
 """Cells of a line's number."""
 
@@ -114,7 +114,7 @@ class DiffRow(NamedTuple):
     """Of an unchanged line, its number in the old file."""
 
 
-class GroundRange(NamedTuple):
+class BackgroundRange(NamedTuple):
     """A stretch of a drawn line, in cells, with what happened there."""
 
     start: int
@@ -126,7 +126,7 @@ class DrawnLine(NamedTuple):
     """A line of the screen."""
 
     line: TextLine
-    grounds: tuple[GroundRange, ...] = ()
+    backgrounds: tuple[BackgroundRange, ...] = ()
 
 
 def parse_diff(path: str, diff: str) -> list[DiffRow]:
@@ -171,25 +171,25 @@ def unified_diff_lines(rows: Sequence[DiffRow], width: int) -> list[DrawnLine]:
     drawn: list[DrawnLine] = []
     for row in rows:
         for part in _half_row(row, row.number, width):
-            grounds = (GroundRange(LINE_NUMBER_CELLS, width, row.kind),) if row.kind in "+-" else ()
-            drawn.append(DrawnLine(part, grounds))
+            changed = BackgroundRange(LINE_NUMBER_CELLS, width, row.kind)
+            drawn.append(DrawnLine(part, (changed,) if row.kind in "+-" else ()))
     return drawn
 
 
-def unified_diff_with_grounds(rows: Sequence[DiffRow], width: int) -> list[TextLine]:
-    """As `unified_diff_lines`, the grounds in the lines themselves."""
+def unified_diff_with_backgrounds(rows: Sequence[DiffRow], width: int) -> list[TextLine]:
+    """As `unified_diff_lines`, the backgrounds in the lines themselves."""
     return [
-        _line_on_ground(drawn, min(width, MAX_GROUND_CELLS))
+        _line_with_background(drawn, min(width, MAX_BACKGROUND_CELLS))
         for drawn in unified_diff_lines(rows, width)
     ]
 
 
-def _line_on_ground(drawn: DrawnLine, width: int) -> TextLine:
-    if not drawn.grounds:
+def _line_with_background(drawn: DrawnLine, width: int) -> TextLine:
+    if not drawn.backgrounds:
         return drawn.line
-    kind: DiffGround = "+" if drawn.grounds[0].kind == "+" else "-"
+    kind: DiffBackground = "+" if drawn.backgrounds[0].kind == "+" else "-"
     number, *code = justify_line(drawn.line, (), width)
-    return (number, *(part._replace(ground=kind) for part in code))
+    return (number, *(part._replace(background=kind) for part in code))
 
 
 def side_by_side_diff_lines(rows: Sequence[DiffRow], width: int) -> list[DrawnLine]:
@@ -202,17 +202,15 @@ def side_by_side_diff_lines(rows: Sequence[DiffRow], width: int) -> list[DrawnLi
             continue
         old = _half_row(left, left.old if left.kind == " " else left.number, half) if left else []
         new = _half_row(right, right.number, half) if right else []
-        grounds = (
-            *((GroundRange(LINE_NUMBER_CELLS, half, "-"),) if left and left.kind == "-" else ()),
-            *(
-                (GroundRange(half + 1 + LINE_NUMBER_CELLS, 2 * half + 1, "+"),)
-                if right and right.kind == "+"
-                else ()
-            ),
-        )
+        backgrounds: list[BackgroundRange] = []
+        if left and left.kind == "-":
+            backgrounds.append(BackgroundRange(LINE_NUMBER_CELLS, half, "-"))
+        if right and right.kind == "+":
+            start = half + 1 + LINE_NUMBER_CELLS
+            backgrounds.append(BackgroundRange(start, 2 * half + 1, "+"))
         for a, b in zip_longest(old, new, fillvalue=()):
             gap = TextSpan(SafeText(" " * (half - line_width(a))))
-            drawn.append(DrawnLine((*a, gap, span("│", "faint"), *b), grounds))
+            drawn.append(DrawnLine((*a, gap, span("│", "faint"), *b), tuple(backgrounds)))
     return drawn
 
 

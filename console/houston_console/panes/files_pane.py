@@ -17,8 +17,8 @@ from textual.strip import Strip
 from houston_console.app.key_bindings import bindings_for
 from houston_console.panes.diff_rendering import (
     SIDE_BY_SIDE_MIN_CELLS,
+    BackgroundRange,
     DrawnLine,
-    GroundRange,
     ParsedChange,
     agent_search_line,
     change_lines,
@@ -27,7 +27,7 @@ from houston_console.panes.diff_rendering import (
     parse_change,
     result_lines,
 )
-from houston_console.screens.base_screen import GoToStep, Pane, post_from
+from houston_console.screens.base_screen import GoToStep, Pane, post_message_as
 from houston_console.screens.rollout_lists import ListAttention, keep_order
 from houston_console.transcript.trajectory_reader import RolloutSource
 from houston_console.widgets.line_view import (
@@ -130,19 +130,19 @@ class DiffView(LineView):
         self._steps += [step] * (len(self._drawn) - len(self._steps))
 
     def render_line(self, y: int) -> Strip:
-        """One line of the screen: grounds behind what changed, the words of a search marked."""
+        """One line of the screen: backgrounds behind what changed, the words of a search marked."""
         strip = super().render_line(y)
         number = round(self.scroll_y) + y
         if number >= len(self._drawn):
             return strip
-        for ground in self._drawn[number].grounds:
-            strip = _with_ground(strip, ground, self._style(ground))
+        for background in self._drawn[number].backgrounds:
+            strip = _with_background(strip, background, self._style(background))
         if self.result is not None and number > 1:
             strip = highlight_needles(strip, strip.text, [self.result[0].query], self.palette.hit)
         return strip
 
-    def _style(self, ground: GroundRange) -> Style:
-        return self.palette.added if ground.kind == "+" else self.palette.removed
+    def _style(self, background: BackgroundRange) -> Style:
+        return self.palette.added if background.kind == "+" else self.palette.removed
 
     @property
     def top_step(self) -> int | None:
@@ -161,11 +161,11 @@ class DiffView(LineView):
         self.jump(round(self.scroll_y + by * max(1, self.size.height)))
 
 
-def _with_ground(strip: Strip, ground: GroundRange, style: Style) -> Strip:
-    """`strip` with another ground, or colour, between two cells."""
-    within = strip.crop(ground.start, ground.end)
+def _with_background(strip: Strip, background: BackgroundRange, style: Style) -> Strip:
+    """`strip` with another background, or colour, between two cells."""
+    within = strip.crop(background.start, background.end)
     styled = [segment._replace(style=(segment.style or Style()) + style) for segment in within]
-    return Strip.join([strip.crop(0, ground.start), Strip(styled), strip.crop(ground.end)])
+    return Strip.join([strip.crop(0, background.start), Strip(styled), strip.crop(background.end)])
 
 
 FilesView = Literal["files", "searches"]
@@ -195,9 +195,9 @@ class FileList(FilteredList[FileListItem]):
 
     def cursor_moved(self) -> None:
         """Tell the pane that the cursor moved."""
-        post_from(self, self.Moved())
+        post_message_as(self, self.Moved())
 
-    def words_of(self, item: FileListItem) -> str:
+    def filter_text(self, item: FileListItem) -> str:
         """A path, or a query, and what stands beside it."""
         if isinstance(item, FileHistoryRow):
             return f"{item.path} {item.kind} {item.last_step}"
@@ -405,13 +405,13 @@ class FilesPane(Pane):
         row = self.list.under_cursor
         if self.diffs.has_focus:
             if self.diffs.top_step is not None:
-                post_from(self, GoToStep(self.diffs.top_step))
+                post_message_as(self, GoToStep(self.diffs.top_step))
         elif isinstance(row, FileHistoryRow):
             self._path, self.list.cursor = row.path, 0
             self.list.end_filter()
             await self.refresh_content()
         elif row is not None:
-            post_from(self, GoToStep(row.step))
+            post_message_as(self, GoToStep(row.step))
 
     async def action_back(self) -> None:
         """From the changes of a file to the list."""

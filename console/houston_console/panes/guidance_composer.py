@@ -19,7 +19,7 @@ from textual.widgets import TextArea
 from houston_console.app.error_boundary import PaneBoundary
 from houston_console.app.key_bindings import actions_by_key
 from houston_console.panes.guidance_outbox import GuidanceDraft, GuidanceOutbox
-from houston_console.screens.base_screen import UserNotice, post_from
+from houston_console.screens.base_screen import UserNotice, post_message_as
 from houston_console.widgets.dialogs import InputHistory
 from houston_shared.records import GuidanceMode
 from houston_shared.safe_text import safe_cells
@@ -258,7 +258,7 @@ class Composer(PaneBoundary, TextArea):
         try:
             self._outbox.store_draft(draft)
         except OSError as problem:
-            post_from(self, self.Lost(problem))
+            post_message_as(self, self.Lost(problem))
 
     def _history_action(self, key: str) -> str:
         """The arrows walk through what was said where they have no line to go to."""
@@ -277,10 +277,10 @@ class Composer(PaneBoundary, TextArea):
         if not self.draft.rollout or not self.text.strip():
             return
         if not self._is_heard:
-            post_from(self, self.Unheard())
+            post_message_as(self, self.Unheard())
             return
         if mode == "interrupt" or self.draft.edits:
-            post_from(self, self.Asked(mode, self.draft))
+            post_message_as(self, self.Asked(mode, self.draft))
         else:
             self.post_draft(mode)
 
@@ -290,10 +290,10 @@ class Composer(PaneBoundary, TextArea):
         try:
             self._outbox.post(draft.rollout, draft.text, mode, draft.critic_draft)
         except OSError as problem:
-            post_from(self, self.Lost(problem))
+            post_message_as(self, self.Lost(problem))
             return
         self.write(GuidanceDraft(draft.rollout, ""))
-        post_from(self, self.Posted())
+        post_message_as(self, self.Posted())
 
     async def action_older(self) -> None:
         """Show the message before this one."""
@@ -326,14 +326,14 @@ class Composer(PaneBoundary, TextArea):
             length = len(completion.typed) if completion else 0
         self._completion = completion
         if completion is None:
-            post_from(self, UserNotice("Nothing is called that."))
+            post_message_as(self, UserNotice("Nothing is called that."))
             return
         self.replace(completion.word, (row, column - length), (row, column))
-        post_from(self, UserNotice(completion.text(), good=True))
+        post_message_as(self, UserNotice(completion.text(), good=True))
 
     def action_snippets(self) -> None:
         """Open the list of snippets."""
-        post_from(self, self.Snippets())
+        post_message_as(self, self.Snippets())
 
     def action_newline(self) -> None:
         """Insert a line break at the cursor."""
@@ -342,4 +342,4 @@ class Composer(PaneBoundary, TextArea):
     def action_leave(self) -> None:
         """Go back to the trajectory; the draft is kept."""
         self._was_left = True
-        post_from(self, self.Leave())
+        post_message_as(self, self.Leave())

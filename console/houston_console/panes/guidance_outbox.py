@@ -227,7 +227,7 @@ def _file_name(key: str) -> str:
 
 
 def _write_record(path: Path, record: msgspec.Struct) -> None:
-    data, temporary_path = msgspec.json.encode(record), atomic_file.unique_beside(path)
+    data, temporary_path = msgspec.json.encode(record), atomic_file.temporary_sibling(path)
     atomic_file.write_atomically(path, data, beside=temporary_path, durable=False)
 
 

@@ -43,7 +43,7 @@ from houston_console.panes.guidance_outbox import (
     merge_guidance_entries,
     move_in_order,
 )
-from houston_console.screens.base_screen import GoToStep, Pane, post_from
+from houston_console.screens.base_screen import GoToStep, Pane, post_message_as
 from houston_console.transcript.trajectory_reader import RolloutSource
 from houston_console.widgets.dialogs import CommandPalette, ConfirmDialog, PaletteCommand
 from houston_console.widgets.line_view import (
@@ -126,13 +126,13 @@ class GuidanceQueue(FilteredList[GuidanceEntry]):
         """The line of one message."""
         return guidance_entry_line(self.items[number], self.line_cells)
 
-    def words_of(self, item: GuidanceEntry) -> str:
+    def filter_text(self, item: GuidanceEntry) -> str:
         """The message, its author, and how it stands."""
         return f"{item.text} {item.author} {item.critic} {item.state} {item.mode} {item.reason}"
 
     def cursor_moved(self) -> None:
         """Tell the pane that the cursor moved."""
-        post_from(self, self.Moved())
+        post_message_as(self, self.Moved())
 
     @property
     def waiting_count(self) -> int:
@@ -157,7 +157,7 @@ class GuidanceQueue(FilteredList[GuidanceEntry]):
 
     def _request(self, action: QueueAction) -> None:
         if self.under_cursor is not None:
-            post_from(self, self.Asked(action, self.under_cursor))
+            post_message_as(self, self.Asked(action, self.under_cursor))
 
     def action_withdraw(self) -> None:
         """Withdraw the message at the cursor."""
@@ -317,7 +317,7 @@ class GuidancePane(Pane):
             return
         self.composer.write(GuidanceDraft(draft.rollout, draft.text, critic_draft=draft.id))
         self._show_critic_draft(draft)
-        post_from(self, self.Compose())
+        post_message_as(self, self.Compose())
 
     async def _reject_draft(self, draft: CriticDraft) -> None:
         self.show_notice(await daemon_link.reject_draft(self._link, draft.id), good=True)
@@ -511,7 +511,7 @@ class GuidancePane(Pane):
         entry = message.entry
         if message.what == "go":
             if entry.step is not None:
-                post_from(self, GoToStep(entry.step))
+                post_message_as(self, GoToStep(entry.step))
         elif entry.state in ("unsent", "refused"):
             if message.what in ("earlier", "later"):
                 self.show_notice("It is not sent yet: only queued guidance can be moved.")
@@ -561,5 +561,5 @@ class GuidancePane(Pane):
             return False
         if not is_open:
             self.composer.write(GuidanceDraft(draft.rollout, entry.text, edits, entry.revision))
-        post_from(self, self.Compose())
+        post_message_as(self, self.Compose())
         return True

@@ -17,7 +17,7 @@ from houston_console.commands.job_commands import (
     read_printed_lines,
     with_printed_line,
 )
-from houston_console.screens.base_screen import GoToStep, GoToTerminalLine, Pane, post_from
+from houston_console.screens.base_screen import GoToStep, GoToTerminalLine, Pane, post_message_as
 from houston_console.screens.job_lines import (
     job_details,
     job_heads,
@@ -78,7 +78,7 @@ class JobList(FilteredList[JobRow]):
         """The line at this position."""
         return job_line(self.items[number], now_us(), self.line_cells)
 
-    def words_of(self, item: JobRow) -> str:
+    def filter_text(self, item: JobRow) -> str:
         """State, place, command, and what it printed last."""
         words = (
             job_state_text(item),
@@ -238,7 +238,9 @@ class JobsPane(Pane):
             return
         job = choice.job
         if not choice.terminal:
-            post_from(self, GoToStep(job.step))
+            post_message_as(self, GoToStep(job.step))
             return
         byte = -1 if job.log_start is None else job.log_start
-        post_from(self, GoToTerminalLine(self._rollout, job.step, job.session, byte, job.host))
+        post_message_as(
+            self, GoToTerminalLine(self._rollout, job.step, job.session, byte, job.host)
+        )

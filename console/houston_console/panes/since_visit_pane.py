@@ -13,7 +13,7 @@ from textual.message import Message
 
 from houston_console.app.key_bindings import bindings_for, key_label
 from houston_console.commands.rollout_summary import format_score
-from houston_console.screens.base_screen import GoToStep, Pane, post_from
+from houston_console.screens.base_screen import GoToStep, Pane, post_message_as
 from houston_console.screens.rollout_lists import (
     format_moment,
     other_viewers,
@@ -295,7 +295,7 @@ class SinceList(FilteredList[SinceEntry]):
         """All lines but headings."""
         return not self.items[number].head
 
-    def words_of(self, item: SinceEntry) -> str:
+    def filter_text(self, item: SinceEntry) -> str:
         """The line as it is shown."""
         return line_text(item.line)
 
@@ -310,21 +310,21 @@ class SinceList(FilteredList[SinceEntry]):
         if self.items:
             self.set_cursor(0)
 
-    def bring_into_view(self, number: int) -> None:
+    def scroll_line_into_view(self, number: int) -> None:
         """As every list, but with its first head, and not before there is room for any line."""
         if self.size.height:
-            super().bring_into_view(0 if number <= 1 else number)
+            super().scroll_line_into_view(0 if number <= 1 else number)
 
     def on_resize(self) -> None:
         """There is room now, or another."""
         super().on_resize()
-        self.bring_into_view(self.cursor)
+        self.scroll_line_into_view(self.cursor)
 
     def action_choose(self) -> None:
         """Go to the step."""
         entry = self.under_cursor
         if entry and entry.step:
-            post_from(self, GoToStep(entry.step))
+            post_message_as(self, GoToStep(entry.step))
 
     def on_click(self, event: Any) -> None:
         """Go to the step of the line that was clicked."""
@@ -405,7 +405,7 @@ class SinceVisitPane(Pane):
         except HoustonError as problem:
             self.report_problem(problem)
         else:
-            post_from(self, self.Read())
+            post_message_as(self, self.Read())
 
     async def _read_seen(self, rollout: str) -> None:
         last_seen = await self._reader.run(presence_queries.read_last_seen(rollout, self._person))

@@ -92,7 +92,7 @@ class TerminalEmulator:
     # --- what it is asked ----------------------------------------------------------------------
 
     @property
-    def ends_simply(self) -> bool:
+    def ends_in_default_state(self) -> bool:
         """Whether what follows can be told without this screen: below and above is nothing else."""
         screen = self._screen
         return (

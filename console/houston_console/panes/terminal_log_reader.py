@@ -178,7 +178,7 @@ class LogPage(NamedTuple):
     """Number of the first command whose prompt is in it or after it."""
     before: PackedScreen | None = None
     """The screen that it goes on with; None where that is of no matter."""
-    ends_simply: bool = True
+    ends_in_default_state: bool = True
     """Whether what follows can be drawn without this page's screen, if it does not paint."""
 
     def __hash__(self) -> int:
@@ -297,7 +297,7 @@ def _next_page(
     fill a screen: the page after it would not know what is on it.
     """
     end, paints = start + len(data), PAINTS.search(data) is not None
-    if not paints and (previous is None or previous.ends_simply):
+    if not paints and (previous is None or previous.ends_in_default_state):
         above, unended = _count_ended_lines(data)
         first = previous.first + previous.lines if previous else 0
         if previous is None or above >= PANE_ROWS:
@@ -308,7 +308,9 @@ def _next_page(
         screen = screen or _draw_page(folder, previous)
         before, first = screen.packed(), previous.first + screen.closed_lines()
     drawn = _draw(data, before, command)
-    page = LogPage(start, end, first, drawn.line_count(), command, before, drawn.ends_simply)
+    page = LogPage(
+        start, end, first, drawn.line_count(), command, before, drawn.ends_in_default_state
+    )
     return page, drawn
 
 

@@ -30,7 +30,7 @@ from houston_console.panes.terminal_tiles import (
     command_outcome,
     tab_titles,
 )
-from houston_console.screens.base_screen import GoToStep, Pane, post_from
+from houston_console.screens.base_screen import GoToStep, Pane, post_message_as
 from houston_console.transcript.trajectory_reader import RolloutSource
 from houston_console.widgets.line_view import LineView, set_frame_subtitle, set_frame_title
 from houston_console.widgets.styled_text import (
@@ -512,7 +512,7 @@ class TerminalsPane(Pane):
     def action_choose(self) -> None:
         """Go to the step whose output is shown."""
         if self._replayed is not None:
-            post_from(self, GoToStep(self._replayed.step))
+            post_message_as(self, GoToStep(self._replayed.step))
         else:
             words = "shows what the terminal showed at a step; enter then goes there."
             self.show_notice(f"{_key('replay')} {words}")

@@ -45,7 +45,7 @@ from houston_console.widgets.styled_text import (
 from houston_shared.errors import HoustonError
 
 
-def post_from(widget: Widget, message: Message) -> None:
+def post_message_as(widget: Widget, message: Message) -> None:
     """Post a message as the widget's own, whoever called it.
 
     Textual takes the pump that runs now for the sender, and does not let a message rise to its
@@ -74,11 +74,11 @@ class Pane(ErrorBoundary, Vertical):
 
     def show_notice(self, text: str, good: bool = False) -> None:
         """Say something to the person at the screen."""
-        post_from(self, UserNotice(text, good))
+        post_message_as(self, UserNotice(text, good))
 
     def report_problem(self, problem: HoustonError) -> None:
         """Say what could not be read or done."""
-        post_from(self, ActionFailed(problem))
+        post_message_as(self, ActionFailed(problem))
 
     async def reporting_errors(self, work: Awaitable[None]) -> None:
         """Do what waits for the daemon or the database, and report what goes wrong."""

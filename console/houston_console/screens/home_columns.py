@@ -43,12 +43,12 @@ class HomeEntry(NamedTuple):
     @property
     def scores(self) -> list[float]:
         """Its newest scores, the oldest first."""
-        return [point.score for point in self.need.standing.scores]
+        return [point.score for point in self.need.overview.scores]
 
     @property
     def direction_mark(self) -> tuple[str, Tone]:
         """Glyph and tone of the direction that its newest score goes."""
-        best = self.need.standing.rollout.best_score
+        best = self.need.overview.rollout.best_score
         return DIRECTION_MARKS[score_direction(self.scores, best)]
 
 
@@ -80,7 +80,7 @@ def format_tokens(tokens: int) -> str:
 
 
 def _steps_cell(entry: HomeEntry, cells: int) -> TextLine:
-    steps, most = entry.need.standing.rollout.steps, entry.budget.steps
+    steps, most = entry.need.overview.rollout.steps, entry.budget.steps
     tone: Tone = "number" if steps <= NEAR_BUDGET * most else "warning"
     return line(span(f"{f'{steps}/{most}':>{cells}}", tone))
 
@@ -92,11 +92,11 @@ def _score_cell(entry: HomeEntry, value: float | None, cells: int) -> TextSpan:
 
 
 def _best_cell(entry: HomeEntry, cells: int) -> TextLine:
-    return line(_score_cell(entry, entry.need.standing.rollout.best_score, cells))
+    return line(_score_cell(entry, entry.need.overview.rollout.best_score, cells))
 
 
 def _last_cell(entry: HomeEntry, cells: int) -> TextLine:
-    return line(_score_cell(entry, entry.need.standing.rollout.last_score, cells))
+    return line(_score_cell(entry, entry.need.overview.rollout.last_score, cells))
 
 
 def _direction_cell(entry: HomeEntry, cells: int) -> TextLine:
@@ -111,7 +111,7 @@ def _curve_cell(entry: HomeEntry, cells: int) -> TextLine:
 
 def time_left_text(entry: HomeEntry) -> tuple[str, Tone]:
     """Active time that the budget leaves a rollout; nothing of one that has ended."""
-    rollout, most = entry.need.standing.rollout, entry.budget.active_seconds
+    rollout, most = entry.need.overview.rollout, entry.budget.active_seconds
     if rollout.state in ENDED_STATES:
         return "–", "faint"
     used = rollout.active_us / 1e6
@@ -125,7 +125,7 @@ def _left_cell(entry: HomeEntry, cells: int) -> TextLine:
 
 
 def _active_cell(entry: HomeEntry, cells: int) -> TextLine:
-    active = format_compact_duration(entry.need.standing.rollout.active_us / 1e6)
+    active = format_compact_duration(entry.need.overview.rollout.active_us / 1e6)
     most = format_compact_duration(entry.budget.active_seconds)
     return line(span(f"{active:>{cells - 7}}", "text"), span(f"/{most:<6}", "faint"))
 

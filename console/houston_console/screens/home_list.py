@@ -15,7 +15,7 @@ from textual.message import Message
 from houston_console.app.console_state import NOTHING_SPENT, RolloutSpending
 from houston_console.app.key_bindings import actions_by_key
 from houston_console.commands.rollout_summary import is_settled
-from houston_console.screens.base_screen import post_from
+from houston_console.screens.base_screen import post_message_as
 from houston_console.screens.home_columns import (
     HomeEntry,
     HomeViewContext,
@@ -121,7 +121,7 @@ def task_line(task: str, needs_shown: Sequence[RolloutNeed], width: int) -> Text
 
 def fold_line(row: ListRow, view: HomeViewContext) -> TextLine:
     """What has ended of a task: how many, how many nobody has looked at, and the best score."""
-    scores = [need.standing.rollout.best_score for need in row.ended]
+    scores = [need.overview.rollout.best_score for need in row.ended]
     best = max((score for score in scores if score is not None), default=None)
     unseen = sum(map(is_unseen, row.ended))
     glyph = UNFOLDED_GLYPH if row.is_open else FOLDED_GLYPH
@@ -137,7 +137,7 @@ def fold_line(row: ListRow, view: HomeViewContext) -> TextLine:
 
 def settled_line(entry: HomeEntry, view: HomeViewContext) -> TextLine:
     """One line for a rollout that has ended and asks for nobody."""
-    rollout = entry.need.standing.rollout
+    rollout = entry.need.overview.rollout
     name = _name_cells(entry, name_cells(view))
     right = column_cells(first_line_columns(view), entry)
     if view.lines == 1:
@@ -149,7 +149,7 @@ def settled_line(entry: HomeEntry, view: HomeViewContext) -> TextLine:
 
 def rollout_lines(entry: HomeEntry, view: HomeViewContext) -> list[TextLine]:
     """A rollout in as many lines as `HomeViewContext.lines` says."""
-    jobs, action = job_summary(entry.need.standing, view.now_us), _activity_text(entry.need)
+    jobs, action = job_summary(entry.need.overview, view.now_us), _activity_text(entry.need)
     figures = column_cells(first_line_columns(view), entry)
     name = _name_cells(entry, name_cells(view))
     if view.lines == 1:
@@ -172,7 +172,7 @@ def rollout_lines(entry: HomeEntry, view: HomeViewContext) -> list[TextLine]:
 
 
 def _name_cells(entry: HomeEntry, width: int) -> TextLine:
-    rollout = entry.need.standing.rollout
+    rollout = entry.need.overview.rollout
     glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
     name = name_within_task(rollout.id, rollout.task) if entry.under_task else rollout.id
     mark = span("×", "guidance") if entry.marked else urgency_mark(entry.need)
@@ -187,7 +187,7 @@ def _name_cells(entry: HomeEntry, width: int) -> TextLine:
 def _need_text(need: RolloutNeed) -> str:
     if need.reasons:
         return need.text
-    rollout = need.standing.rollout
+    rollout = need.overview.rollout
     return rollout_state_text(rollout) if rollout.state != "running" else ""
 
 
@@ -198,7 +198,7 @@ def _need_tone(need: RolloutNeed) -> Tone:
 
 def _activity_text(need: RolloutNeed) -> TextLine:
     """What it does now, or did last."""
-    acted, rollout = need.standing.acted, need.standing.rollout
+    acted, rollout = need.overview.acted, need.overview.rollout
     if acted is None:
         return ()
     now = rollout.activity if rollout.state == "running" else ""
@@ -208,7 +208,7 @@ def _activity_text(need: RolloutNeed) -> TextLine:
 
 
 def _people_cells(need: RolloutNeed, view: HomeViewContext) -> TextLine:
-    overview, parts = need.standing, []
+    overview, parts = need.overview, []
     for look in other_viewers(overview, view.person):
         parts.append(span(f"◉{person_name(look.name, look.verified, view.person)} ", "tool"))
     if overview.holding is not None and overview.holding.holder:
@@ -241,7 +241,7 @@ def home_summary(
     """
     needy = sum(need.weight > 0 for need in needs)
     parts = [f"{needy} of {len(needs)} need somebody" if needy else "nobody is needed"]
-    mine = [need.standing.holding for need in needs if need.standing.holding]
+    mine = [need.overview.holding for need in needs if need.overview.holding]
     yours = sum(claim.holder == person for claim in mine)
     if yours:
         parts.append(f"you look after {yours}")
@@ -397,7 +397,7 @@ class HomeList(LineView):
     def chosen(self) -> str:
         """Its id; empty where there is none."""
         under = self.under_cursor
-        return under.need.standing.rollout.id if under else ""
+        return under.need.overview.rollout.id if under else ""
 
     def line_of(self, rollout: str) -> int | None:
         """Where a rollout begins, or the fold that it is in."""
@@ -409,7 +409,7 @@ class HomeList(LineView):
         folded = (
             number
             for number, row in starts
-            if any(need.standing.rollout.id == rollout for need in row.ended)
+            if any(need.overview.rollout.id == rollout for need in row.ended)
         )
         place = next(listed, None)
         return next(folded, None) if place is None else place
@@ -434,19 +434,19 @@ class HomeList(LineView):
 
     def cursor_moved(self) -> None:
         """Tell that another rollout is at the cursor."""
-        post_from(self, self.Moved())
+        post_message_as(self, self.Moved())
 
-    def bring_into_view(self, target: int) -> None:
+    def scroll_line_into_view(self, target: int) -> None:
         """All lines of the rollout; from the first one also what is above it."""
-        super().bring_into_view(target + self._lines_of(self._lines[target][0]) - 1)
-        super().bring_into_view(0 if target <= 1 else target)
+        super().scroll_line_into_view(target + self._lines_of(self._lines[target][0]) - 1)
+        super().scroll_line_into_view(0 if target <= 1 else target)
 
     def reveal_fold(self) -> None:
         """Have what a fold lists below itself on the screen, and the fold still."""
         at, before = self._row_at_cursor, self.cursor
         if at >= 0 and self.rows[at].is_open:
-            self.bring_into_view(min(len(self._lines) - 1, before + len(self.rows[at].ended)))
-            self.bring_into_view(before)
+            self.scroll_line_into_view(min(len(self._lines) - 1, before + len(self.rows[at].ended)))
+            self.scroll_line_into_view(before)
 
     # --- what changed ------------------------------------------------------------------------
 
@@ -509,4 +509,4 @@ class HomeList(LineView):
         row, before = self._lines[at][0], self._row_at_cursor
         self.set_cursor(self._lines.index((row, 0)))
         if before == row:
-            post_from(self, self.Opened())
+            post_message_as(self, self.Opened())

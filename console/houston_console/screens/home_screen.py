@@ -113,7 +113,7 @@ class HomeScreen(HoustonScreen):
         needs = filter_needs(self.state.board.needs, self.filter.value)
         keep = "" if anew else listed.chosen
         listed.order.arrange(needs, self.by_task, keep, hold and not anew)
-        matching_tasks = {need.standing.rollout.task for need in needs} if self.filter.value else ()
+        matching_tasks = {need.overview.rollout.task for need in needs} if self.filter.value else ()
         rows = listed.order.fold(matching_tasks or self._unfolded)
         listed.budgets, listed.spending = self._needs.budgets, self._needs.spending
         words = " no rollout holds these words" if self.filter.value and was_read else ""
@@ -153,7 +153,7 @@ class HomeScreen(HoustonScreen):
 
     def _details_of(self, entry: HomeEntry) -> RolloutDetails:
         rollout, details = self._details
-        return details if rollout == entry.need.standing.rollout.id else RolloutDetails()
+        return details if rollout == entry.need.overview.rollout.id else RolloutDetails()
 
     def _card_lines(self, under: HomeEntry | None, width: int) -> list[TextLine]:
         if under is None:
@@ -327,7 +327,7 @@ class HomeScreen(HoustonScreen):
         under = self.list.under_cursor
         if under is None:
             return
-        rollout, marks = under.need.standing.rollout, self.list.marks
+        rollout, marks = under.need.overview.rollout, self.list.marks
         if rollout.id in marks:
             marks = tuple(mark for mark in marks if mark != rollout.id)
         else:
@@ -356,7 +356,7 @@ class HomeScreen(HoustonScreen):
         """Look after the rollout at the cursor, or hand it over; back: no longer, unasked."""
         under = self.list.under_cursor
         if under is not None:
-            overview = under.need.standing
+            overview = under.need.overview
             do = self._claiming.take_back if back else self._claiming.toggle
             do(overview.rollout.id, overview.holding, self.state)
 

@@ -17,7 +17,7 @@ from houston_console.commands.policy_report import (
     outcome_cell,
     sampled_name,
 )
-from houston_console.screens.base_screen import post_from
+from houston_console.screens.base_screen import post_message_as
 from houston_console.screens.rollout_lists import format_moment
 from houston_console.widgets.list_filter import FilteredList
 from houston_console.widgets.styled_text import (
@@ -316,7 +316,7 @@ class PolicyList(FilteredList[PolicyListRow]):
         """All lines but headings."""
         return not self.is_heading(self.items[number])
 
-    def words_of(self, item: PolicyListRow) -> str:
+    def filter_text(self, item: PolicyListRow) -> str:
         """The line, and the whole names in it."""
         return f"{item.policy} {item.run} {line_text(item.line)}"
 
@@ -326,7 +326,7 @@ class PolicyList(FilteredList[PolicyListRow]):
 
     def cursor_moved(self) -> None:
         """Tell the screen that the cursor moved."""
-        post_from(self, self.Moved())
+        post_message_as(self, self.Moved())
 
     @property
     def row_at_cursor(self) -> PolicyListRow:

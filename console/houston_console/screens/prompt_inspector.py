@@ -20,7 +20,7 @@ from textual.widgets import Input
 from houston_console.app.console_state import ConsoleState
 from houston_console.app.key_bindings import Area, bindings_for
 from houston_console.screens import prompt_rendering
-from houston_console.screens.base_screen import GoToStep, HoustonScreen, post_from
+from houston_console.screens.base_screen import GoToStep, HoustonScreen, post_message_as
 from houston_console.screens.prompt_rendering import InspectedRequest, request_facts
 from houston_console.transcript.trajectory_reader import RolloutSource
 from houston_console.widgets.dialogs import BottomPrompt
@@ -285,7 +285,7 @@ class PromptInspector(HoustonScreen):
     async def action_choose(self) -> None:
         """Show this step in the trajectory."""
         await self.action_back()
-        post_from(self._step_viewer, GoToStep(self.step))
+        post_message_as(self._step_viewer, GoToStep(self.step))
 
 
 def _is_cache_rule(parts: TextLine) -> bool:

@@ -72,7 +72,7 @@ def rollout_card(
 
     is_brief: all reasons in one block, and not what it did last: its last steps stand below.
     """
-    overview, rollout = entry.need.standing, entry.need.standing.rollout
+    overview, rollout = entry.need.overview, entry.need.overview.rollout
     rows = [justify_line(_card_head(rollout), (), view.width)]
     if rollout.parent:
         rows += _card_block(

@@ -47,7 +47,7 @@ def person_name(name: str, verified: bool | int, person: str) -> str:
 
 def other_viewers(overview: RolloutOverview, person: str) -> list[PresenceRow]:
     """Who else looks at a rollout now."""
-    return [look for look in overview.lookers if look.name != person]
+    return [look for look in overview.viewers if look.name != person]
 
 
 def claim_text(claim: ClaimStatus | None, person: str, now: int) -> str:
@@ -163,7 +163,7 @@ class ListRow(NamedTuple):
     @property
     def id(self) -> str:
         """The id of the rollout; empty for a task and a fold."""
-        return self.need.standing.rollout.id if self.need else ""
+        return self.need.overview.rollout.id if self.need else ""
 
     @property
     def is_task(self) -> bool:
@@ -173,7 +173,7 @@ class ListRow(NamedTuple):
 
 def is_unseen(need: RolloutNeed) -> bool:
     """Whether nobody has had the newest event of a rollout before their eyes."""
-    return need.standing.seen_seq < need.standing.rollout.last_seq
+    return need.overview.seen_seq < need.overview.rollout.last_seq
 
 
 def fold_settled(
@@ -223,7 +223,7 @@ def arrange_rows(
     by_task: under their tasks, the task with the neediest rollout first. before, keep: what was
     listed, and the rollout of it whose place stays as it is. hold: all of it keeps its order.
     """
-    rows = [ListRow(need.standing.rollout.task, need) for need in needs]
+    rows = [ListRow(need.overview.rollout.task, need) for need in needs]
     if hold:
         rows, keep = keep_order(rows, [row for row in before if row.need], lambda row: row.id), ""
     if not by_task:
@@ -293,7 +293,7 @@ class ListOrder:
         """As things stand; the rollout `keep` stays where it is."""
         if not self._folds:
             return frozenset()
-        settled = {need.standing.rollout.id for need in needs if is_settled(need)} - {keep}
+        settled = {need.overview.rollout.id for need in needs if is_settled(need)} - {keep}
         return frozenset(settled | ({keep} & self.settled))
 
     def _hold_settled(self, rows: Sequence[ListRow], now: frozenset[str]) -> frozenset[str]:
@@ -320,9 +320,9 @@ def filter_needs(needs: Sequence[RolloutNeed], words: str) -> list[RolloutNeed]:
 
 def searchable_text(need: RolloutNeed) -> str:
     """Name, task, state, reasons, action and people of a rollout, in small letters."""
-    overview, rollout = need.standing, need.standing.rollout
+    overview, rollout = need.overview, need.overview.rollout
     parts = [rollout.id, rollout.task, rollout.state, rollout.activity, rollout.policy, need.text]
-    parts += [look.name for look in overview.lookers]
+    parts += [look.name for look in overview.viewers]
     parts += [overview.holding.holder] if overview.holding else []
     parts += [overview.acted.text] if overview.acted else []
     return "\n".join(parts).lower()
@@ -350,18 +350,18 @@ def selector_line(row: ListRow, width: int, chosen: str, first: bool = False) ->
     if row.need is None:
         heads = line(span("best steps " if first else "", "faint"))
         return justify_line(line(span(" "), span(row.task, "title")), heads, width)
-    rollout = row.need.standing.rollout
+    rollout = row.need.overview.rollout
     glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
     name: Tone = "strong" if rollout.id == chosen else "text"
     name_text = name_within_task(rollout.id, rollout.task)
     label: TextLine = (urgency_mark(row.need), span(f"{glyph} ", tone), span(name_text, name))
     marks: list[TextSpan] = [span(" ")]
-    if row.need.standing.queued:
-        marks.append(span(f"✎{row.need.standing.queued} ", "guidance"))
+    if row.need.overview.queued:
+        marks.append(span(f"✎{row.need.overview.queued} ", "guidance"))
     if rollout.errors:
         marks.append(span(f"✗{rollout.errors} ", "error"))
     if rollout.best_score is not None:
-        scores = [point.score for point in row.need.standing.scores]
+        scores = [point.score for point in row.need.overview.scores]
         direction = score_direction(scores, rollout.best_score)
         mark, tone = DIRECTION_MARKS[direction]
         best = "text" if direction == "none" else tone  # it was not read yet how it moves
@@ -469,7 +469,7 @@ def rollout_facts(
     spent: what people gave to it. rewards: what a process reward model gives its decisions. person:
     the name of who sits here. now: UTC microseconds.
     """
-    rollout = need.standing.rollout
+    rollout = need.overview.rollout
     glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
     rows = hanging_block(span(f" {glyph} ", tone), rollout_state_text(rollout, down), width, tone)
     if len(rows) > MAX_REASON_LINES:
@@ -490,7 +490,7 @@ def rollout_facts(
             rows += hanging_block(span(f"   {name:<7} ", "key"), value, width, "text")
     for reason in need_reasons(need)[:3]:
         rows += hanging_block(span("   ! ", "warning"), reason, width, "warning")
-    for head, text in people_text(need.standing, person, now):
+    for head, text in people_text(need.overview, person, now):
         rows += hanging_block(span(f"   {head} ", "key"), text, width, "text")
     rows += [
         row
@@ -520,12 +520,12 @@ def _reward_curve(rewards: Sequence[StepReward], width: int) -> str:
 
 def need_reasons(need: RolloutNeed) -> list[str]:
     """Why somebody should look, but what the first line says already."""
-    rollout = need.standing.rollout
+    rollout = need.overview.rollout
     reasons = [
         reason.text for reason in need.reasons if reason.kind not in ("paused", "failed", "gpu")
     ]
-    if need.standing.queued:
-        reasons.append(f"{need.standing.queued} waiting")
+    if need.overview.queued:
+        reasons.append(f"{need.overview.queued} waiting")
     if rollout.errors:
         reasons.append(f"{rollout.errors} with errors")
     if rollout.sandbox == "none":

@@ -139,7 +139,7 @@ def _mark_text(places: frozenset[int], glyph: str, cells: int) -> str:
 
 def budget_line(entry: HomeEntry, width: int) -> TextLine:
     """Steps, time left, tokens and cost."""
-    rollout, budget = entry.need.standing.rollout, entry.budget
+    rollout, budget = entry.need.overview.rollout, entry.budget
     parts = [f"{rollout.steps}/{budget.steps} steps"]
     if rollout.state not in ENDED_STATES:
         most = format_compact_duration(budget.active_seconds)
@@ -190,7 +190,7 @@ def preview_lines(
     width = view.width
     card = rollout_card(entry, details.spent, view, details.tree, is_brief=True)
     lines = [*card[: max(2, height // 4)], budget_line(entry, width), *_guidance_line(said, width)]
-    lines += _job_lines(entry.need.standing, printed, view)
+    lines += _job_lines(entry.need.overview, printed, view)
     if preview is None:
         return [*lines, (), LOADING_LINE][:height]
     curve = min(MAX_CURVE_LINES, max(MIN_CURVE_LINES, (height - len(lines)) // 4))
@@ -241,9 +241,9 @@ def fold_lines(task: str, ended: Sequence[RolloutNeed], width: int, height: int)
     unseen = sum(map(is_unseen, ended))
     head = f" {pluralize(len(ended), 'rollout')} of {task} ended, {unseen} unseen"
     lines: list[TextLine] = [line(span(fit_text(head, width), "strong")), ()]
-    rows = sorted(ended, key=lambda need: -(need.standing.rollout.best_score or -1.0))
+    rows = sorted(ended, key=lambda need: -(need.overview.rollout.best_score or -1.0))
     for need in rows[: max(0, height - len(lines))]:
-        rollout = need.standing.rollout
+        rollout = need.overview.rollout
         glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
         label = line(
             span(UNSEEN_GLYPH if is_unseen(need) else " ", "warning"),
@@ -315,7 +315,7 @@ class RolloutPreviewPane(Pane):
 
     def show_entry(self, entry: HomeEntry, details: RolloutDetails, view: HomeViewContext) -> None:
         """A rollout, as it stands now; what must be read for it comes later."""
-        rollout = entry.need.standing.rollout
+        rollout = entry.need.overview.rollout
         self._fold, self._view = None, view
         self._entry, self._details = entry, details
         if self._followed != rollout.id:
@@ -347,7 +347,7 @@ class RolloutPreviewPane(Pane):
     def turn_composer(self) -> Composer:
         """The composer, from now on that of the rollout at the cursor: nothing was read for it."""
         if self._entry is not None:
-            self._turn_composer(self._entry.need.standing.rollout.id)
+            self._turn_composer(self._entry.need.overview.rollout.id)
         return self.guidance.composer
 
     async def settle(self) -> None:
@@ -379,7 +379,7 @@ class RolloutPreviewPane(Pane):
 
     async def _has_changed(self) -> bool:
         """Wait for a change; False where a running rollout's terminal is to be looked at."""
-        running = self._entry is not None and self._entry.need.standing.rollout.state == "running"
+        running = self._entry is not None and self._entry.need.overview.rollout.state == "running"
         try:
             await asyncio.wait_for(self._changed.wait(), TERMINAL_POLL_SECONDS if running else None)
         except TimeoutError:
@@ -408,8 +408,8 @@ class RolloutPreviewPane(Pane):
     def _read_printed(self, preview: RolloutPreview) -> tuple[TerminalTail, dict[str, str]]:
         """What its terminal and its jobs printed last. Files: on another thread."""
         entry = self._entry
-        is_same = entry is not None and entry.need.standing.rollout.id == preview.rollout
-        running = entry.need.standing.jobs.running if entry and is_same else ()
+        is_same = entry is not None and entry.need.overview.rollout.id == preview.rollout
+        running = entry.need.overview.jobs.running if entry and is_same else ()
         lines = read_printed_lines(running, preview.rollout, preview.host_root)
         return read_terminal_tail(preview), lines
 
@@ -423,7 +423,7 @@ class RolloutPreviewPane(Pane):
         else:
             composer.take_up_draft()
         if self._entry is not None:
-            self.guidance.show_rollout_state(self._entry.need.standing.rollout)
+            self.guidance.show_rollout_state(self._entry.need.overview.rollout)
 
     # --- drawing -----------------------------------------------------------------------------
 
@@ -445,7 +445,7 @@ class RolloutPreviewPane(Pane):
             return []
         if self._failure:
             return text_block(self._failure, width, "error", span(" "))
-        rollout = self._entry.need.standing.rollout.id
+        rollout = self._entry.need.overview.rollout.id
         preview = self._preview if self._is_read else None
         messages = self.guidance.queue.items if self.composer_rollout == rollout else ()
         view = self._view._replace(width=width)

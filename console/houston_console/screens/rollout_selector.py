@@ -13,7 +13,7 @@ from textual.message import Message
 
 from houston_console.app.console_state import ConsoleState
 from houston_console.app.key_bindings import bindings_for, key_label
-from houston_console.screens.base_screen import Pane, post_from
+from houston_console.screens.base_screen import Pane, post_message_as
 from houston_console.screens.rollout_lists import (
     ListOrder,
     ListRow,
@@ -67,7 +67,7 @@ class RolloutList(FilteredList[ListRow]):
         """All lines but tasks."""
         return self.items[number].need is not None
 
-    def words_of(self, item: ListRow) -> str:
+    def filter_text(self, item: ListRow) -> str:
         """All that is known of a rollout, as at home."""
         return searchable_text(item.need) if item.need else item.task
 
@@ -77,7 +77,7 @@ class RolloutList(FilteredList[ListRow]):
 
     def cursor_moved(self) -> None:
         """Tell the selector that the cursor moved."""
-        post_from(self, self.Moved())
+        post_message_as(self, self.Moved())
 
     def show_rows(self, listed: list[ListRow], chosen: str) -> None:
         """Show these lines; the cursor stays on its rollout, or goes to the one that was opened."""
@@ -105,7 +105,7 @@ class RolloutList(FilteredList[ListRow]):
 
     def action_sort(self) -> None:
         """Sort by need."""
-        post_from(self, self.Sort())
+        post_message_as(self, self.Sort())
 
     def on_focus(self) -> None:
         """Note that somebody uses this list."""
@@ -126,7 +126,7 @@ class RolloutList(FilteredList[ListRow]):
         super().on_click(event)
         under = self.under_cursor
         if under is not None and under.need is not None:
-            post_from(self, self.Chosen(under.id))
+            post_message_as(self, self.Chosen(under.id))
 
 
 class RolloutSelector(Pane):

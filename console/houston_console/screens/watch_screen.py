@@ -218,8 +218,8 @@ class WatchScreen(HoustonScreen):
         """Order, people and what attention has cost may be others."""
         self.selector.show_state(self.state)
         need = self.state.need_of(self.state.selected)
-        self.since.show_people(need.standing if need else None, self.state.person)
-        self.jobs.show_overview(need.standing if need else None)
+        self.since.show_people(need.overview if need else None, self.state.person)
+        self.jobs.show_overview(need.overview if need else None)
         self.on_rollout_list_moved()
 
     def on_since_visit_pane_read(self) -> None:
@@ -274,7 +274,7 @@ class WatchScreen(HoustonScreen):
         need = self.state.need_of(self.state.selected)
         if need is not None:
             do = self._claims.take_back if back else self._claims.toggle
-            do(self.state.selected, need.standing.holding, self.state)
+            do(self.state.selected, need.overview.holding, self.state)
 
     def action_branch(self) -> None:
         """Start siblings from the step at the cursor."""

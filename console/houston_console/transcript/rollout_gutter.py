@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from textual.message import Message
 
-from houston_console.screens.base_screen import post_from
+from houston_console.screens.base_screen import post_message_as
 from houston_console.transcript.step_index import StepIndex
 from houston_console.widgets.line_view import LineView
 from houston_console.widgets.styled_text import TextLine, Tone, line, span
@@ -146,7 +146,7 @@ class RolloutGutter(LineView, can_focus=False):
         number = event.get_content_offset_capture(self).y
         if number < len(self._marks):
             first, end = self._bounds[number], self._bounds[number + 1]
-            post_from(self, self.Chosen(marked_step(self._index, first, end)))
+            post_message_as(self, self.Chosen(marked_step(self._index, first, end)))
 
 
 def marked_step(index: StepIndex, first: int, end: int) -> int:

@@ -108,7 +108,7 @@ class StepIndex:
         """Failed steps that may be one of several on a line, with their tools."""
         self._keys: dict[int, bytes | None] = {}
         """What they are equal by; None where it could not be read."""
-        self._alone: set[int] = set()
+        self._excluded_steps: set[int] = set()
         """Steps that have a line of their own all the same: somebody looks at them."""
 
     # --- what was read ----------------------------------------------------------------------
@@ -173,28 +173,28 @@ class StepIndex:
 
     # --- equal failures ----------------------------------------------------------------------
 
-    def stand_alone(self, steps: Iterable[int]) -> None:
+    def exclude_from_runs(self, steps: Iterable[int]) -> None:
         """Let these have lines of their own, also where they equal their neighbours."""
-        self._alone.update(steps)
+        self._excluded_steps.update(steps)
 
-    def join_again(self, first: int, last: int) -> None:
+    def rejoin_run(self, first: int, last: int) -> None:
         """Let no step of a range have a line of its own for that reason."""
-        self._alone.difference_update(range(first, last + 1))
+        self._excluded_steps.difference_update(range(first, last + 1))
         self.find_runs(first, last)
 
-    def join_all_again(self) -> None:
+    def rejoin_all_runs(self) -> None:
         """The same for every step."""
-        for step in list(self._alone):
-            self.join_again(step, step)
+        for step in list(self._excluded_steps):
+            self.rejoin_run(step, step)
 
     def equals_before(self, step: int) -> bool:
         """Whether a step and the one before it are equal failures."""
         key = self._keys.get(step)
         return key is not None and key == self._keys.get(step - 1)
 
-    def _joins(self, step: int) -> bool:
+    def _continues_run(self, step: int) -> bool:
         """Whether a step stands on one line with the one before it."""
-        alone = step in self._alone or step - 1 in self._alone
+        alone = step in self._excluded_steps or step - 1 in self._excluded_steps
         return not alone and self.equals_before(step)
 
     def equal_range(self, step: int) -> Run:
@@ -219,7 +219,7 @@ class StepIndex:
         end = max(last + 1, touched[-1][1]) if touched else last + 1
         new_runs: list[Run] = []
         for step in range(first, last + 2):
-            if self._joins(step):
+            if self._continues_run(step):
                 continue
             if step - 1 > start:
                 new_runs.append((start, step - 1))
@@ -268,7 +268,7 @@ class StepIndexer:
         unread = self.index.unread_keys(changed)
         for at in range(0, len(unread), RESULTS_AT_ONCE):
             await self._read_keys(unread[at : at + RESULTS_AT_ONCE])
-        self.index.stand_alone(step for step in unread if self._stands_alone(step))
+        self.index.exclude_from_runs(step for step in unread if self._stands_alone(step))
         for begin, end in number_ranges(sorted({*changed, *unread})):
             self.index.find_runs(begin, end)
 

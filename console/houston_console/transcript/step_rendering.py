@@ -484,7 +484,7 @@ def _file_lines(files: tuple[FileChange, ...], more: int, width: int) -> list[Te
         rows = diff_rendering.parse_diff(change.path, change.diff)
         lines += [
             (_DIFF_INDENT, *parts)
-            for parts in diff_rendering.unified_diff_with_grounds(
+            for parts in diff_rendering.unified_diff_with_backgrounds(
                 rows, width - line_width((_DIFF_INDENT,))
             )
         ]

@@ -21,7 +21,7 @@ from houston_console.screens.base_screen import (
     HoustonScreen,
     OpenPromptInspector,
     Pane,
-    post_from,
+    post_message_as,
 )
 from houston_console.screens.rollout_lists import LAST_KNOWN_TEXT, ending_text, name_within_task
 from houston_console.transcript import trajectory_reader
@@ -61,7 +61,7 @@ class MarkList(FilteredList[StepMark]):
         """The line at this position."""
         return mark_line(self.items[number], self.line_cells)
 
-    def words_of(self, item: StepMark) -> str:
+    def filter_text(self, item: StepMark) -> str:
         """Step, author, and the note."""
         return f"{item.step} {item.author} {item.text}"
 
@@ -137,7 +137,7 @@ class BookmarkActions(Pane):
             if text:
                 self.run_reporting(self._leave_note(source, step, text), "marks")
 
-        post_from(self, AskForLine(f"note on {_step_name(step)}, for everybody", answer))
+        post_message_as(self, AskForLine(f"note on {_step_name(step)}, for everybody", answer))
 
     async def _leave_note(self, source: RolloutSource, step: int, text: str) -> None:
         await self._mark(source, step, text, False)
@@ -159,7 +159,7 @@ class BookmarkActions(Pane):
 
     def _go_to_mark(self, step: int | None) -> None:
         if step is not None:
-            post_from(self, GoToStep(step))
+            post_message_as(self, GoToStep(step))
 
     def action_permalink(self) -> None:
         """Copy the step's permalink; pressed again, the command that shows the step."""
@@ -198,7 +198,7 @@ class TrajectoryPane(Pane):
             self.transcript,
             link.home,
             lambda: (self.source, self._task_name),
-            lambda: self.verdicts.unchoose(),
+            lambda: self.verdicts.clear_selection(),
             id="searching",
         )
         self._reader = reader
@@ -295,7 +295,7 @@ class TrajectoryPane(Pane):
     async def _show(self, place: StepTarget) -> bool:
         if place.kind == "link":
             rollout_id = await self._reader.run(resolve_rollout_id(place.rollout))
-            post_from(self, GoToStep(place.value, rollout_id))
+            post_message_as(self, GoToStep(place.value, rollout_id))
         elif place.kind == "step":
             await self.transcript.go_to(place.value)
         elif place.kind == "percent":
@@ -352,4 +352,4 @@ class TrajectoryPane(Pane):
     def action_inspect(self) -> None:
         """Exactly what the model was given at the step with the cursor."""
         if self.source is not None:
-            post_from(self, OpenPromptInspector(max(1, self.transcript.cursor)))
+            post_message_as(self, OpenPromptInspector(max(1, self.transcript.cursor)))

@@ -15,7 +15,7 @@ from textual.cache import LRUCache
 from textual.message import Message
 from textual.strip import Strip
 
-from houston_console.screens.base_screen import ActionFailed, post_from
+from houston_console.screens.base_screen import ActionFailed, post_message_as
 from houston_console.transcript import step_rendering
 from houston_console.transcript.rollout_gutter import RolloutGutter
 from houston_console.transcript.step_index import FIRST_INDEX_STEPS, Run, StepIndex, StepIndexer
@@ -121,7 +121,7 @@ class TranscriptView(LineView):
         self._redraw()
         self._to_end()
         await self.settle()
-        post_from(self, self.Moved())
+        post_message_as(self, self.Moved())
 
     async def refresh_steps(self, touched: list[int], steps: int) -> None:
         """Steps were added or have new events; what will be visible of them is read first."""
@@ -150,7 +150,7 @@ class TranscriptView(LineView):
                 self.refresh_lines(self.folds.top(row), self.folds.height(row))
         if self.following:
             self._to_end()
-        post_from(self, self.Moved())
+        post_message_as(self, self.Moved())
 
     def set_opening(self, opening: TrajectoryOpening) -> None:
         """Row 0 is known better: the first prompt was made."""
@@ -283,7 +283,7 @@ class TranscriptView(LineView):
         self.tally, self.words_in_step = tally, words_in_step
         self._strips.clear()
         self.refresh()
-        post_from(self, self.Moved())
+        post_message_as(self, self.Moved())
 
     def _redraw(self) -> None:
         self._strips.clear()
@@ -343,7 +343,7 @@ class TranscriptView(LineView):
                 ):
                     break
             except HoustonError as problem:
-                post_from(self, ActionFailed(problem))
+                post_message_as(self, ActionFailed(problem))
                 return
         if source is not None and (self._prefetching is None or self._prefetching.done()):
             self._prefetching = asyncio.create_task(self._prefetch(source))
@@ -362,7 +362,7 @@ class TranscriptView(LineView):
         try:
             was_missing = await self._read_missing(source, self._near(3 * self._height))
         except HoustonError as problem:
-            post_from(self, ActionFailed(problem))
+            post_message_as(self, ActionFailed(problem))
             return
         if was_missing and round(self.scroll_y) != first:
             self.refresh()  # some of it was drawn meanwhile, as being read
@@ -478,7 +478,7 @@ class TranscriptView(LineView):
                     return
                 self._take_runs(indexer.index)
         except HoustonError as problem:
-            post_from(self, ActionFailed(problem))
+            post_message_as(self, ActionFailed(problem))
 
     async def _index_changes(self, touched: list[int], steps: int) -> None:
         indexer = self._indexer
@@ -576,9 +576,9 @@ class TranscriptView(LineView):
 
     def _follow(self) -> None:
         self.following, self._last_seen_step = True, self.steps
-        post_from(self, self.Moved())
+        post_message_as(self, self.Moved())
 
     def _stop_following(self) -> None:
         if self.following:
             self.following, self._last_seen_step = False, self.steps
-            post_from(self, self.Moved())
+            post_message_as(self, self.Moved())

@@ -23,7 +23,7 @@ from houston_console.screens.base_screen import (
     GoToTerminalLine,
     HoustonScreen,
     Pane,
-    post_from,
+    post_message_as,
 )
 from houston_console.transcript.search_client import (
     MAX_LISTED_HITS,
@@ -109,7 +109,7 @@ class SearchPrompt(Pane):
         if is_wanted:
             self.input = self.input._replace(text=self.input_line.value)
             self.history.add(self.input)
-        post_from(self, self.Entered() if is_wanted else self.Left())
+        post_message_as(self, self.Entered() if is_wanted else self.Left())
 
     def show_count(self, parts: TextLine) -> None:
         """Say how much was found so far."""
@@ -152,7 +152,7 @@ class SearchPrompt(Pane):
     def _change(self, search: SearchInput) -> None:
         self.input = search
         self.update_choices()
-        post_from(self, self.Changed())
+        post_message_as(self, self.Changed())
 
 
 class HitList(FilteredList[SearchHit]):
@@ -167,7 +167,7 @@ class HitList(FilteredList[SearchHit]):
         """The line at this position."""
         return hit_line(self.items[number], self.line_cells, self._longest())
 
-    def words_of(self, item: SearchHit) -> str:
+    def filter_text(self, item: SearchHit) -> str:
         """Where it is, what it is, and the text around it."""
         name = TEXT_KIND_LABELS.get(item.name, item.name)
         return f"{hit_permalink(item)} {name} {item.snippet}"
@@ -238,7 +238,7 @@ class TranscriptSearch(Pane):
         transcript: Transcript,
         home: Home,
         place: Callable[[], tuple[RolloutSource | None, str]],
-        unchoose: Callable[[], bool],
+        clear_selection: Callable[[], bool],
         **arguments: Any,
     ) -> None:
         """place: the rollout that is open, and its task. unchoose: called before a search is ended;
@@ -249,7 +249,7 @@ class TranscriptSearch(Pane):
         self.hits: SearchHits | None = None
         self._transcript = transcript
         self._place = place
-        self._unchoose = unchoose
+        self._clear_selection = clear_selection
         self._client = SearchClient(home, self._take_report, self._restart)
         self._pause: Timer | None = None
         self._searched_until = 0
@@ -347,7 +347,7 @@ class TranscriptSearch(Pane):
         self.prompt.show_count(line(span(f"{hits.total} ", "warning")))
         if transcript.folds.filtered and hits.in_place and hits.done:
             transcript.filter(hits.steps)
-        post_from(transcript, Transcript.Moved())
+        post_message_as(transcript, Transcript.Moved())
         if isinstance(self.app.screen, HitsDialog):
             self.app.screen.refresh_hits()
         if hits.done and hits.in_place and hits.notes:
@@ -427,10 +427,10 @@ class TranscriptSearch(Pane):
     def _go_to_hit(self, hit: SearchHit | None) -> None:
         hits = self.hits
         if hit is not None and hit.byte >= 0:
-            post_from(self, GoToTerminalLine(hit.rollout, hit.step, hit.name, hit.byte))
+            post_message_as(self, GoToTerminalLine(hit.rollout, hit.step, hit.name, hit.byte))
         elif hit is not None and hits is not None:
             same = hits.query.where == "rollout"  # a shared step is a step of the branch, too
-            post_from(self, GoToStep(hit.step, "" if same else hit.rollout))
+            post_message_as(self, GoToStep(hit.step, "" if same else hit.rollout))
 
     def action_filter(self) -> None:
         """Show only the steps that were found, or all again."""
@@ -443,7 +443,7 @@ class TranscriptSearch(Pane):
 
     def action_clear(self) -> None:
         """End the chosen range; else show all steps again; else end the search."""
-        if self._unchoose():
+        if self._clear_selection():
             return
         if self._transcript.folds.filtered:
             self._transcript.filter(None)

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterable
 
 from houston_console.app.key_bindings import bindings_for
-from houston_console.screens.base_screen import post_from
+from houston_console.screens.base_screen import post_message_as
 from houston_console.transcript import step_rendering
 from houston_console.transcript.transcript_lines import TranscriptView
 from houston_console.widgets.styled_text import TextLine, line, line_text, span
@@ -24,7 +24,7 @@ class Transcript(TranscriptView):
 
     # --- moving ------------------------------------------------------------------------------
 
-    def stand_at(self, line: int) -> None:
+    def move_cursor_to_line(self, line: int) -> None:
         """Stand on the step that the line is of."""
         if self.line_count():
             self.set_cursor(self.folds.at(line)[0])
@@ -45,7 +45,7 @@ class Transcript(TranscriptView):
             self._scroll(min(top, top + height - self._height))
         self._draw_again(before, row)
         if row != before:
-            post_from(self, self.Moved())
+            post_message_as(self, self.Moved())
 
     def _draw_again(self, *numbers: int) -> None:
         """Draw rows again, not all: a key is to be cheap, also over a narrow line."""
@@ -73,7 +73,7 @@ class Transcript(TranscriptView):
                 self._stop_following()
             self.cursor = row
             self._scroll(self.folds.top(row) - self._height // 3)
-            post_from(self, self.Moved())
+            post_message_as(self, self.Moved())
             await self.settle()
             if self.folds.height(row) > 1:
                 self._scroll(self.folds.top(row) - min(3, self._height // 3))
@@ -115,7 +115,7 @@ class Transcript(TranscriptView):
             if last < round(self.scroll_y):
                 self._scroll(last)
             self._draw_again(before, self.cursor)
-            post_from(self, self.Moved())
+            post_message_as(self, self.Moved())
 
     def action_page(self, by: int) -> None:
         """A page; the cursor comes along."""
@@ -125,7 +125,7 @@ class Transcript(TranscriptView):
         inside = round(self.scroll_y) + (0 if by < 0 else self._height - 1)
         self.cursor = self.folds.at(inside)[0]
         self.refresh()
-        post_from(self, self.Moved())
+        post_message_as(self, self.Moved())
 
     def action_top(self) -> None:
         """Go to the task (row 0)."""
@@ -164,7 +164,7 @@ class Transcript(TranscriptView):
             return False
         self._stop_following()
         self._redraw()
-        post_from(self, self.Moved())
+        post_message_as(self, self.Moved())
         return True
 
     def _fold_run(self) -> None:
@@ -172,7 +172,7 @@ class Transcript(TranscriptView):
         first, last = self.index.equal_range(self.cursor)
         if first == last:
             return
-        self.index.join_again(first, last)
+        self.index.rejoin_run(first, last)
         self.folds.set_runs(self.index.runs)
         row = self.folds.fold_run(self.cursor)
         if row is None:
@@ -181,7 +181,7 @@ class Transcript(TranscriptView):
         self._redraw()
         if self.folds.top(row) < round(self.scroll_y):
             self._scroll(self.folds.top(row))
-        post_from(self, self.Moved())
+        post_message_as(self, self.Moved())
 
     def _set_open(self, open: bool) -> None:
         self._follows_after_unfold = open and self.following and self.cursor == self.newest_row
@@ -201,7 +201,7 @@ class Transcript(TranscriptView):
     def action_fold_all(self) -> None:
         """Unfold every step, or fold them all; the step at the cursor stays in view."""
         self.folds.set_all(not self.folds.all_open)
-        self.index.join_all_again()
+        self.index.rejoin_all_runs()
         self.folds.set_runs(self.index.runs)
         self.cursor = self.folds.nearest_shown(self.cursor, -1)
         self.cache.drop_all_wrapped()
@@ -230,7 +230,7 @@ class Transcript(TranscriptView):
         self._anchor = anchor
         self._strips.clear()
         self.refresh()
-        post_from(self, self.Moved())
+        post_message_as(self, self.Moved())
 
     def filter(self, steps: Iterable[int] | None) -> None:
         """Show these steps only, or all again; the one at the cursor, or the nearest, stays."""
@@ -242,7 +242,7 @@ class Transcript(TranscriptView):
             self._to_end()
         else:
             self._scroll(self.folds.top(self.cursor) - self._height // 3)
-        post_from(self, self.Moved())
+        post_message_as(self, self.Moved())
 
     # --- what the frame says -----------------------------------------------------------------
 

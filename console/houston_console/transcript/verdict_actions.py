@@ -17,7 +17,7 @@ from textual.containers import Vertical
 from houston_console.app.daemon_link import DaemonLink
 from houston_console.app.key_bindings import bindings_for
 from houston_console.app.undo_offers import UndoableAction, UndoOffers
-from houston_console.screens.base_screen import AskForLine, Pane, post_from
+from houston_console.screens.base_screen import AskForLine, Pane, post_message_as
 from houston_console.transcript.step_rendering import VERDICT_GLYPHS
 from houston_console.transcript.trajectory_reader import RolloutSource
 from houston_console.transcript.transcript_view import Transcript
@@ -288,7 +288,7 @@ class VerdictActions(Pane):
         """Begin a range at the cursor, or end it."""
         self._choose(0 if self.session.anchor else self._transcript.cursor)
 
-    def unchoose(self) -> bool:
+    def clear_selection(self) -> bool:
         """Choose nothing; whether something was chosen."""
         chosen = bool(self.session.anchor)
         self._choose(0)
@@ -434,7 +434,9 @@ class VerdictActions(Pane):
             request = self.session.request_for(steps, with_reason(verdicts, text), seen_seq)
             self._start(source, request, "Noted why for {steps}.")
 
-        post_from(self, AskForLine(f"why {verdict_names} {steps.text}", answer, judged[0].reason))
+        post_message_as(
+            self, AskForLine(f"why {verdict_names} {steps.text}", answer, judged[0].reason)
+        )
         return True
 
     def action_history(self) -> None:

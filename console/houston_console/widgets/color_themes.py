@@ -38,12 +38,12 @@ _VGA_COLOURS = (
 """As the Linux console and VGA show them: to find which of them is near to a colour."""
 
 
-ToldDepth = Literal["truecolor", "256", ""]
+ReportedDepth = Literal["truecolor", "256", ""]
 """What a terminal that was asked told of its colours; empty: nothing."""
 
 
 def choose_color_depth(
-    choice: ColorChoice, environment: Mapping[str, str], told: ToldDepth = ""
+    choice: ColorChoice, environment: Mapping[str, str], told: ReportedDepth = ""
 ) -> ColorDepth:
     """What somebody wants; where they leave it open, what the terminal told and its environment."""
     if choice == "auto":
@@ -51,7 +51,7 @@ def choose_color_depth(
     return "256" if choice == 256 else "16" if choice == 16 else choice
 
 
-def detect_color_depth(environment: Mapping[str, str], told: ToldDepth = "") -> ColorDepth:
+def detect_color_depth(environment: Mapping[str, str], told: ReportedDepth = "") -> ColorDepth:
     """How many colours the terminal has: by what it told, else by these variables.
 
     A NO_COLOR that is not empty outranks the rest. COLORTERM in a tmux is that of the terminal
@@ -150,11 +150,11 @@ def _parse_styles(table: str) -> dict[str, str]:
     }
 
 
-def _selection_variables(text: str, ground: str, selection: str) -> dict[str, str]:
+def _selection_variables(text: str, background: str, selection: str) -> dict[str, str]:
     """CSS variables of a cursor in text, and of what is selected."""
     return {
         "input-cursor-background": text,
-        "input-cursor-foreground": ground,
+        "input-cursor-foreground": background,
         **{f"{widget}-selection-foreground": text for widget in ("input", "screen")},
         **{f"{widget}-selection-background": selection for widget in ("input", "screen")},
     }
@@ -251,8 +251,8 @@ COLOR_BLIND_THEME = HoustonTheme(
     ),
 )
 """Colours of Okabe and Ito, that people tell apart who see no red or no green: what went well is
-bluish green, what failed is vermilion; lightened until they can be read on the ground."""
-GROUND_STYLES = ("cursor", "hit", "added_ground", "removed_ground")
+bluish green, what failed is vermilion; lightened until they can be read on the background."""
+BACKGROUND_STYLES = ("cursor", "hit", "added_background", "removed_background")
 
 
 def _theme_256(
@@ -302,12 +302,12 @@ ANSI_THEME = HoustonTheme(
         """
         title, tool, fork, hunk, code_keyword: bold
         error, removed: bold red
-        removed_ground: red
+        removed_background: red
         """
     ),
 )
-"""The sixteen colours of the terminal itself, whichever they are, on its own ground. That may be
-dark or light, so that most is told without a colour: blue cannot be read on black."""
+"""The sixteen colours of the terminal itself, whichever they are, on its own background. That may
+be dark or light, so that most is told without a colour: blue cannot be read on black."""
 
 DARK_THEME_256 = _theme_256(
     DARK_THEME.name,
@@ -338,8 +338,8 @@ DARK_THEME_256 = _theme_256(
     cursor: on 18
     cursor_away: on 237
     hit: 233 on 222
-    added_ground: on 22
-    removed_ground: on 52
+    added_background: on 22
+    removed_background: on 52
     """,
 )  # fmt: skip
 LIGHT_THEME_256 = _theme_256(
@@ -371,8 +371,8 @@ LIGHT_THEME_256 = _theme_256(
     cursor: on 195
     cursor_away: on 254
     hit: 231 on 90
-    added_ground: on 194
-    removed_ground: on 224
+    added_background: on 194
+    removed_background: on 224
     """,
     dark=False,
 )  # fmt: skip
@@ -405,8 +405,8 @@ COLOR_BLIND_THEME_256 = _theme_256(
     cursor: on 18
     cursor_away: on 237
     hit: 233 on 227
-    added_ground: on 17
-    removed_ground: on 52
+    added_background: on 17
+    removed_background: on 52
     """,
 )  # fmt: skip
 """What was added lies on blue, what was removed on a dark red: apart in hue and in lightness."""
@@ -415,28 +415,28 @@ COLOR_BLIND_THEME_256 = _theme_256(
 def _theme_16(
     name: str, colours: Mapping[str, str], styles: str, dark: bool = True
 ) -> HoustonTheme:
-    """A theme of the 16 colours, on a ground of its own: which one the terminal has is not known.
+    """A theme of the 16 colours, on a background of its own: the terminal's own is not known.
 
     colours: roles of `Theme`, then CSS variables.
     """
     named = {role: f"ansi_{colour}" for role, colour in colours.items()}
-    ground, text, selection = named["background"], named["foreground"], named.pop("selection")
+    background, text, selection = named["background"], named["foreground"], named.pop("selection")
     roles = [role.name for role in fields(Theme)]
     main: dict[str, Any] = {role: named[role] for role in named if role in roles}
     variables = {
         **BUILTIN_THEMES["ansi-dark"].variables,
-        **dict.fromkeys(("surface", "panel", "boost"), ground),
+        **dict.fromkeys(("surface", "panel", "boost"), background),
         "border": named["border"],
         **{f"scrollbar{state}": named["border"] for state in ("", "-hover", "-active")},
-        **{f"scrollbar-background{state}": ground for state in ("", "-hover", "-active")},
-        "scrollbar-corner-color": ground,
+        **{f"scrollbar-background{state}": background for state in ("", "-hover", "-active")},
+        "scrollbar-corner-color": background,
         "text": text,
         "text-muted": text,
         "text-disabled": named["border"],
         "input-cursor-background": text,
-        "input-cursor-foreground": ground,
+        "input-cursor-foreground": background,
         **{f"{widget}-selection-background": selection for widget in ("input", "screen")},
-        **{f"{widget}-selection-foreground": ground for widget in ("input", "screen")},
+        **{f"{widget}-selection-foreground": background for widget in ("input", "screen")},
     }
     rest: dict[str, Any] = {"variables": variables, "styles": _parse_styles(styles), "dark": dark}
     return HoustonTheme(name=name, ansi=True, **main, **rest)
@@ -466,8 +466,8 @@ THEMES_16 = (
         cursor: bright_white on blue
         cursor_away: underline
         hit: black on bright_yellow
-        added_ground: bright_green
-        removed_ground: bright_red
+        added_background: bright_green
+        removed_background: bright_red
         """,
     ),
     _theme_16(
@@ -491,8 +491,8 @@ THEMES_16 = (
         cursor: bright_white on blue
         cursor_away: underline
         hit: black on bright_cyan
-        added_ground: black on green
-        removed_ground: bright_white on red
+        added_background: black on green
+        removed_background: bright_white on red
         """,
         dark=False,
     ),
@@ -518,12 +518,12 @@ THEMES_16 = (
         cursor: bright_white on blue
         cursor_away: underline
         hit: black on bright_yellow
-        added_ground: bright_cyan
-        removed_ground: bright_red
+        added_background: bright_cyan
+        removed_background: bright_red
         """,
     ),
 )  # fmt: skip
-"""Green, yellow and cyan cannot be read on white in any terminal: there they are grounds only.
+"""Green, yellow and cyan cannot be read on white in any terminal: there they are backgrounds only.
 Grounds are for whole lines, as tones also lie on blanks; so a light warning is bold."""
 THEMES = (DARK_THEME, LIGHT_THEME, COLOR_BLIND_THEME, ANSI_THEME)
 DEFAULT_THEME = DARK_THEME.name
@@ -532,7 +532,7 @@ DEFAULT_THEME = DARK_THEME.name
 def themes_for_depth(depth: ColorDepth) -> list[Theme]:
     """What `App.register_theme` takes for a terminal with so many colours, by the same names.
 
-    Themes of Textual have their own colours at 256, with grounds of ours behind text; at 16 they
+    Themes of Textual have their own colours at 256, with our backgrounds behind text; at 16 they
     are one of ours, dark or light. Those of the terminal's own colours stay as they are.
     """
     if depth == "truecolor":
@@ -555,5 +555,5 @@ def themes_for_depth(depth: ColorDepth) -> list[Theme]:
 
 def _with_ground_styles(theme: Theme, of: HoustonTheme) -> HoustonTheme:
     own = {role.name: getattr(theme, role.name) for role in fields(Theme)}
-    styles = {name: of.styles[name] for name in GROUND_STYLES}
+    styles = {name: of.styles[name] for name in BACKGROUND_STYLES}
     return HoustonTheme(**own, styles={**styles, "cursor_away": "underline"})

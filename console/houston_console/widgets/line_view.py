@@ -319,7 +319,7 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
         if target is None:
             return
         before, self.cursor = self.cursor, target
-        self.bring_into_view(target)
+        self.scroll_line_into_view(target)
         if before != target:
             # Not all: a key is to be cheap, also over a narrow line.
             self.redraw_cursor_line(before)
@@ -333,10 +333,10 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
             self.jump(round(self.scroll_y) + at - old)
 
     def redraw_cursor_line(self, number: int) -> None:
-        """Draw again what has the cursor's ground while it stands on the line `number`."""
+        """Draw again what has the cursor's background while it stands on the line `number`."""
         self.refresh_line(number)
 
-    def bring_into_view(self, number: int) -> None:
+    def scroll_line_into_view(self, number: int) -> None:
         """Scroll as little as needed so that the line `number` is visible."""
         height = max(1, self.scrollable_content_region.height)
         top = round(self.scroll_y)
@@ -353,9 +353,11 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
     def on_click(self, event: Any) -> None:
         """Move the cursor to the line that was clicked."""
         if self.has_cursor:
-            self.stand_at(round(self.scroll_y) + event.get_content_offset_capture(self).y)
+            self.move_cursor_to_line(
+                round(self.scroll_y) + event.get_content_offset_capture(self).y
+            )
 
-    def stand_at(self, line: int) -> None:
+    def move_cursor_to_line(self, line: int) -> None:
         """Stand on what the line is of."""
         self.set_cursor(line)
 

@@ -81,14 +81,14 @@ class FilteredList(ItemList[Item]):
 
     def __init__(self, items: Sequence[Item] = (), **arguments: Any) -> None:
         self.prompt = FilterPrompt(self, self._filter_again)
-        self._every: Sequence[Item] = ()
+        self._all_items: Sequence[Item] = ()
         self._shown: Sequence[Item] = ()
         self._empty: TextLine = ()
         super().__init__(items, **arguments)
 
     # --- what a subclass gives ---------------------------------------------------------------
 
-    def words_of(self, item: Item) -> str:
+    def filter_text(self, item: Item) -> str:
         """What words are looked for in, in any case."""
         raise NotImplementedError
 
@@ -105,7 +105,7 @@ class FilteredList(ItemList[Item]):
 
     @items.setter
     def items(self, items: Sequence[Item]) -> None:
-        self._every, said = items, self.prompt.found
+        self._all_items, said = items, self.prompt.found
         self._apply_filter()
         if self.prompt.found != said and self.prompt.is_attached:
             self.prompt.refresh()
@@ -113,12 +113,12 @@ class FilteredList(ItemList[Item]):
     @property
     def all_items(self) -> Sequence[Item]:
         """Those that the filter hides, too."""
-        return self._every
+        return self._all_items
 
     @property
     def empty(self) -> TextLine:
         """What stands where no item does."""
-        return NOTHING_FOUND_LINE if self.prompt.value and self._every else self._empty
+        return NOTHING_FOUND_LINE if self.prompt.value and self._all_items else self._empty
 
     @empty.setter
     def empty(self, words: TextLine) -> None:
@@ -127,20 +127,20 @@ class FilteredList(ItemList[Item]):
     def _apply_filter(self) -> None:
         words = self.prompt.value.casefold().split()
         if not words:
-            self._shown, self.prompt.found = self._every, ""
+            self._shown, self.prompt.found = self._all_items, ""
             return
         matches: list[Item] = []
         headings: list[Item] = []
         count = 0
-        for item in self._every:
+        for item in self._all_items:
             if self.is_heading(item):
                 headings = [item]
                 continue
-            text = self.words_of(item).casefold()
+            text = self.filter_text(item).casefold()
             if all(word in text for word in words):
                 matches += [*headings, item]
                 headings, count = [], count + 1
-        total = sum(not self.is_heading(item) for item in self._every)
+        total = sum(not self.is_heading(item) for item in self._all_items)
         self._shown, self.prompt.found = matches, f"{count} of {total}"
 
     def _filter_again(self) -> None:

@@ -51,7 +51,7 @@ TAB_COLUMNS = 4
 """Columns between tab stops in everything that is shown."""
 
 
-DiffGround = Literal["", "+", "-"]
+DiffBackground = Literal["", "+", "-"]
 """What lies behind a piece of text: nothing, or that it was added or removed."""
 
 
@@ -60,7 +60,7 @@ class TextSpan(NamedTuple):
 
     text: SafeText
     tone: Tone = "text"
-    ground: DiffGround = ""
+    background: DiffBackground = ""
 
 
 TextLine = tuple[TextSpan, ...]
@@ -243,9 +243,9 @@ def hanging_block(head: TextSpan, text: str, width: int, tone: Tone = "text") ->
 
 
 GROUND_STRENGTH = 0.14
-"""How much of its colour a ground behind text has."""
+"""How much of its colour a background behind text has."""
 DIM_THRESHOLD = 0.3
-"""From here on a colour that is mixed with the ground is one that a terminal dims."""
+"""From here on a colour that is mixed with the background is one that a terminal dims."""
 _MIXED_TONES: dict[Tone, tuple[str, float, bool]] = {
     "text": ("foreground", 0.0, False),
     "strong": ("foreground", 0.0, True),
@@ -271,7 +271,7 @@ _MIXED_TONES: dict[Tone, tuple[str, float, bool]] = {
     "code_number": ("secondary", 0.0, False),
     "code_string": ("accent", 0.2, False),
 }
-"""The theme's colour of a tone, how far it is mixed with the ground, and whether it is bold."""
+"""The theme's colour of a tone, how far it is mixed with the background, and whether it is bold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,24 +286,24 @@ class Palette:
     hit: Style
     """A place that a search found."""
     added: Style
-    """Over what a change added: a ground; the terminal's own colours have none that is quiet."""
+    """Over what a change added: a background; the terminal's own colours have no quiet one."""
     removed: Style
     """Over what it took away."""
 
     def strip(self, parts: TextLine, width: int, base: Style, over: Style | None = None) -> Strip:
         """A line as what Textual draws, `width` cells; `over` lies under the tones."""
-        ground = base + over if over else base
+        background = base + over if over else base
         if over and (over.reverse or over.color):  # nothing else can be read on it
-            segments = [Segment(part.text, ground) for part in parts]
+            segments = [Segment(part.text, background) for part in parts]
         else:
-            segments = [Segment(part.text, ground + self._style(part)) for part in parts]
-        return Strip(segments).adjust_cell_length(width, ground)
+            segments = [Segment(part.text, background + self._style(part)) for part in parts]
+        return Strip(segments).adjust_cell_length(width, background)
 
     def _style(self, part: TextSpan) -> Style:
         tone = self.tones[part.tone]
-        if not part.ground:
+        if not part.background:
             return tone
-        return tone + (self.added if part.ground == "+" else self.removed)
+        return tone + (self.added if part.background == "+" else self.removed)
 
 
 def blank_strip(width: int, style: Style) -> Strip:
@@ -325,15 +325,17 @@ def palette_for_theme(theme: Theme, variables: dict[str, str]) -> Palette:
         cursor=own.get("cursor", mixed.cursor),
         cursor_away=own.get("cursor_away", mixed.cursor_away),
         hit=own.get("hit", mixed.hit),
-        added=own.get("added_ground", mixed.added),
-        removed=own.get("removed_ground", mixed.removed),
+        added=own.get("added_background", mixed.added),
+        removed=own.get("removed_background", mixed.removed),
     )
 
 
 def _mix_palette(variables: dict[str, str]) -> Palette:
     """A palette of a theme's main colours."""
     main = ("surface", "foreground", "primary", "accent", "success", "error")
-    ground, text, primary, accent, added_color, removed = (Color.parse(variables[n]) for n in main)
+    background, text, primary, accent, added_color, removed = (
+        Color.parse(variables[n]) for n in main
+    )
     own = text.ansi is not None  # the terminal's colours cannot be mixed: it dims them itself
 
     def style(name: str, toward: float, bold: bool) -> Style:
@@ -341,17 +343,17 @@ def _mix_palette(variables: dict[str, str]) -> Palette:
         if own:
             faint = toward >= DIM_THRESHOLD or None
             return Style(color=colour.rich_color, bold=bold or None, dim=faint)
-        return Style(color=colour.blend(ground, toward).rich_color, bold=bold or None)
+        return Style(color=colour.blend(background, toward).rich_color, bold=bold or None)
 
     tones: dict[Tone, Style] = {tone: style(*mix) for tone, mix in _MIXED_TONES.items()}
     if own:
         cursor, cursor_away = Style(reverse=True), Style(underline=True)
         hit = Style(color="black", bgcolor="yellow", bold=True, underline=True)
     else:
-        cursor = Style(bgcolor=ground.blend(primary, 0.28).rich_color)
-        cursor_away = Style(bgcolor=ground.blend(text, 0.08).rich_color)
-        hit = Style(color=ground.rich_color, bgcolor=accent.rich_color)
-    plus, minus = _ground_style(ground, added_color), _ground_style(ground, removed)
+        cursor = Style(bgcolor=background.blend(primary, 0.28).rich_color)
+        cursor_away = Style(bgcolor=background.blend(text, 0.08).rich_color)
+        hit = Style(color=background.rich_color, bgcolor=accent.rich_color)
+    plus, minus = _ground_style(background, added_color), _ground_style(background, removed)
     return Palette(tones, cursor, cursor_away, hit, plus, minus)
 
 

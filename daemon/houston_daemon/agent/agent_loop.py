@@ -160,7 +160,7 @@ class AgentLoop:
         """Tools by name."""
         return {tool.name: tool for tool in self.environment.tools}
 
-    def was_over(self) -> str:
+    def ended_reason(self) -> str:
         """Why the rollout is over already: its worker ended between the last step and saying so."""
         if self.last_closed is None or self.last_closed.observation is None:
             return ""

@@ -19,7 +19,7 @@ from houston_daemon.agent.worker_control import (
     call_stop_reason,
     raise_if_exiting,
 )
-from houston_daemon.environments.environment_protocol import Environment, Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Environment, Stop
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer, TokenEstimator
 from houston_daemon.prompts.token_limits import RESERVED_TAIL_TOKENS
 from houston_shared import wire
@@ -31,7 +31,7 @@ from houston_shared.secret_redaction import redact, redact_all
 log = logging.getLogger(__name__)
 CALL_GRACE_SECONDS = 10.0
 """How long a call may take to return after its waiting was ended for time."""
-_RunCall = Callable[[Standing, Stop], Coroutine[Any, Any, ToolResult]]
+_RunCall = Callable[[BudgetStatus, Stop], Coroutine[Any, Any, ToolResult]]
 
 
 class _TimeBudgetSpent(Exception):
@@ -124,7 +124,10 @@ class CallExecutor:
         await self._line.ensure_lease_valid()
         if ack.act or last:
             result = await self._run_interruptibly(
-                step, call, lambda standing, stop: environment.act(call, standing, stop), last
+                step,
+                call,
+                lambda budget_status, stop: environment.act(call, budget_status, stop),
+                last,
             )
         else:
             # A person's word came first: nothing went wrong, so it counts as no error.
@@ -149,7 +152,7 @@ class CallExecutor:
         result = await self._run_interruptibly(
             step,
             intent.call,
-            lambda standing, stop: environment.recover(intent, standing, stop),
+            lambda budget_status, stop: environment.recover(intent, budget_status, stop),
             # The loop's own, after those of the sample; behind `finish` a person still ends it.
             last=len(results) >= of and bool(self._budgets.spent_budget(step)),
         )

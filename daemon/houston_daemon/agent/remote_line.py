@@ -59,10 +59,10 @@ class RemoteLine:
         """Sets the socket's options; connect it afterwards, then run `watch`."""
         self._socket = socket
         self._address = endpoint.address
-        self._stands = asyncio.Event()
+        self._connected = asyncio.Event()
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the line that stands now is lost; then another one."""
-        self._stood_before = False
+        self._was_connected = False
         self._failed = 0
         """Handshakes that failed in a row."""
         self._down_since = time.monotonic()
@@ -93,7 +93,7 @@ class RemoteLine:
     async def send(self, frames: list[bytes]) -> asyncio.Future[None]:
         """Send once, over a line that stands; waits for one. Done when that line is lost."""
         while True:
-            await self._stands.wait()
+            await self._connected.wait()
             lost = self._lost
             try:
                 await self._socket.send_multipart(frames, zmq.NOBLOCK)
@@ -106,13 +106,13 @@ class RemoteLine:
         """Follow the line until it is closed. Raises LineRefused."""
         while True:
             try:
-                async with asyncio.timeout(None if self._stands.is_set() else STUCK_SECONDS):
+                async with asyncio.timeout(None if self._connected.is_set() else STUCK_SECONDS):
                     message = parse_monitor_message(await self._monitor.recv_multipart())
             except TimeoutError:
                 self.connect_again()
             else:
                 self._take(message["event"], message["value"])
-            if not self._stands.is_set():
+            if not self._connected.is_set():
                 self._check_patience()
 
     def close(self) -> None:
@@ -124,8 +124,8 @@ class RemoteLine:
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             down = time.monotonic() - self._down_since
             log.info("the line to the recorder at %s stands, after %.1f s", self._address, down)
-            self._failed, self._stood_before = 0, True
-            self._stands.set()
+            self._failed, self._was_connected = 0, True
+            self._connected.set()
         elif event == zmq.EVENT_HANDSHAKE_FAILED_AUTH and value == 400:
             raise LineRefused(
                 f"The recorder at {self._address} refuses the key of this host: it was removed, or "
@@ -135,7 +135,7 @@ class RemoteLine:
             )
         elif event in (zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL):
             self._count_failed()
-        elif event == zmq.EVENT_DISCONNECTED and self._stands.is_set():
+        elif event == zmq.EVENT_DISCONNECTED and self._connected.is_set():
             log.warning(
                 "the line to the recorder at %s is down; what it has not acked is kept and sent "
                 "again when it is back", self._address,
@@ -144,9 +144,9 @@ class RemoteLine:
 
     def _lose(self) -> None:
         """The line stands no more, if it did."""
-        if self._stands.is_set():
+        if self._connected.is_set():
             self._down_since = time.monotonic()
-            self._stands.clear()
+            self._connected.clear()
             self._lost.set_result(None)
             self._lost = asyncio.get_running_loop().create_future()
 
@@ -157,7 +157,7 @@ class RemoteLine:
                 "whoever answers at %s does not know the home's key: another daemon, or none behind"
                 " a tunnel; tried again", self._address,
             )  # fmt: skip
-        if self._failed >= FAILED_HANDSHAKES and not self._stood_before:
+        if self._failed >= FAILED_HANDSHAKES and not self._was_connected:
             raise LineRefused(
                 f"Whoever answers at {self._address} does not have the home's key that this host "
                 "was given.",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from houston_daemon.environments.environment_protocol import Standing
+from houston_daemon.environments.environment_protocol import BudgetStatus
 from houston_daemon.environments.environment_registry import kind
 from houston_daemon.prompts.system_prompt import hides_evaluation
 from houston_shared.records import EVALUATION_CALL, ToolResult
@@ -178,9 +178,9 @@ class RolloutBudgets:
             return "budget: cost"
         return "budget: active_seconds" if self.seconds_left <= 0 else ""
 
-    def budget_status(self, step: int) -> Standing:
+    def budget_status(self, step: int) -> BudgetStatus:
         """Where the rollout stands while `step` acts."""
-        return Standing(
+        return BudgetStatus(
             step=step,
             steps_left=max(0, self.budget.steps - step),
             seconds_left=max(0.0, self.seconds_left),

@@ -93,7 +93,7 @@ def _argument_parser() -> argparse.ArgumentParser:
     return parser
 
 
-class EnginesNow(NamedTuple):
+class EngineOverrides(NamedTuple):
     """What the daemon knows of a rollout's engines now, over what its spec says of them."""
 
     url: str = ""
@@ -104,7 +104,7 @@ class EnginesNow(NamedTuple):
     """By role with an engine of its own, both of that engine."""
 
 
-KNOWS_NOTHING_NEW = EnginesNow()
+NO_ENGINE_OVERRIDES = EngineOverrides()
 
 
 def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
@@ -116,10 +116,10 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--role-engines", default="{}", metavar="JSON", help=roles)
 
 
-def read_engine_arguments(asked: argparse.Namespace) -> EnginesNow:
+def read_engine_arguments(asked: argparse.Namespace) -> EngineOverrides:
     """What they were given."""
     requests, roles = json.loads(asked.engine_requests), json.loads(asked.role_engines)
-    return EnginesNow(asked.engine_url, requests, roles)
+    return EngineOverrides(asked.engine_url, requests, roles)
 
 
 def _parse_gpu_lease(words: str) -> tuple[str, tuple[int, ...]]:
@@ -131,7 +131,7 @@ async def run_worker(
     endpoint: RecorderEndpoint,
     rollout: str,
     lease: int,
-    now: EnginesNow = KNOWS_NOTHING_NEW,
+    now: EngineOverrides = NO_ENGINE_OVERRIDES,
     gpus: Gpus | None = None,
     store: WorkerStore = NO_STORE,
     workspace_was_on: str = "",
@@ -167,7 +167,7 @@ async def run_rollout(
     control: ControlState,
     rollout: str,
     lease: int,
-    now: EnginesNow = KNOWS_NOTHING_NEW,
+    now: EngineOverrides = NO_ENGINE_OVERRIDES,
     gpus: Gpus | None = None,
     engines: EngineCache | None = None,
     store: WorkerStore = NO_STORE,
@@ -191,7 +191,7 @@ async def run_rollout(
         log.info("left the rollout: %s", leaving.reason)
 
 
-def with_current_requests(welcome: wire.Welcome, now: EnginesNow) -> wire.Welcome:
+def with_current_requests(welcome: wire.Welcome, now: EngineOverrides) -> wire.Welcome:
     """The welcome with what the configuration of today says about asking the engines: a parameter
     that one refuses, or a key's variable, is mended there."""
     settings = {**welcome.spec.engine_settings, **now.requests}
@@ -307,7 +307,7 @@ class WorkerRun:
         rollout = await build_agent_loop(
             line, welcome, engine, settings, self._environment, self._open_role_engine
         )
-        reason = rollout.was_over() or await rollout.run()
+        reason = rollout.ended_reason() or await rollout.run()
         await rollout.agent.end()
         await self._store_state("finished", reason)
         point("worker.moved.after")

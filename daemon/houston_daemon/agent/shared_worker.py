@@ -24,12 +24,12 @@ from houston_daemon.agent.engine_cache import EngineCache
 from houston_daemon.agent.recorder_client import IngestConnection, IngestSocket
 from houston_daemon.agent.rollout_worker import (
     ENDPOINT_HELP,
-    EnginesNow,
+    EngineOverrides,
     add_engine_arguments,
     read_engine_arguments,
     run_rollout,
 )
-from houston_daemon.agent.shared_worker_line import RolloutLeft, RunRollout, WorkerLine
+from houston_daemon.agent.shared_worker_line import RolloutExited, RunRollout, WorkerLine
 from houston_daemon.agent.worker_control import ControlState
 from houston_shared.errors import HoustonError
 from houston_shared.recorder_endpoint import RecorderEndpoint, parse_endpoint
@@ -66,7 +66,9 @@ class RolloutLogHandler(logging.StreamHandler):  # type: ignore[type-arg]
 class SharedWorker:
     """The rollouts of this process; used from its event loop only."""
 
-    def __init__(self, endpoint: RecorderEndpoint, line: socket.socket, now: EnginesNow) -> None:
+    def __init__(
+        self, endpoint: RecorderEndpoint, line: socket.socket, now: EngineOverrides
+    ) -> None:
         self._connection = IngestConnection(endpoint)
         self._line = WorkerLine(line, self._take)
         self._now = now
@@ -97,7 +99,7 @@ class SharedWorker:
 
     def _take(self, order: RunRollout) -> None:
         if self._draining.is_set():
-            self._line.report(RolloutLeft(order.rollout, order.lease))
+            self._line.report(RolloutExited(order.rollout, order.lease))
             return
         context = contextvars.copy_context()
         context.run(_current_log.set, Path(order.log))
@@ -129,7 +131,7 @@ class SharedWorker:
             del self._controls[order.rollout]
             await client.close()
             words = redact(" ".join(problem.split()))[:1_000]
-            self._line.report(RolloutLeft(order.rollout, order.lease, code, words))
+            self._line.report(RolloutExited(order.rollout, order.lease, code, words))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -25,7 +25,7 @@ class RunRollout(msgspec.Struct, frozen=True, tag=True):
     """File for what is logged while it runs."""
 
 
-class RolloutLeft(msgspec.Struct, frozen=True, tag=True):
+class RolloutExited(msgspec.Struct, frozen=True, tag=True):
     """The worker runs this rollout no more, and lives on."""
 
     rollout: str
@@ -47,7 +47,7 @@ class WorkerLine:
         """Set when no more rollouts come."""
         asyncio.get_running_loop().add_reader(line, self._receive)
 
-    def report(self, message: RolloutLeft) -> None:
+    def report(self, message: RolloutExited) -> None:
         """Say that a rollout was left."""
         # Never full: no more is said than rollouts were given that nobody has heard of since.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # nobody listens

@@ -290,7 +290,7 @@ def _missing_package(url: str, package: str) -> ConfigurationError:
 
 
 @contextlib.contextmanager
-def folder_made_beside(target: Path) -> Iterator[Path]:
+def open_folder_atomically(target: Path) -> Iterator[Path]:
     """A path beside `target` for a folder, which takes its place when all went well, and else is
     removed. Raises HoustonError where the disk refuses."""
     temp_folder = target.with_name(f".{target.name}.new")

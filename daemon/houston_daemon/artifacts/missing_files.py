@@ -10,7 +10,7 @@ from pathlib import Path
 from houston_daemon.artifacts.artifact_store import (
     ArtifactStore,
     disk_failure,
-    folder_made_beside,
+    open_folder_atomically,
 )
 from houston_daemon.artifacts.snapshot_bundles import fetch_shadow, lacks_snapshot, read_head
 from houston_daemon.artifacts.store_head import file_object, find_head
@@ -125,7 +125,7 @@ def fetch_missing_adapter(url: str, home: Home, folder: str) -> bool:
     files = {path: digest for path, digest in head_files.items() if path.startswith(prefix)}
     if not files:
         return False
-    with folder_made_beside(target) as temp_folder:
+    with open_folder_atomically(target) as temp_folder:
         for path, digest in files.items():
             store.read_file(file_object(digest), temp_folder / Path(path).name, digest)
     return True

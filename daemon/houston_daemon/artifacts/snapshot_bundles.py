@@ -17,7 +17,11 @@ from typing import NamedTuple
 import msgspec
 import pygit2
 
-from houston_daemon.artifacts.artifact_store import ArtifactStore, ObjectDamaged, folder_made_beside
+from houston_daemon.artifacts.artifact_store import (
+    ArtifactStore,
+    ObjectDamaged,
+    open_folder_atomically,
+)
 from houston_daemon.artifacts.store_head import file_object
 from houston_daemon.hosts.snapshots.git_objects import (
     check_objects,
@@ -157,7 +161,7 @@ def fetch_shadow(store: ArtifactStore, rollout: str, shadow: Path, *commits: str
     heads = [bundle.head for bundle in bundles if bundle.head != _NO_HEAD]
     if not heads:
         raise no_snapshots_error(store, rollout)
-    with folder_made_beside(shadow) as temp_folder:
+    with open_folder_atomically(shadow) as temp_folder:
         make_bare_repository(temp_folder)
         large = _fetch_objects(store, rollout, bundles, temp_folder)
         _fetch_large_files(store, temp_folder, large)

@@ -242,7 +242,7 @@ def _list_backups(arguments: argparse.Namespace, home: Home) -> None:
         command_output.print_note("There is no backup. next: houston backup")
     for path in durable_copy.find_unfinished_copies(folder, home_backup.UNFINISHED_BACKUPS):
         command_output.print_note(f"{path} was cut short; the next backup there removes it.")
-    for name in home_backup.list_rotten_backups(folder):
+    for name in home_backup.list_corrupt_backups(folder):
         command_output.print_note(_rotten_warning(folder / name))
     for backup in backups:
         _say_backup(backup, arguments.json, _backup_row(backup))
@@ -314,7 +314,7 @@ def _make_backup(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> 
     pruned = home_backup.prune_backups(parent, backup, loaded.config.backup.keep)
     for name in pruned.removed:
         command_output.print_note(f"removed the old backup {name}")
-    for name in pruned.rotten:
+    for name in pruned.corrupt:
         command_output.print_note(_rotten_warning(parent / name))
 
 

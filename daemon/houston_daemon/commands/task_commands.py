@@ -21,7 +21,7 @@ import msgspec
 
 from houston_daemon.demo import demo_tour
 from houston_daemon.engines.script_engine import read_script
-from houston_daemon.environments.environment_protocol import Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Stop
 from houston_daemon.environments.environment_registry import kind
 from houston_daemon.environments.local_host_setup import local_host
 from houston_daemon.environments.tool_arguments import Catalog
@@ -96,7 +96,7 @@ async def _run_evaluation(
         await host.prepare(workspace)
         slots = Slots(root, task_definition.name, 1)
         evaluation = Evaluation(host, task_definition, task.folder, slots, _no_snapshot)
-        return await evaluation.run(Standing(1, 1, _UNLIMITED_SECONDS, 0), Stop())
+        return await evaluation.run(BudgetStatus(1, 1, _UNLIMITED_SECONDS, 0), Stop())
     finally:
         await host.destroy_terminals()
         await host.close()

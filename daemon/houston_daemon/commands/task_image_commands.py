@@ -88,7 +88,7 @@ def _have_image(engine: str, source: str, task: LoadedTask) -> str:
 
 def _export(engine: str, image: str, file: Path) -> None:
     """Replace the task's image, once the new one is known to serve."""
-    temp_file = atomic_file.unique_beside(file)
+    temp_file = atomic_file.temporary_sibling(file)
     try:
         container_image.export_image(engine, image, temp_file)
         image_files.check_image_file(temp_file, image)

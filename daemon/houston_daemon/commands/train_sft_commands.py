@@ -27,7 +27,7 @@ from houston_daemon.training.sft import create_run, sft_launch, sft_recipe, sft_
 from houston_daemon.training.sft.run_policies import (
     data_manifest_hash,
     register_run,
-    tell_run_state,
+    report_run_state,
 )
 from houston_daemon.training.sft.sft_run_folder import RunFolder, RunSpec
 from houston_shared import command_output, secret_redaction
@@ -130,7 +130,7 @@ def run_train_sft(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
         _tell_daemon(loaded, folder, gpus, alone)
     child = sft_launch.start_trainer(folder.path, gpus, gpu_environment, ray) if alone else None
     if beside_daemon:
-        tell_run_state(loaded, folder.path.name, "running")
+        report_run_state(loaded, folder.path.name, "running")
     command_output.print_note(f"{folder.path.name}: {folder.path}")
     if arguments.detach:
         return _say_run_state(arguments, loaded, folder, "running")
@@ -140,7 +140,7 @@ def run_train_sft(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
         else sft_launch.follow_daemon_run(loaded, folder)
     )
     if beside_daemon and state == "failed":  # where it could not say so
-        tell_run_state(loaded, folder.path.name, "failed", "its process was killed")
+        report_run_state(loaded, folder.path.name, "failed", "its process was killed")
     return _say_run_state(arguments, loaded, folder, state)
 
 
@@ -177,7 +177,7 @@ def _register_finished_run(loaded: LoadedConfiguration, folder: RunFolder, name:
         _tell_daemon(loaded, folder, 0, True)
     register_run(loaded, folder)
     if row is None or row.alone or row.state != "finished":
-        tell_run_state(loaded, run, "finished")
+        report_run_state(loaded, run, "finished")
 
 
 def _report_killed_run(loaded: LoadedConfiguration, run: str) -> None:
@@ -186,7 +186,7 @@ def _report_killed_run(loaded: LoadedConfiguration, run: str) -> None:
     with Reader(loaded.home) as reader:
         row = reader.run(policy_queries.find_training_run(run))
     if row is not None and row.alone and row.state not in ENDED_RUN_STATES:
-        tell_run_state(loaded, run, "failed", "its process was killed")
+        report_run_state(loaded, run, "failed", "its process was killed")
 
 
 def _default_row_flags() -> dict[str, Any]:

@@ -35,7 +35,7 @@ def sampling_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name in NEUTRAL_SAMPLING if (value := parameters.get(name)) is not None}
 
 
-def bent_sampling(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def non_neutral_sampling(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Of a sample's parameters those that bend what was drawn from. A temperature that nobody told
     is the server's own, and unknown."""
     drawn = {"temperature": "unknown", **sampling_parameters(parameters)}
@@ -50,4 +50,4 @@ def settings_text(settings: Mapping[str, Any]) -> str:
 def true_logprob_kind(kind: LogprobKind, parameters: Mapping[str, Any]) -> LogprobKind:
     """What log-probabilities of the model at temperature 1 (`policy`) are to a sample that was
     drawn with these parameters; any other kind stays what it is."""
-    return "before_temperature" if kind == "policy" and bent_sampling(parameters) else kind
+    return "before_temperature" if kind == "policy" and non_neutral_sampling(parameters) else kind

@@ -56,7 +56,7 @@ class ReplicatedEngine:
         """Set, and replaced, when other replicas are told."""
         self._clients: dict[tuple[str, str], Engine] = {}
         """By name and URL: a replica at another address has another client."""
-        self._rests: dict[str, Backoff] = {}
+        self._backoffs: dict[str, Backoff] = {}
         """Replicas that failed, by name, and until when they are passed over."""
         self._requests: dict[str, Counter[str]] = {}
         """Rollout → the replicas that answer it now."""
@@ -70,7 +70,7 @@ class ReplicatedEngine:
         before = {replica.name: replica.state for replica in self._replicas}
         for replica in replicas:
             if replica.state == "ready" != before.get(replica.name):
-                self._rests.pop(replica.name, None)
+                self._backoffs.pop(replica.name, None)
         self._replicas = tuple(replicas)
         self._changed.set()
         self._changed = asyncio.Event()
@@ -135,7 +135,7 @@ class ReplicatedEngine:
                 outages.append(problem)
                 self._pass_over(replica, problem.after, problem)
             else:
-                self._rests.pop(replica.name, None)
+                self._backoffs.pop(replica.name, None)
                 return sampled
         if refused and not outages:
             raise refused[0]
@@ -171,11 +171,11 @@ class ReplicatedEngine:
         state = next((each for each in ("ready", "draining") if each in states), None)
         pool = [replica for replica in self._replicas if replica.state == state]
         now = time.monotonic()
-        rested = [each for each in pool if not self._rests_at(each, now)]
+        rested = [each for each in pool if not self._is_backing_off(each, now)]
         return sorted(rested or pool, key=lambda each: _weight(rollout, each.name), reverse=True)
 
-    def _rests_at(self, replica: EngineReplica, now: float) -> bool:
-        rest = self._rests.get(replica.name)
+    def _is_backing_off(self, replica: EngineReplica, now: float) -> bool:
+        rest = self._backoffs.get(replica.name)
         return rest is not None and rest.not_before > now
 
     def _pass_over(
@@ -183,7 +183,7 @@ class ReplicatedEngine:
     ) -> None:
         """Ask it no more for a while; seconds: None for longer after each failure."""
         log.warning("replica %s of engine %s is left: %s", replica.name, self.name, problem.cause)
-        rest, now = self._rests.setdefault(replica.name, Backoff()), time.monotonic()
+        rest, now = self._backoffs.setdefault(replica.name, Backoff()), time.monotonic()
         rest.fail(now)
         if seconds is not None:
             rest.not_before = now + seconds

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from houston_daemon.environments import observation_boundary
 from houston_daemon.environments.environment_protocol import (
+    BudgetStatus,
     Closing,
-    Standing,
     Stop,
     ToolSpec,
     Undo,
@@ -39,16 +39,16 @@ def internal_failure(call: ToolCall, log: logging.Logger) -> str:
     return f"{call.name} failed inside Houston; the log of the rollout says why."
 
 
-def too_early(standing: Standing, least: int) -> str:
+def early_finish_refusal(budget_status: BudgetStatus, least: int) -> str:
     """Why `finish` is refused in this step; empty from step `least` on."""
-    if standing.step >= least:
+    if budget_status.step >= least:
         return ""
-    return f"finish is refused before step {least}; this is step {standing.step}."
+    return f"finish is refused before step {least}; this is step {budget_status.step}."
 
 
-def finish(standing: Standing, least: int, advice: str = "") -> Finished:
+def finish(budget_status: BudgetStatus, least: int, advice: str = "") -> Finished:
     """The end of the task; refused before step `least`, with advice for what to do instead."""
-    if error := too_early(standing, least):
+    if error := early_finish_refusal(budget_status, least):
         return Finished(success=False, error=f"{error} {advice}".rstrip(), finished=False)
     return Finished(finished=True)
 
@@ -62,7 +62,7 @@ class CallInterrupted(Exception):
     """The work was cancelled; the text is for the agent."""
 
 
-async def unless_stopped(work: Coroutine[Any, Any, T], stop: Stop, *, wake: bool = False) -> T:
+async def cancel_on_stop(work: Coroutine[Any, Any, T], stop: Stop, *, wake: bool = False) -> T:
     """The result of `work`, which is cancelled when `stop` says interrupt or budget.
 
     A wake lets it go on, unless it is work that may be waited for long (`wake`). Raises
@@ -145,15 +145,17 @@ class ToolEnvironment:
         """Nothing here sleeps."""
         return 0.0
 
-    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
+    async def act(self, call: ToolCall, budget_status: BudgetStatus, stop: Stop) -> ToolResult:
         """Run one call; what goes wrong is an observation."""
         start_time = time.monotonic()
         call = self.check(call)
-        return await self._result(call, await self._observe(call, standing, stop), start_time)
+        return await self._result(call, await self._observe(call, budget_status, stop), start_time)
 
-    async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
+    async def recover(
+        self, intent: CallIntent, budget_status: BudgetStatus, stop: Stop
+    ) -> ToolResult:
         """The same as `act`, where a call that was done and written is not done again."""
-        return await self.act(intent.call, standing, stop)
+        return await self.act(intent.call, budget_status, stop)
 
     async def save_state(self, name: str) -> None:
         """There is no state that a call could change."""
@@ -175,18 +177,20 @@ class ToolEnvironment:
     def _check(self, call: ToolCall) -> ToolCall:
         raise NotImplementedError
 
-    async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
+    async def _do(self, call: ToolCall, budget_status: BudgetStatus, stop: Stop) -> Observation:
         raise NotImplementedError
 
     def _error_text(self, call: ToolCall, problem: Exception) -> str:
         """What the agent is told of an error; empty for one that is not known here."""
         raise NotImplementedError
 
-    async def _observe(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
+    async def _observe(
+        self, call: ToolCall, budget_status: BudgetStatus, stop: Stop
+    ) -> Observation:
         if call.error:
             return Failed(error=call.error)
         try:
-            return await self._do(call, standing, stop)
+            return await self._do(call, budget_status, stop)
         except Exception as problem:  # noqa: BLE001 an exception in a tool is an observation
             log = logging.getLogger(type(self).__module__)
             return Failed(error=self._error_text(call, problem) or internal_failure(call, log))
@@ -195,7 +199,7 @@ class ToolEnvironment:
         self, call: ToolCall, observation: Observation, start_time: float
     ) -> ToolResult:
         """The result, made in a thread. start_time: monotonic time at which the call began."""
-        met = await self._host.limits_met() if self._host is not None else ()
+        met = await self._host.take_limit_hits() if self._host is not None else ()
         seconds = round(time.monotonic() - start_time, 6)
         return await asyncio.to_thread(result, call, observation, self._characters, seconds, met)
 

@@ -60,7 +60,7 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BudgetStatus:
     """Where the rollout stands when a call runs."""
 
     step: int
@@ -121,14 +121,16 @@ class Environment(Protocol):
         """Unix time at which a sleep would end if it began now; 0 for calls that are no sleep."""
         ...
 
-    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
+    async def act(self, call: ToolCall, budget_status: BudgetStatus, stop: Stop) -> ToolResult:
         """Run one call. Text in the result is cut to the limit and disarmed of guidance tags.
 
         A call with `error` set yields an error observation. Cancellation leaves commands running.
         """
         ...
 
-    async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
+    async def recover(
+        self, intent: CallIntent, budget_status: BudgetStatus, stop: Stop
+    ) -> ToolResult:
         """The result of a call that was about to run when the worker ended.
 
         A sleep goes on until its deadline. Everything else is not run again: the result says that

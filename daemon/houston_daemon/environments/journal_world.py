@@ -14,7 +14,7 @@ import msgspec
 
 from houston_daemon.environments import call_handling
 from houston_daemon.environments.call_handling import ToolEnvironment
-from houston_daemon.environments.environment_protocol import Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Stop
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.rollout_state import load_state, save_state, state_file
 from houston_daemon.environments.tool_arguments import Arguments, Catalog
@@ -70,7 +70,7 @@ class JournalWorld(ToolEnvironment, ABC, Generic[WorldT]):
         """The world at its beginning."""
 
     @abstractmethod
-    def _do_action(self, action: Arguments, standing: Standing) -> Observation:
+    def _do_action(self, action: Arguments, budget_status: BudgetStatus) -> Observation:
         """What an action does in `world`. One that fails changes nothing."""
 
     @abstractmethod
@@ -103,30 +103,30 @@ class JournalWorld(ToolEnvironment, ABC, Generic[WorldT]):
         self._begin_with(self._made.saved[name])
         save_state(self._file, self._made)
 
-    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
+    async def act(self, call: ToolCall, budget_status: BudgetStatus, stop: Stop) -> ToolResult:
         """Run one call, at once."""
-        return self.answer(call, standing)
+        return self.answer(call, budget_status)
 
-    def answer(self, call: ToolCall, standing: Standing) -> ToolResult:
+    def answer(self, call: ToolCall, budget_status: BudgetStatus) -> ToolResult:
         """The result of a call. The one that a restart broke off is made once, whatever became of
         it."""
         call = self.check(call)
         if self._found and self._made.calls and self._made.calls[-1].id == call.id:
             self._begin_with(self._made.calls[:-1])
         self._found = False
-        observation = self._seen(call, standing)
+        observation = self._seen(call, budget_status)
         if observation.success and call.name != EVALUATION_CALL:
             self._made.calls.append(call)
             if self._keeps_file:
                 save_state(self._file, self._made)
         return call_handling.result(call, observation, self._characters, 0.0)
 
-    def _seen(self, call: ToolCall, standing: Standing) -> Observation:
+    def _seen(self, call: ToolCall, budget_status: BudgetStatus) -> Observation:
         if call.error:
             return Failed(error=self._say_error(call.error))
         if call.name != EVALUATION_CALL:
-            return self._do_action(self._catalog.arguments(call), standing)
-        if not standing.budget_spent:
+            return self._do_action(self._catalog.arguments(call), budget_status)
+        if not budget_status.budget_spent:
             return Failed(error=self._say_error(f"There is no tool {EVALUATION_CALL!r}."))
         return self._score_spent()
 
@@ -145,5 +145,5 @@ class JournalWorld(ToolEnvironment, ABC, Generic[WorldT]):
         return self._catalog.check(call)
 
 
-_REPLAYED = Standing(1 << 30, 1, 1.0, 0)
+_REPLAYED = BudgetStatus(1 << 30, 1, 1.0, 0)
 """Late enough for every call that succeeded once."""

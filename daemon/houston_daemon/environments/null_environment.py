@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from houston_daemon.environments import observation_boundary
 from houston_daemon.environments.call_handling import ToolEnvironment
-from houston_daemon.environments.environment_protocol import Standing, Stop, Undo
+from houston_daemon.environments.environment_protocol import BudgetStatus, Stop, Undo
 from houston_daemon.environments.environment_registry import EnvironmentKind
 from houston_daemon.environments.tool_arguments import Arguments, Catalog
 from houston_shared.records import CallIntent, ToolCall, ToolResult
@@ -47,19 +47,21 @@ class NullEnvironment(ToolEnvironment):
     def _check(self, call: ToolCall) -> ToolCall:
         return self._catalog.check(call)
 
-    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
+    async def act(self, call: ToolCall, budget_status: BudgetStatus, stop: Stop) -> ToolResult:
         """Give the text back, or finish."""
         call = self.check(call)
         if call.error:
             return _plain_result(call, "error", False, f"Error: {call.error}")
         if call.name == "noop":
             return _plain_result(call, "noop", True, call.arguments["text"])
-        if standing.step < self._minimum_steps:
+        if budget_status.step < self._minimum_steps:
             error = f"Error: finish is refused before step {self._minimum_steps}."
             return _plain_result(call, "finish", False, error, finished=False)
         return _plain_result(call, "finish", True, "Finished.", finished=True)
 
-    async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
+    async def recover(
+        self, intent: CallIntent, budget_status: BudgetStatus, stop: Stop
+    ) -> ToolResult:
         """There is no effect that could be unknown, but the call is still not run again."""
         text = f"Interrupted: the daemon went down while {intent.call.name} ran."
         return _plain_result(intent.call, "interrupted", False, text)

@@ -11,8 +11,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from houston_daemon.environments.call_handling import too_early
-from houston_daemon.environments.environment_protocol import Standing
+from houston_daemon.environments.call_handling import early_finish_refusal
+from houston_daemon.environments.environment_protocol import BudgetStatus
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.journal_world import JournalWorld, WorldScored
 from houston_daemon.environments.tool_arguments import Arguments, Catalog, chosen_actions
@@ -142,10 +142,10 @@ class SmallWorkstation(JournalWorld[FileTable]):
         settings = self._task.small_workstation
         return FileTable(settings.wanted, dict(settings.files))
 
-    def _do_action(self, action: Arguments, standing: Standing) -> Observation:
+    def _do_action(self, action: Arguments, budget_status: BudgetStatus) -> Observation:
         if not isinstance(action, FinishFiles):
             return self.world.do(action)
-        if error := too_early(standing, self._task.budget.minimum_steps):
+        if error := early_finish_refusal(budget_status, self._task.budget.minimum_steps):
             return Failed(error=error)
         return FilesScored(overall_score=self.world.score, finished=True)
 

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from houston_daemon.environments.environment_protocol import Standing
+from houston_daemon.environments.environment_protocol import BudgetStatus
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.journal_world import JournalWorld, WorldScored
 from houston_daemon.environments.tool_arguments import Arguments, Catalog, chosen_actions
@@ -204,7 +204,7 @@ class WordWorldEnvironment(JournalWorld[WordWorld]):
         settings = self._task.word_world
         return WordWorld(settings.wanted or {"": settings.right}, settings.codes)
 
-    def _do_action(self, action: Arguments, standing: Standing) -> Observation:
+    def _do_action(self, action: Arguments, budget_status: BudgetStatus) -> Observation:
         return self.world.do(action)
 
     def _score_spent(self) -> WorldScored:

@@ -35,7 +35,7 @@ _MAX_ERROR_CHARACTERS = 600
 """Characters of a failing command's words that are kept."""
 
 
-class StageSpoiled(HoustonError):
+class StageInvalid(HoustonError):
     """What some rollouts of a stage gave is no measurement: the stage begins anew next time."""
 
     def __init__(self, count: int, of: int, first: str, reason: str) -> None:
@@ -159,7 +159,7 @@ class ExperimentHome:
         """Wait until all of them have ended; `look` is called again and again meanwhile.
 
         Raises HoustonError when they have not after `seconds`, or when one of them is paused until
-        a person ends it, and StageSpoiled when one failed: that is never the agent's doing.
+        a person ends it, and StageInvalid when one failed: that is never the agent's doing.
         """
         end = time.monotonic() + seconds
 
@@ -179,7 +179,7 @@ class ExperimentHome:
         rows = rollout_end_wait.wait_until_ended(self.home, sorted(set(rollouts)), watch)
         ended = sorted(rows.values(), key=lambda row: row.id)
         if spoiled := [row for row in ended if row.state != "finished"]:
-            raise StageSpoiled(len(spoiled), len(ended), spoiled[0].id, spoiled[0].reason)
+            raise StageInvalid(len(spoiled), len(ended), spoiled[0].id, spoiled[0].reason)
         return ended
 
     def ended(self, rollout: str) -> bool:

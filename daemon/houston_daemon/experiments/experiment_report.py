@@ -102,7 +102,9 @@ def _trained_results(run: ExperimentRun) -> list[dict[str, Any]]:
         data = run.stages.result(f"rows-{arm}")
         for seed in run.recipe.seeds:
             if data and (training := run.stages.result(f"train-{arm}-{seed}")) is not None:
-                result = sft_run_folder.folder_of_run(run.ground.home, training["run"]).result
+                result = sft_run_folder.folder_of_run(
+                    run.experiment_home.home, training["run"]
+                ).result
                 loss = result.loss_mean_last_10 if result else None
                 trainings.append(
                     {"arm": arm, **training, "rows": data["rows"], "counts": data["counts"]}

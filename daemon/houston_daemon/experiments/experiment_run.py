@@ -21,7 +21,7 @@ from typing import Any
 
 from houston_daemon.engines.local_model import model_path
 from houston_daemon.experiments import experiment_recipe, order_vocabulary
-from houston_daemon.experiments.experiment_home import ExperimentHome, StageSpoiled
+from houston_daemon.experiments.experiment_home import ExperimentHome, StageInvalid
 from houston_shared import atomic_file
 from houston_shared.errors import HoustonError, NotFound, UsageError
 from houston_shared.policy_and_run_files import BASE_MODEL
@@ -38,16 +38,18 @@ class StageStore:
         self._say = say
         folder.mkdir(parents=True, exist_ok=True)
 
-    def run_stage(self, name: str, work: Callable[["BegunWork"], Mapping[str, Any]]) -> StageResult:
+    def run_stage(
+        self, name: str, work: Callable[["StageProgress"], Mapping[str, Any]]
+    ) -> StageResult:
         """The result of a stage: kept, or made now by `work`, which is given what was begun."""
         if (result := self.result(name)) is not None:
             return result
         self._say(f"{name} …")
-        begun_work = BegunWork(self._folder / f"{name}.begun.json")
+        begun_work = StageProgress(self._folder / f"{name}.begun.json")
         began = time.monotonic()
         try:
             result = dict(work(begun_work))
-        except StageSpoiled:
+        except StageInvalid:
             begun_work.forget()
             raise
         result["seconds"] = round(begun_work.seconds() + time.monotonic() - began, 1)
@@ -82,7 +84,7 @@ class StageStore:
         return result
 
 
-class BegunWork:
+class StageProgress:
     """What a stage has begun, by key; safe against kills, not for several threads."""
 
     def __init__(self, file: Path) -> None:
@@ -141,7 +143,7 @@ class ExperimentRun:
 
     folder: Path
     recipe: experiment_recipe.ExperimentRecipe
-    ground: ExperimentHome
+    experiment_home: ExperimentHome
     stages: StageStore
     orders: order_vocabulary.OrderVocabulary
     say: Callable[[str], None]
@@ -267,11 +269,11 @@ def _processor_name() -> str:
 def activate_policy(run: ExperimentRun, policy: str) -> None:
     """Have new rollouts of the model sample with `policy`. Raises HoustonError where it fails."""
     words = ("policy", "activate", policy, "--engine", MODEL_ENGINE)
-    run.ground.run(*words, "--wait", f"{run.seconds:.0f}", seconds=run.seconds + 60)
+    run.experiment_home.run(*words, "--wait", f"{run.seconds:.0f}", seconds=run.seconds + 60)
 
 
 def check_sampled_policy(ended: Sequence[RolloutRow], policy: str) -> None:
-    """Refuse rollouts that sampled with another policy ("" for the base). Raises StageSpoiled."""
+    """Refuse rollouts that sampled with another policy ("" for the base). Raises StageInvalid."""
     if other_rows := [row for row in ended if row.policy != policy]:
         wrong = f"it sampled with {other_rows[0].policy or BASE_MODEL}, not {policy or BASE_MODEL}"
-        raise StageSpoiled(len(other_rows), len(ended), other_rows[0].id, wrong)
+        raise StageInvalid(len(other_rows), len(ended), other_rows[0].id, wrong)

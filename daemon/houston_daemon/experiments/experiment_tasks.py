@@ -17,7 +17,7 @@ from typing import Any
 
 from houston_daemon.environments.simulation import scienceworld_environment
 from houston_daemon.experiments.experiment_recipe import ModelRecipe, WorldsRecipe
-from houston_daemon.experiments.order_vocabulary import OrderWords, SpokenOrder
+from houston_daemon.experiments.order_vocabulary import OrderMessage, OrderWords
 from houston_daemon.experiments.scripted_agents import MISUNDERSTOOD_WORDS
 from houston_shared.errors import HoustonError
 from houston_shared.records import RolloutSpec
@@ -68,7 +68,7 @@ def write_order_task(
     folder: Path,
     project: str,
     words: OrderWords,
-    orders: Sequence[SpokenOrder],
+    orders: Sequence[OrderMessage],
     seed: int,
     settings: Mapping[str, Any],
 ) -> Path:
@@ -97,7 +97,7 @@ def write_order_task(
 
 
 def _order_files(
-    words: OrderWords, orders: Sequence[SpokenOrder], source: random.Random
+    words: OrderWords, orders: Sequence[OrderMessage], source: random.Random
 ) -> set[str]:
     """Every file that an order names, but what it has written; folders that it names have a file or
     two."""
@@ -118,7 +118,7 @@ def _order_files(
 
 
 def _file_text(
-    words: OrderWords, orders: Sequence[SpokenOrder], path: str, source: random.Random
+    words: OrderWords, orders: Sequence[OrderMessage], path: str, source: random.Random
 ) -> str:
     """Three lines, and one for each word that an order looks for here."""
     searched = [

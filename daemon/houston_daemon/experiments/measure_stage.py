@@ -18,11 +18,11 @@ from houston_daemon.experiments import (
     experiment_tasks,
     order_vocabulary,
 )
-from houston_daemon.experiments.experiment_home import ExperimentHome, StageSpoiled
-from houston_daemon.experiments.experiment_run import MODEL_ENGINE, BegunWork, ExperimentRun
+from houston_daemon.experiments.experiment_home import ExperimentHome, StageInvalid
+from houston_daemon.experiments.experiment_run import MODEL_ENGINE, ExperimentRun, StageProgress
 from houston_daemon.experiments.order_vocabulary import (
+    OrderMessage,
     OrderVocabulary,
-    SpokenOrder,
     VocabularyPart,
     draw_orders,
     follows_order,
@@ -40,10 +40,10 @@ MEASURED_STEPS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class HeardOrder:
+class OrderOutcome:
     """One order and what was done next: the facts, or that there are none."""
 
-    order: SpokenOrder
+    order: OrderMessage
     rollout: str
     step: int | None
     """The step after which it was heard; None where it never was."""
@@ -57,10 +57,10 @@ def write_tasks_for_orders(
     folder: Path,
     vocabulary: OrderVocabulary,
     part: VocabularyPart,
-    orders: Sequence[SpokenOrder],
+    orders: Sequence[OrderMessage],
     seed: int,
     settings: Mapping[str, Any],
-) -> Iterator[tuple[Path, Sequence[SpokenOrder]]]:
+) -> Iterator[tuple[Path, Sequence[OrderMessage]]]:
     """Write the tasks in which some `orders` can be followed; each with its orders."""
     for start in range(0, len(orders), ORDERS_PER_TASK):
         chunk = orders[start : start + ORDERS_PER_TASK]
@@ -75,63 +75,69 @@ def write_tasks_for_orders(
 
 
 def begin_order_rollouts(
-    ground: ExperimentHome,
+    experiment_home: ExperimentHome,
     folder: Path,
     vocabulary: OrderVocabulary,
     engine: str,
     count: int,
     seed: int,
     settings: Mapping[str, Any],
-    begun_work: BegunWork | None = None,
-) -> dict[str, SpokenOrder]:
+    begun_work: StageProgress | None = None,
+) -> dict[str, OrderMessage]:
     """Start a rollout for each of `count` held-out orders and say it; the orders by rollout.
 
     settings: `answer_tokens`, `temperature`, `sandbox`. begun_work: keeps what was started, so
-    that a measurement that goes on starts and says nothing twice. Raises StageSpoiled where a
+    that a measurement that goes on starts and says nothing twice. Raises StageInvalid where a
     rollout ended before anything was said to it: the daemon went on while nobody was here.
     """
     orders = draw_orders(vocabulary, "held_out", count, seed)
-    by_rollout: dict[str, SpokenOrder] = {}
+    by_rollout: dict[str, OrderMessage] = {}
     for task, chunk in write_tasks_for_orders(
         folder, vocabulary, "held_out", orders, seed, {**settings, "steps": MEASURED_STEPS}
     ):
-        make = partial(ground.begin_rollouts, task, engine, seed, len(chunk))
+        make = partial(experiment_home.begin_rollouts, task, engine, seed, len(chunk))
         ids = begun_work.get(task.parent.name, make) if begun_work else make()
         for rollout, order in zip(ids, chunk, strict=True):
-            if not ground.guidance(rollout):
-                _say_order(ground, rollout, order, len(orders))
+            if not experiment_home.guidance(rollout):
+                _say_order(experiment_home, rollout, order, len(orders))
             by_rollout[rollout] = order
     return by_rollout
 
 
-def _say_order(ground: ExperimentHome, rollout: str, order: SpokenOrder, of: int) -> None:
+def _say_order(experiment_home: ExperimentHome, rollout: str, order: OrderMessage, of: int) -> None:
     try:
-        ground.queue_guidance(rollout, order.text, ANNOTATOR_AUTHOR)
+        experiment_home.queue_guidance(rollout, order.text, ANNOTATOR_AUTHOR)
     except HoustonError as refused:
-        if not ground.ended(rollout):
+        if not experiment_home.ended(rollout):
             raise
-        raise StageSpoiled(1, of, rollout, "it ended before its order was said") from refused
+        raise StageInvalid(1, of, rollout, "it ended before its order was said") from refused
 
 
-def heard_orders(ground: ExperimentHome, orders: Mapping[str, SpokenOrder]) -> list[HeardOrder]:
+def heard_orders(
+    experiment_home: ExperimentHome, orders: Mapping[str, OrderMessage]
+) -> list[OrderOutcome]:
     """What each rollout, which has ended, did after its order."""
-    return [_heard_order(ground, rollout, order) for rollout, order in orders.items()]
+    return [_heard_order(experiment_home, rollout, order) for rollout, order in orders.items()]
 
 
-def _heard_order(ground: ExperimentHome, rollout: str, order: SpokenOrder) -> HeardOrder:
-    messages = [message for message in ground.guidance(rollout) if message.text == order.text]
+def _heard_order(
+    experiment_home: ExperimentHome, rollout: str, order: OrderMessage
+) -> OrderOutcome:
+    messages = [
+        message for message in experiment_home.guidance(rollout) if message.text == order.text
+    ]
     step = messages[0].step if messages else None
     if step is None:
-        return HeardOrder(order, rollout, None, "", None)
-    following = [record for record in ground.steps(rollout) if record.step == step + 1]
+        return OrderOutcome(order, rollout, None, "", None)
+    following = [record for record in experiment_home.steps(rollout) if record.step == step + 1]
     if not following:
-        return HeardOrder(order, rollout, step, "", None)
+        return OrderOutcome(order, rollout, step, "", None)
     calls = following[0].sample.calls
     texts = (json.dumps({"name": call.name, "arguments": call.arguments}) for call in calls)
-    return HeardOrder(order, rollout, step, next(texts, ""), follows_order(order, calls))
+    return OrderOutcome(order, rollout, step, next(texts, ""), follows_order(order, calls))
 
 
-def obedience_result(heard: Sequence[HeardOrder]) -> dict[str, Any]:
+def obedience_result(heard: Sequence[OrderOutcome]) -> dict[str, Any]:
     """Shares with Wilson's intervals: of all orders, of kinds that training gives, of others.
 
     `of` counts the orders that were tested, `untested` the others.
@@ -151,7 +157,7 @@ def obedience_result(heard: Sequence[HeardOrder]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _followed_share(heard: Sequence[HeardOrder]) -> dict[str, Any]:
+def _followed_share(heard: Sequence[OrderOutcome]) -> dict[str, Any]:
     tested = [outcome.followed for outcome in heard if outcome.followed is not None]
     share = wilson_interval(sum(tested), len(tested))
     return {
@@ -168,15 +174,15 @@ MICROSECONDS = 1e6
 
 
 def measure_arm(
-    run: ExperimentRun, policy: str, seed: int, begun_work: BegunWork
+    run: ExperimentRun, policy: str, seed: int, begun_work: StageProgress
 ) -> dict[str, Any]:
     """Have new rollouts sample with `policy` ("" for the base), run them, read how they went."""
     experiment_run.activate_policy(run, policy or BASE_MODEL)
     worlds = _begin_world_rollouts(run, begun_work)
     orders = _begin_held_out_orders(run, begun_work, seed)
-    ended = run.ground.wait([*worlds, *orders], run.seconds)
+    ended = run.experiment_home.wait([*worlds, *orders], run.seconds)
     experiment_run.check_sampled_policy(ended, policy)
-    histories = run.ground.scores(list(worlds))
+    histories = run.experiment_home.scores(list(worlds))
     measured = [
         {
             "worlds": worlds[row.id][0],
@@ -193,7 +199,7 @@ def measure_arm(
         for row in ended
         if row.id in worlds
     ]
-    order_results = heard_orders(run.ground, orders)
+    order_results = heard_orders(run.experiment_home, orders)
     return {
         "policy": policy,
         "seed": seed,
@@ -202,7 +208,9 @@ def measure_arm(
     }
 
 
-def _begin_world_rollouts(run: ExperimentRun, begun_work: BegunWork) -> dict[str, tuple[str, int]]:
+def _begin_world_rollouts(
+    run: ExperimentRun, begun_work: StageProgress
+) -> dict[str, tuple[str, int]]:
     """By rollout, which kind of world and which of them."""
     rollouts: dict[str, tuple[str, int]] = {}
     recipe = run.recipe
@@ -213,19 +221,19 @@ def _begin_world_rollouts(run: ExperimentRun, begun_work: BegunWork) -> dict[str
             )
             ids = begun_work.get(
                 worlds.name,
-                partial(run.ground.begin_rollouts, task, MODEL_ENGINE, 0, worlds.held_out),
+                partial(run.experiment_home.begin_rollouts, task, MODEL_ENGINE, 0, worlds.held_out),
             )
             rollouts |= {rollout: (worlds.name, place) for place, rollout in enumerate(ids)}
     return rollouts
 
 
 def _begin_held_out_orders(
-    run: ExperimentRun, begun_work: BegunWork, seed: int
-) -> dict[str, order_vocabulary.SpokenOrder]:
+    run: ExperimentRun, begun_work: StageProgress, seed: int
+) -> dict[str, order_vocabulary.OrderMessage]:
     """By rollout, the order that it is given."""
     if not run.recipe.orders.held_out:
         return {}
     return begin_order_rollouts(
-        run.ground, run.tasks, run.orders, MODEL_ENGINE, run.recipe.orders.held_out, seed,
+        run.experiment_home, run.tasks, run.orders, MODEL_ENGINE, run.recipe.orders.held_out, seed,
         run.recipe.order_settings, begun_work,
     )  # fmt: skip

@@ -71,7 +71,7 @@ class OrderVocabulary(Settings, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class SpokenOrder:
+class OrderMessage:
     """One message of a person and what follows it."""
 
     text: str
@@ -108,7 +108,7 @@ def _check_disjoint(
 
 def draw_orders(
     orders: OrderVocabulary, part: VocabularyPart, count: int, seed: int
-) -> list[SpokenOrder]:
+) -> list[OrderMessage]:
     """`count` different orders of a part; kinds take turns, the same seed draws the same ones.
 
     No call is ordered twice as long as its kind has others; then it is, in other words. Raises
@@ -116,7 +116,7 @@ def draw_orders(
     """
     source = random.Random(f"{seed}:{part}:orders")
     words: OrderWords = getattr(orders, part)
-    drawn: dict[str, SpokenOrder] = {}
+    drawn: dict[str, OrderMessage] = {}
     calls: set[str] = set()
     turns = deque(sorted(words.phrases))
     while turns and len(drawn) < count:
@@ -132,8 +132,8 @@ def draw_orders(
 
 
 def _first_new(
-    draws: Iterable[SpokenOrder], texts: Container[str], calls: Container[str]
-) -> SpokenOrder | None:
+    draws: Iterable[OrderMessage], texts: Container[str], calls: Container[str]
+) -> OrderMessage | None:
     """The first with a call that was not drawn, else in words that were not; None for neither."""
     reworded = None
     for order in draws:
@@ -144,13 +144,13 @@ def _first_new(
     return reworded
 
 
-def _call_of_order(order: SpokenOrder) -> str:
+def _call_of_order(order: OrderMessage) -> str:
     return json.dumps([order.tool, order.arguments], sort_keys=True)
 
 
 def _draw_order(
     orders: OrderVocabulary, words: OrderWords, kind: str, source: random.Random
-) -> SpokenOrder:
+) -> OrderMessage:
     folder, name = source.choice(words.folders), source.choice(words.names)
     values: dict[str, str | int]
     values = {"folder": folder, "name": name, "word": source.choice(words.words)}
@@ -161,7 +161,7 @@ def _draw_order(
     if words.seconds:
         values["seconds"] = source.choice(words.seconds)
     call = orders.kinds[kind]
-    return SpokenOrder(
+    return OrderMessage(
         text=_fill_placeholders(_draw_phrase(words, kind, source), values),
         kind=kind,
         known=kind in orders.train.phrases,
@@ -202,7 +202,7 @@ def _fill_placeholders(text: Any, values: Mapping[str, str | int]) -> Any:
     return _PLACEHOLDER.sub(lambda match: str(values[match.group(1)]), text)
 
 
-def follows_order(order: SpokenOrder, calls: Sequence[ToolCall]) -> bool:
+def follows_order(order: OrderMessage, calls: Sequence[ToolCall]) -> bool:
     """Whether an action does first what the order says: the right tool on the right thing.
 
     Only its first call counts; paths may be written with `./` before and `/` after. What the order
@@ -226,7 +226,7 @@ def _plain_argument(text: str) -> str:
     return text.removeprefix("./").rstrip("/") or "."
 
 
-def order_json(order: SpokenOrder) -> dict[str, Any]:
+def order_json(order: OrderMessage) -> dict[str, Any]:
     """For the run folder."""
     fields: dict[str, Any] = msgspec.to_builtins(order)
     return fields

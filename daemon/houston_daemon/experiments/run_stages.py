@@ -29,8 +29,8 @@ from houston_daemon.experiments.experiment_run import (
     GUIDED_ENGINE,
     MODEL_ENGINE,
     UNGUIDED_ENGINE,
-    BegunWork,
     ExperimentRun,
+    StageProgress,
     StageStore,
     model_folder,
     run_vocabulary,
@@ -55,13 +55,15 @@ def judge_rollouts(
     run: ExperimentRun,
     rollouts: Mapping[str, str],
     solutions: WorldSolutions,
-    begun_work: BegunWork,
+    begun_work: StageProgress,
 ) -> dict[str, Any]:
     """Judge `rollouts` (by id what each was for); how many steps were masked by whom."""
     ids = sorted(rollouts)
     if run.recipe.masks.rules:
         for start in range(0, len(ids), _ROLLOUTS_PER_COMMAND):
-            run.ground.run("judge", *ids[start : start + _ROLLOUTS_PER_COMMAND], "--rules-only")
+            run.experiment_home.run(
+                "judge", *ids[start : start + _ROLLOUTS_PER_COMMAND], "--rules-only"
+            )
     if run.recipe.masks.solution:
         for rollout in ids:
             if rollouts[rollout] != "orders":
@@ -71,22 +73,24 @@ def judge_rollouts(
 
 def _mask_by_solution(run: ExperimentRun, rollout: str, solutions: WorldSolutions) -> list[int]:
     """Mask what is not on the way; the masked steps."""
-    spec = run.ground.read(
-        rollout_queries.read_rollout_spec(run.ground.read(rollout_queries.find_rollout(rollout)))
+    spec = run.experiment_home.read(
+        rollout_queries.read_rollout_spec(
+            run.experiment_home.read(rollout_queries.find_rollout(rollout))
+        )
     )
-    steps = run.ground.steps(rollout)
+    steps = run.experiment_home.steps(rollout)
     progress = measure_progress(solutions.solution_of(rollout, spec), actions_of_steps(steps))
     off = [step.step for step, good in zip(steps, progress.was_on_path, strict=True) if not good]
-    run.ground.mask_steps(rollout, number_ranges(off), OFF_SOLUTION_REASON, JUDGE_AUTHOR)
+    run.experiment_home.mask_steps(rollout, number_ranges(off), OFF_SOLUTION_REASON, JUDGE_AUTHOR)
     return off
 
 
 def _count_masks(run: ExperimentRun, ids: Iterable[str]) -> dict[str, int]:
     counted: Counter[str] = Counter()
     for rollout in ids:
-        verdicts = run.ground.read(annotation_queries.read_verdicts_with_reasons(rollout))
+        verdicts = run.experiment_home.read(annotation_queries.read_verdicts_with_reasons(rollout))
         counting = [of_step[0] for of_step in verdicts.values()]
-        counted["all"] += len(run.ground.steps(rollout))
+        counted["all"] += len(run.experiment_home.steps(rollout))
         counted.update(f"masked by {row.source}" for row in counting if row.verdict == "mask")
     return dict(counted)
 
@@ -100,7 +104,7 @@ ARM_ENGINES: dict[Arm, str] = {
 """By trained arm, whose rollouts it learns from."""
 
 
-def export_arm_rows(run: ExperimentRun, arm: Arm, begun_work: BegunWork) -> dict[str, Any]:
+def export_arm_rows(run: ExperimentRun, arm: Arm, begun_work: StageProgress) -> dict[str, Any]:
     """Export the rows of what was sampled for an arm; where they are, and the manifest's counts.
 
     They stand as their rollouts began, by kind and place: ids end by chance, and the order that a
@@ -117,7 +121,7 @@ def export_arm_rows(run: ExperimentRun, arm: Arm, begun_work: BegunWork) -> dict
     words += ["--rules", "run" if run.recipe.masks.rules else "off"]
     if arm == "without-masking":
         words.append("--no-masking")
-    manifest = json.loads(run.ground.run(*words))
+    manifest = json.loads(run.experiment_home.run(*words))
     return {
         "folder": str(out.relative_to(run.folder)),
         "rollouts": len(rollouts),
@@ -145,7 +149,7 @@ def model_window(run: ExperimentRun) -> int:
 
 
 def train_arm(
-    run: ExperimentRun, arm: Arm, seed: int, data: str, begun_work: BegunWork
+    run: ExperimentRun, arm: Arm, seed: int, data: str, begun_work: StageProgress
 ) -> dict[str, Any]:
     """Train with one seed, as a child of the daemon; the policy's name and how it went.
 
@@ -155,16 +159,16 @@ def train_arm(
     words = ["train", "sft", "--data", str(run.folder / data), "--recipe", _sft_recipe(run)]
     words += ["--name", f"{arm}-s{seed}", "--base", str(model_folder(run.recipe)), *recipe.options]
     words += ["--set", f"seed={seed}", "--detach", "--json"]
-    name = str(begun_work.get("run", lambda: json.loads(run.ground.run(*words))["run"]))
+    name = str(begun_work.get("run", lambda: json.loads(run.experiment_home.run(*words))["run"]))
     if _await_training(run, name).state != "finished":
-        run.ground.run("train", "sft", "--resume", name, "--json", seconds=run.seconds)
+        run.experiment_home.run("train", "sft", "--resume", name, "--json", seconds=run.seconds)
     ended = _await_training(run, name)
-    progress = policy_and_run_files.read_training_progress(run.ground.home, name)
+    progress = policy_and_run_files.read_training_progress(run.experiment_home.home, name)
     if ended.state != "finished" or not ended.policy or progress is None:
         raise HoustonError(
             f"The training run {name} {ended.state}: {ended.reason or 'it gave no policy'}.",
             "The experiment stops here.",
-            f"HOUSTON_HOME={run.ground.home.path} houston train sft --resume {name}",
+            f"HOUSTON_HOME={run.experiment_home.home.path} houston train sft --resume {name}",
         )
     return {
         "policy": ended.policy,
@@ -187,7 +191,7 @@ def _await_training(run: ExperimentRun, name: str) -> policy_queries.TrainingRun
     """The training run at its end. Raises HoustonError when that does not come."""
     end = time.monotonic() + run.seconds
     while time.monotonic() < end:
-        record: policy_queries.TrainingRunRow | None = run.ground.read(
+        record: policy_queries.TrainingRunRow | None = run.experiment_home.read(
             policy_queries.find_training_run(name)
         )
         if record is not None and record.state in ENDED_RUN_STATES:
@@ -203,10 +207,10 @@ def open_run(folder: Path, say: Callable[[str], None], seeds: int | None = None)
     ports = stages.kept_value("ports", _free_ports)
     engines = {name: endpoint_engine(port) for name, port in ports.items()}
     engines[MODEL_ENGINE] = {"kind": "vllm", **recipe.model.engine}
-    ground = ExperimentHome(folder / "ground", engines, recipe.at_once, recipe.gpus)
+    experiment_home = ExperimentHome(folder / "ground", engines, recipe.at_once, recipe.gpus)
     if seeds is not None:
         recipe = experiment_recipe.with_seeds(recipe, seeds)
-    return ExperimentRun(folder, recipe, ground, stages, run_vocabulary(folder), say)
+    return ExperimentRun(folder, recipe, experiment_home, stages, run_vocabulary(folder), say)
 
 
 def conduct_experiment(run: ExperimentRun, only: Sequence[Arm] = ()) -> str:
@@ -215,14 +219,14 @@ def conduct_experiment(run: ExperimentRun, only: Sequence[Arm] = ()) -> str:
     only: leave the other arms for another time.
     """
     arms = [arm for arm in run.recipe.arms if not only or arm in only]
-    run.ground.start()
+    run.experiment_home.start()
     try:
         sample_and_judge(run, arms)
         for seed in run.recipe.seeds:
             for arm in arms:
                 _train_and_measure(run, arm, seed)
     finally:
-        run.ground.stop()
+        run.experiment_home.stop()
     return experiment_report.write_report(run)
 
 

@@ -10,15 +10,15 @@ from functools import partial
 from typing import Any
 
 from houston_daemon.experiments import experiment_run, experiment_tasks, measure_stage
-from houston_daemon.experiments.experiment_home import StageSpoiled
+from houston_daemon.experiments.experiment_home import StageInvalid
 from houston_daemon.experiments.experiment_run import (
     GUIDED_ENGINE,
     MODEL_ENGINE,
-    BegunWork,
     ExperimentRun,
+    StageProgress,
 )
 from houston_daemon.experiments.experiment_tasks import WorldSolutions
-from houston_daemon.experiments.order_vocabulary import SpokenOrder, draw_orders
+from houston_daemon.experiments.order_vocabulary import OrderMessage, draw_orders
 from houston_daemon.experiments.scripted_agents import (
     ANNOTATOR_AUTHOR,
     LOOK_COMMANDS,
@@ -30,7 +30,7 @@ from houston_daemon.experiments.scripted_agents import (
     share_orders,
 )
 from houston_daemon.experiments.scripted_endpoint import (
-    PlayedConversation,
+    ChatHistory,
     ScriptedSpecs,
     ScriptedTurn,
 )
@@ -47,7 +47,7 @@ LOOKED_KEY = "looked at"
 class AnnotatorWatch:
     """Looks at some rollouts whenever it is asked to.
 
-    begun: of the stage; keeps by rollout the last step that was looked at. Raises StageSpoiled
+    begun: of the stage; keeps by rollout the last step that was looked at. Raises StageInvalid
     where one of a stage that goes on ended unwatched.
     """
 
@@ -56,7 +56,7 @@ class AnnotatorWatch:
         run: ExperimentRun,
         ids: Iterable[str],
         solutions: WorldSolutions,
-        begun_work: BegunWork,
+        begun_work: StageProgress,
     ) -> None:
         self._run = run
         self._ids = set(ids)
@@ -69,7 +69,7 @@ class AnnotatorWatch:
     def look(self) -> None:
         """Look at every running rollout that has a new step, and speak where it drifts."""
         before = dict(self._looked)
-        for row in self._run.ground.read(rollout_queries.list_rollouts("", "running")):
+        for row in self._run.experiment_home.read(rollout_queries.list_rollouts("", "running")):
             seen_steps = before.get(row.id, 0)
             if row.id in self._ids and row.steps > seen_steps:
                 self._look_at(row, seen_steps)
@@ -79,7 +79,7 @@ class AnnotatorWatch:
 
     def _refuse_unwatched(self) -> None:
         """After the last step nobody could be heard; any other may have needed a word."""
-        listed = self._run.ground.read(rollout_queries.list_rollouts())
+        listed = self._run.experiment_home.read(rollout_queries.list_rollouts())
         watched = [rollout for rollout in listed if rollout.id in self._ids]
         unwatched = [
             rollout
@@ -88,17 +88,17 @@ class AnnotatorWatch:
         ]
         if unwatched:
             reason = "it went on to its end while nobody watched"
-            raise StageSpoiled(len(unwatched), len(watched), unwatched[0].id, reason)
+            raise StageInvalid(len(unwatched), len(watched), unwatched[0].id, reason)
 
     def _look_at(self, row: rollout_queries.RolloutRow, before: int) -> None:
         """Judge every step after `before` as it was when it was the newest; speak once at most."""
-        ground = self._run.ground
-        steps = ground.steps(row.id)
-        spec = ground.read(rollout_queries.read_rollout_spec(row))
+        experiment_home = self._run.experiment_home
+        steps = experiment_home.steps(row.id)
+        spec = experiment_home.read(rollout_queries.read_rollout_spec(row))
         annotator = SimulatedAnnotator(
             self._run.recipe.annotator, self._solutions.solution_of(row.id, spec)
         )
-        spoken = len(ground.guidance(row.id))
+        spoken = len(experiment_home.guidance(row.id))
         messages = [
             annotator.next_message(
                 actions_of_steps(steps[:n]), step_json.observation_as_seen(steps[n - 1]), spoken
@@ -107,9 +107,9 @@ class AnnotatorWatch:
         ]
         if message := next(filter(None, messages), ""):
             try:
-                ground.queue_guidance(row.id, message, ANNOTATOR_AUTHOR)
+                experiment_home.queue_guidance(row.id, message, ANNOTATOR_AUTHOR)
             except HoustonError:  # where it ended meanwhile, nobody would hear it
-                if ground.read(rollout_queries.find_rollout(row.id)).state == "running":
+                if experiment_home.read(rollout_queries.find_rollout(row.id)).state == "running":
                     raise
 
 
@@ -141,17 +141,17 @@ class SamplingAgents:
     def __init__(self, run: ExperimentRun, engine: str, solutions: WorldSolutions) -> None:
         self._run = run
         self._guided = engine == GUIDED_ENGINE
-        self._specs = ScriptedSpecs(run.ground)
+        self._specs = ScriptedSpecs(run.experiment_home)
         self.solutions = solutions
         self._expert = ImperfectExpert(run.recipe.expert, EXPERT_SEED, self._world_solution)
         self.orders = orders_to_learn(run)
         steps, waits = _order_steps(run), run.recipe.orders.agent == "waits"
         agent = ObedientAgent(self.orders, run.orders.train, steps, self._rollout_key, waits=waits)
-        self._shares: dict[str, Sequence[SpokenOrder]] = {}
+        self._shares: dict[str, Sequence[OrderMessage]] = {}
         pauses = WAITING_PAUSES if waits else (1,)
-        self._ordering = OrderingAnnotator(agent, run.ground, self._orders, pauses=pauses)
+        self._ordering = OrderingAnnotator(agent, run.experiment_home, self._orders, pauses=pauses)
 
-    def assign_orders(self, project: str, orders: Sequence[SpokenOrder], count: int) -> None:
+    def assign_orders(self, project: str, orders: Sequence[OrderMessage], count: int) -> None:
         """Share orders out among the rollouts of a task, before they start; alone, none hears any.
 
         count: rollouts; they are known by their seeds, from `ORDER_SEED` on.
@@ -160,7 +160,7 @@ class SamplingAgents:
             for at, share in enumerate(share_orders(orders, count)):
                 self._shares[f"{project}:{ORDER_SEED + at}"] = share
 
-    def __call__(self, chat: PlayedConversation) -> ScriptedTurn:
+    def __call__(self, chat: ChatHistory) -> ScriptedTurn:
         """One step of whichever agent it is."""
         if "act" not in chat.tools:
             return self._ordering(chat)
@@ -168,29 +168,31 @@ class SamplingAgents:
             self._annotate(chat)
         return self._expert(chat)
 
-    def _rollout_key(self, chat: PlayedConversation) -> str:
+    def _rollout_key(self, chat: ChatHistory) -> str:
         """Task and seed of a conversation's rollout: the same in another run."""
         spec = self._specs.spec_of(chat)
         return f"{spec.task.name}:{spec.seed}"
 
-    def _orders(self, chat: PlayedConversation) -> Sequence[SpokenOrder]:
+    def _orders(self, chat: ChatHistory) -> Sequence[OrderMessage]:
         return self._shares.get(self._rollout_key(chat), ())
 
-    def _world_solution(self, chat: PlayedConversation) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _world_solution(self, chat: ChatHistory) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What solves a conversation's world, and looks that it knows."""
         spec = self._specs.spec_of(chat)
         return self.solutions.solution_of(spec.rollout, spec), LOOK_COMMANDS[
             parse_task_record(spec.task).environment
         ]
 
-    def _annotate(self, chat: PlayedConversation) -> None:
+    def _annotate(self, chat: ChatHistory) -> None:
         """Speak while the step is sampled: it is heard at its end."""
         spec = self._specs.spec_of(chat)
         annotator = SimulatedAnnotator(
             self._run.recipe.annotator, self.solutions.solution_of(spec.rollout, spec)
         )
-        if message := annotator.next_message(chat.actions, chat.observation, len(chat.all_heard)):
-            self._run.ground.queue_guidance(spec.rollout, message, ANNOTATOR_AUTHOR)
+        if message := annotator.next_message(
+            chat.actions, chat.observation, len(chat.all_guidance)
+        ):
+            self._run.experiment_home.queue_guidance(spec.rollout, message, ANNOTATOR_AUTHOR)
 
 
 def _order_steps(run: ExperimentRun) -> int:
@@ -200,7 +202,7 @@ def _order_steps(run: ExperimentRun) -> int:
     return orders.each + SPARE_STEPS + (waiting if orders.agent == "waits" else 0)
 
 
-def orders_to_learn(run: ExperimentRun) -> list[SpokenOrder]:
+def orders_to_learn(run: ExperimentRun) -> list[OrderMessage]:
     """The orders to learn from, all different."""
     recipe = run.recipe.orders
     if not recipe.train:
@@ -209,11 +211,11 @@ def orders_to_learn(run: ExperimentRun) -> list[SpokenOrder]:
 
 
 def sample_rollouts(
-    run: ExperimentRun, engine: str, agents: SamplingAgents, begun_work: BegunWork
+    run: ExperimentRun, engine: str, agents: SamplingAgents, begun_work: StageProgress
 ) -> dict[str, Any]:
     """Sample, wait for the end; the rollouts with what each was for, in the order they began.
 
-    Raises StageSpoiled where a model sampled that was trained already, or nobody watched it.
+    Raises StageInvalid where a model sampled that was trained already, or nobody watched it.
     """
     policy = run.recipe.sampler == "policy"
     name = MODEL_ENGINE if policy else engine
@@ -225,19 +227,20 @@ def sample_rollouts(
         task = experiment_tasks.write_world_task(run.tasks, worlds, "train", model, sandbox)
         if worlds.train:
             ids = begun_work.get(
-                worlds.name, partial(run.ground.begin_rollouts, task, name, 0, worlds.train)
+                worlds.name,
+                partial(run.experiment_home.begin_rollouts, task, name, 0, worlds.train),
             )
             rollouts |= dict.fromkeys(ids, worlds.name)
     rollouts |= _order_rollouts(run, engine, agents, begun_work)
     watch = policy and engine == GUIDED_ENGINE
     look = AnnotatorWatch(run, rollouts, agents.solutions, begun_work).look if watch else None
-    ended = run.ground.wait(rollouts, run.seconds, look)
+    ended = run.experiment_home.wait(rollouts, run.seconds, look)
     experiment_run.check_sampled_policy(ended, "")
     return {"rollouts": rollouts, "states": {row.id: row.state for row in ended}}
 
 
 def _order_rollouts(
-    run: ExperimentRun, engine: str, agents: SamplingAgents, begun_work: BegunWork
+    run: ExperimentRun, engine: str, agents: SamplingAgents, begun_work: StageProgress
 ) -> dict[str, str]:
     """Rollouts with orders; alone, nobody gives any."""
     rollouts: dict[str, str] = {}
@@ -247,6 +250,6 @@ def _order_rollouts(
     ):
         count = len(chunk) // run.recipe.orders.each
         agents.assign_orders(task.parent.name, chunk, count)
-        make = partial(run.ground.begin_rollouts, task, engine, ORDER_SEED, count)
+        make = partial(run.experiment_home.begin_rollouts, task, engine, ORDER_SEED, count)
         rollouts |= dict.fromkeys(begun_work.get(task.parent.name, make), "orders")
     return rollouts

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from houston_daemon.experiments.experiment_home import ExperimentHome
 from houston_daemon.experiments.experiment_recipe import AnnotatorRecipe, ExpertRecipe
-from houston_daemon.experiments.order_vocabulary import OrderWords, SpokenOrder
+from houston_daemon.experiments.order_vocabulary import OrderMessage, OrderWords
 from houston_daemon.experiments.scripted_endpoint import (
-    PlayedConversation,
+    ChatHistory,
     ScriptedAgent,
     ScriptedTurn,
 )
@@ -112,13 +112,13 @@ class ImperfectExpert:
         self,
         habits: ExpertRecipe,
         seed: int,
-        world: Callable[[PlayedConversation], tuple[CommandList, CommandList]],
+        world: Callable[[ChatHistory], tuple[CommandList, CommandList]],
     ) -> None:
         self._habits = habits
         self._seed = seed
         self._world = world
 
-    def __call__(self, chat: PlayedConversation) -> ScriptedTurn:
+    def __call__(self, chat: ChatHistory) -> ScriptedTurn:
         """The next step."""
         solution, looks = self._world(chat)
         progress = measure_progress(solution, chat.actions)
@@ -127,13 +127,13 @@ class ImperfectExpert:
         command = solution[progress.steps_done]
         habit = "" if plain_command(command) in looks else self._habit(chat, progress.steps_done)
         has_message = any(
-            chat.heard_after(chat.step - 1 - back) for back in range(progress.idle_steps)
+            chat.guidance_after_step(chat.step - 1 - back) for back in range(progress.idle_steps)
         )
         if not habit or has_message:
             return _act_turn(_BACK_THOUGHT if chat.heard else "", command)
         return self._drifting(chat, habit, progress, command, looks)
 
-    def _habit(self, chat: PlayedConversation, place: int) -> str:
+    def _habit(self, chat: ChatHistory, place: int) -> str:
         """The habit that takes over before a command of the solution; "" for none."""
         source = self._source(chat, place, "habit")
         if not self._habits.habits or source.random() >= self._habits.drift:
@@ -142,7 +142,7 @@ class ImperfectExpert:
 
     def _drifting(
         self,
-        chat: PlayedConversation,
+        chat: ChatHistory,
         habit: str,
         progress: SolutionProgress,
         command: str,
@@ -165,7 +165,7 @@ class ImperfectExpert:
             )
         return _act_turn(_LOST_THOUGHT, looks[idle % len(looks)])
 
-    def _source(self, chat: PlayedConversation, place: int, purpose: str) -> random.Random:
+    def _source(self, chat: ChatHistory, place: int, purpose: str) -> random.Random:
         return random.Random(f"{self._seed}:{chat.task}:{place}:{purpose}")
 
 
@@ -193,10 +193,10 @@ class ObedientAgent:
 
     def __init__(
         self,
-        orders: Iterable[SpokenOrder],
+        orders: Iterable[OrderMessage],
         words: OrderWords,
         steps: int,
-        place: Callable[[PlayedConversation], str],
+        place: Callable[[ChatHistory], str],
         waits: bool = False,
     ) -> None:
         self._calls = {order.text: order for order in orders}
@@ -205,7 +205,7 @@ class ObedientAgent:
         self._place = place
         self._waits = waits
 
-    def __call__(self, chat: PlayedConversation) -> ScriptedTurn:
+    def __call__(self, chat: ChatHistory) -> ScriptedTurn:
         """The next step."""
         for text in reversed(chat.heard):
             if order := self._calls.get(text):
@@ -219,7 +219,7 @@ class ObedientAgent:
             return ScriptedTurn("All was looked at.", "finish", {})
         return self._own_turn(chat)
 
-    def _own_turn(self, chat: PlayedConversation) -> ScriptedTurn:
+    def _own_turn(self, chat: ChatHistory) -> ScriptedTurn:
         """Its own plan: a look at the workspace first, then at this and that."""
         if chat.step == 1:
             return ScriptedTurn("I begin with an overview.", "list_files", {"path": "."})
@@ -255,39 +255,39 @@ class OrderingAnnotator:
     def __init__(
         self,
         agent: ScriptedAgent,
-        ground: ExperimentHome,
-        orders: Callable[[PlayedConversation], Sequence[SpokenOrder]],
+        experiment_home: ExperimentHome,
+        orders: Callable[[ChatHistory], Sequence[OrderMessage]],
         pauses: Sequence[int] = (1,),
     ) -> None:
         self._agent = agent
-        self._ground = ground
+        self._experiment_home = experiment_home
         self._orders = orders
         self._pauses = pauses
 
-    def __call__(self, chat: PlayedConversation) -> ScriptedTurn:
+    def __call__(self, chat: ChatHistory) -> ScriptedTurn:
         """The agent's turn; before it is given, what the person says meanwhile is queued."""
         if orders := self._orders(chat):
             self._speak(chat, orders)
         return self._agent(chat)
 
-    def _speak(self, chat: PlayedConversation, orders: Sequence[SpokenOrder]) -> None:
-        guidance = self._ground.guidance(chat.rollout)
+    def _speak(self, chat: ChatHistory, orders: Sequence[OrderMessage]) -> None:
+        guidance = self._experiment_home.guidance(chat.rollout)
         due = len(guidance) > 0 and len(guidance) % ORDERS_BETWEEN_PAUSES == 0
         quiet = due and self._pausing(chat)
         if quiet or any(message.state == "queued" for message in guidance):
             return
         texts = {message.text for message in guidance}
         if unsaid := [order for order in orders if order.text not in texts]:
-            self._ground.queue_guidance(chat.rollout, unsaid[0].text, ANNOTATOR_AUTHOR)
+            self._experiment_home.queue_guidance(chat.rollout, unsaid[0].text, ANNOTATOR_AUTHOR)
 
-    def _pausing(self, chat: PlayedConversation) -> bool:
+    def _pausing(self, chat: ChatHistory) -> bool:
         """Whether one of the latest steps, as many as this pause has, heard something."""
-        pauses = len(chat.all_heard) // ORDERS_BETWEEN_PAUSES
+        pauses = len(chat.all_guidance) // ORDERS_BETWEEN_PAUSES
         steps = self._pauses[pauses % len(self._pauses)]
-        return any(chat.heard_after(chat.step - 1 - back) for back in range(steps))
+        return any(chat.guidance_after_step(chat.step - 1 - back) for back in range(steps))
 
 
-def share_orders(orders: Sequence[SpokenOrder], count: int) -> list[Sequence[SpokenOrder]]:
+def share_orders(orders: Sequence[OrderMessage], count: int) -> list[Sequence[OrderMessage]]:
     """The orders of each of `count` rollouts: all get equally many, the first ones first."""
     share = len(orders) // count
     return [orders[at * share : (at + 1) * share] for at in range(count)]

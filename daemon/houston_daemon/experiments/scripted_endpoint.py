@@ -1,7 +1,7 @@
 """An OpenAI-compatible chat endpoint that plays a scripted agent: what samples where no model
 does.
 
-It turns requests into `PlayedConversation`s and a scripted agent's turns into streamed answers.
+It turns requests into `ChatHistory`s and a scripted agent's turns into streamed answers.
 `ScriptedSpecs` finds the spec of the rollout behind a conversation. What is played is
 `scripted_agents`'.
 """
@@ -23,7 +23,7 @@ from houston_shared.store import rollout_queries
 
 
 @dataclass(frozen=True, slots=True)
-class PlayedConversation:
+class ChatHistory:
     """A prompt as messages: what the agent has seen."""
 
     messages: tuple[Mapping[str, Any], ...]
@@ -59,7 +59,7 @@ class PlayedConversation:
         answers = (message for message in self.messages if message["role"] == "assistant")
         return tuple(map(_action_of_message, answers))
 
-    def heard_after(self, step: int) -> tuple[str, ...]:
+    def guidance_after_step(self, step: int) -> tuple[str, ...]:
         """The messages of people at the end of `step`."""
         starts = [at for at, message in enumerate(self.messages) if message["role"] == "assistant"]
         if not 0 < step <= len(starts):
@@ -68,7 +68,7 @@ class PlayedConversation:
         return _guidance_texts(self.messages[starts[step - 1] + 1 : end])
 
     @property
-    def all_heard(self) -> tuple[str, ...]:
+    def all_guidance(self) -> tuple[str, ...]:
         """The messages of people in all observations, in order."""
         return _guidance_texts(
             [message for message in self.messages[2:] if message["role"] in ("tool", "user")]
@@ -101,7 +101,7 @@ def _guidance_texts(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(part.split(CLOSING_TAG)[0] for part in parts)
 
 
-ScriptedAgent = Callable[[PlayedConversation], ScriptedTurn]
+ScriptedAgent = Callable[[ChatHistory], ScriptedTurn]
 
 
 class ScriptedEndpoint:
@@ -148,7 +148,7 @@ def _make_handler(agent: ScriptedAgent) -> type[BaseHTTPRequestHandler]:
             try:
                 tools = tuple(tool["function"]["name"] for tool in body.get("tools", ()))
                 rollout = unquote(self.headers.get(ROLLOUT_HEADER, ""))
-                turn = agent(PlayedConversation(tuple(body["messages"]), tools, rollout))
+                turn = agent(ChatHistory(tuple(body["messages"]), tools, rollout))
             except Exception as problem:
                 # Said to the rollout as a refusal: it fails, with these words for its reason.
                 words = json.dumps({"error": {"message": f"{type(problem).__name__}: {problem}"}})
@@ -191,16 +191,16 @@ class ScriptedSpecs:
     whose tasks are word for word the same.
     """
 
-    def __init__(self, ground: ExperimentHome) -> None:
-        self._ground = ground
+    def __init__(self, experiment_home: ExperimentHome) -> None:
+        self._experiment_home = experiment_home
         self._by_rollout: dict[str, RolloutSpec] = {}
         self._lock = threading.Lock()
 
-    def spec_of(self, chat: PlayedConversation) -> RolloutSpec:
+    def spec_of(self, chat: ChatHistory) -> RolloutSpec:
         """The spec of the rollout whose conversation it is. Raises HoustonError."""
         with self._lock:
             if chat.rollout not in self._by_rollout:
-                row = self._ground.read(rollout_queries.find_rollout(chat.rollout))
-                spec = self._ground.read(rollout_queries.read_rollout_spec(row))
+                row = self._experiment_home.read(rollout_queries.find_rollout(chat.rollout))
+                spec = self._experiment_home.read(rollout_queries.read_rollout_spec(row))
                 self._by_rollout[chat.rollout] = spec
             return self._by_rollout[chat.rollout]

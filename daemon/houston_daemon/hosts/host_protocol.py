@@ -337,11 +337,11 @@ class RolloutHost(Protocol):
         """Whether the workspace is there: somebody outside may have removed it."""
         ...
 
-    async def not_brought_back(self) -> Sequence[str]:
+    async def unrestored_paths(self) -> Sequence[str]:
         """Of a branch: paths of its past that its workspace lacks."""
         ...
 
-    async def limits_met(self) -> Sequence[LimitHit]:
+    async def take_limit_hits(self) -> Sequence[LimitHit]:
         """Limits that the rollout's processes met since the last call, for the agent to know."""
         ...
 

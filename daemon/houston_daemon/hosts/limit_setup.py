@@ -109,6 +109,6 @@ def _write_seccomp_filter(root: Path) -> Path | None:
     file = folder / f"{hashlib.sha256(program).hexdigest()[:16]}.bpf"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        temp_file = atomic_file.unique_beside(file)
+        temp_file = atomic_file.temporary_sibling(file)
         atomic_file.write_atomically(file, program, beside=temp_file, durable=False)
     return file

@@ -170,11 +170,11 @@ class LocalHost:
         assert self._branch is not None
         rollout_workspace.fill_branch_workspace(self._branch, self._root, self.workspace)
 
-    async def not_brought_back(self) -> Sequence[str]:
+    async def unrestored_paths(self) -> Sequence[str]:
         """Of a branch: paths of its past that its workspace lacks."""
         return await asyncio.to_thread(rollout_workspace.paths_not_restored, self.workspace)
 
-    async def limits_met(self) -> list[LimitHit]:
+    async def take_limit_hits(self) -> list[LimitHit]:
         """Limits that the rollout's processes met since the last call."""
         return [] if self._guard is None else await asyncio.to_thread(self._guard.take_hits)
 

@@ -182,7 +182,7 @@ def _has_workspace(environment: str) -> bool:
 KEPT_HOME_ENTRIES = ("houston.toml", "logs", "backups", "archives", "damaged", "service.env")
 """What may lie in a home that is restored: no part of its store."""
 
-ROTTEN_MANIFEST = "manifest.rotten"
+CORRUPT_MANIFEST = "manifest.rotten"
 """What the manifest is called once the backup was found changed: it is none any more."""
 UNFINISHED_BACKUPS = ".20??????T??????.???Z.new"
 """Names of half backups."""
@@ -297,7 +297,7 @@ class PrunedBackups(NamedTuple):
     """What became of a series of backups; names of their folders."""
 
     removed: list[str]
-    rotten: list[str]
+    corrupt: list[str]
     """No longer what was backed up; they are none any more, and a person may remove them."""
 
 
@@ -321,16 +321,16 @@ def prune_backups(folder: Path, newest: BackupManifest, keep: int) -> PrunedBack
             shutil.rmtree(folder / name, ignore_errors=True)
             result.removed.append(name)
         elif _find_changed_file(folder / name, manifest):
-            (folder / name / damage_report.BACKUP_MANIFEST).rename(folder / name / ROTTEN_MANIFEST)
-            result.rotten.append(name)
+            (folder / name / damage_report.BACKUP_MANIFEST).rename(folder / name / CORRUPT_MANIFEST)
+            result.corrupt.append(name)
         else:
             room -= 1
     return result
 
 
-def list_rotten_backups(folder: Path) -> list[str]:
+def list_corrupt_backups(folder: Path) -> list[str]:
     """Names in `folder` of what was a backup: found changed, or its manifest cannot be read."""
-    names = [path.parent.name for path in folder.glob(f"[0-9]*/{ROTTEN_MANIFEST}")]
+    names = [path.parent.name for path in folder.glob(f"[0-9]*/{CORRUPT_MANIFEST}")]
     for path in folder.glob(f"[0-9]*/{damage_report.BACKUP_MANIFEST}"):
         try:
             read_backup_manifest(path.parent)

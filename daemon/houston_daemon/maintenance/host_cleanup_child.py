@@ -35,7 +35,7 @@ class HostCleaner:
         self._turns: defaultdict[RemotePart | None, asyncio.Lock] = defaultdict(asyncio.Lock)
         """By machine, None for this one."""
 
-    async def carry_out(self, order: CleanupOrder) -> CleanupReport:
+    async def execute_order(self, order: CleanupOrder) -> CleanupReport:
         """Clean up one rollout's part of its hosts."""
         reports = [await self._clean_here(order)]
         folder = rollout_folder(Path(order.root), order.rollout)
@@ -64,7 +64,7 @@ class HostCleaner:
 
 async def _main(orders: list[CleanupOrder], home: str) -> None:
     cleaner = HostCleaner(home)
-    for finished in asyncio.as_completed([cleaner.carry_out(order) for order in orders]):
+    for finished in asyncio.as_completed([cleaner.execute_order(order) for order in orders]):
         sys.stdout.buffer.write(msgspec.json.encode(await finished) + b"\n")
         sys.stdout.buffer.flush()
 

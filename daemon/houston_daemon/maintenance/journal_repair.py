@@ -216,7 +216,7 @@ class JournalRewriter:
             body = msgspec.msgpack.decode(row.body, type=event_bodies.JournalRepaired)
             self._vouched_before.update(zip(body.seqs, body.rows, strict=True))
 
-    def copy_looks(self, rows: Iterable[tuple[str | int, ...]]) -> None:
+    def copy_presence(self, rows: Iterable[tuple[str | int, ...]]) -> None:
         """Keep who looked at what, and for how long: no event says it."""
         marks = ", ".join("?" * (LOOK_COLUMNS.count(",") + 1))
         self._connection.executemany(
@@ -352,7 +352,7 @@ class _Repair:
                     lost[seq] = owner.rollout, reason
                     aside.write(_aside_line(decision, owner.rollout, reason))
             os.fsync(aside.fileno())
-        rewriter.copy_looks(self._source.looks())
+        rewriter.copy_presence(self._source.looks())
         folder = str(self._copies.path.relative_to(self._home.path))
         paused = _rollouts_to_pause(damage)
         newest = rewriter.finish(folder, _pause_reasons(paused, damage, folder))

@@ -15,7 +15,7 @@ from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.prompts import dialect_protocol as read
 from houston_daemon.prompts.dialect_protocol import AgentAction, PromptPiece, PromptToolResult
 from houston_daemon.prompts.model_dialects import chatml_prompt
-from houston_daemon.prompts.words_dialect import said_in_tail, without_budgets
+from houston_daemon.prompts.words_dialect import find_guidance_texts, without_budgets
 from houston_shared.guidance_tag import CLOSING_TAG, OPENING_TAG
 from houston_shared.records import ToolCall
 
@@ -50,7 +50,7 @@ class CallsDialect(read.FamilyDialect):
     ) -> list[PromptPiece]:
         """See `Dialect.observation`; of the tail only what people say."""
         lines = [result.text.strip() for result in results] or [NO_CALL]
-        lines += [f"{OPENING_TAG}{text}{CLOSING_TAG}" for text in said_in_tail(tail)]
+        lines += [f"{OPENING_TAG}{text}{CLOSING_TAG}" for text in find_guidance_texts(tail)]
         closing = "" if stop in (None, _STOP) else _STOP
         return [
             PromptPiece(f"{closing}\n<|im_start|>user\n", True),

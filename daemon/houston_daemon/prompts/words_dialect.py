@@ -55,7 +55,7 @@ class WordsDialect(read.FamilyDialect):
         pieces = [PromptPiece(f"{closing} {OBSERVED} ", True)]
         for result in results:
             pieces += _words(result.text)
-        for text in said_in_tail(tail):
+        for text in find_guidance_texts(tail):
             pieces += [_mark(OPENING_TAG), *_words(text), _mark(CLOSING_TAG)]
         return [*pieces, _mark(ANSWER)]
 
@@ -79,7 +79,7 @@ def without_budgets(task: str) -> str:
     return _BUDGETS.sub("", task).strip()
 
 
-def said_in_tail(tail: str) -> list[str]:
+def find_guidance_texts(tail: str) -> list[str]:
     """What people say in the tail of an observation, in order."""
     return list(_SAID.findall(tail))
 

@@ -56,8 +56,8 @@ REQUIRED_ROLES: dict[type[wire.FromPerson], tuple[Role, str]] = {
 class NotAllowed(HoustonError):
     """Who asks may not do it. what: in words. needs: the role that would do."""
 
-    def __init__(self, deed: str, needs: Role, standing: str, next: str) -> None:
-        cause = f"{deed[:1].upper()}{deed[1:]} needs the role {needs}; {standing}."
+    def __init__(self, deed: str, needs: Role, explanation: str, next: str) -> None:
+        cause = f"{deed[:1].upper()}{deed[1:]} needs the role {needs}; {explanation}."
         super().__init__(cause, "Nothing was changed.", next)
         self.what = deed
         self.needs = needs
@@ -67,8 +67,8 @@ class NotOwner(NotAllowed):
     """It belongs to another user."""
 
     def __init__(self, deed: str, name: str) -> None:
-        standing = f"{name} may only change what the same Unix user wrote"
-        super().__init__(deed, "operator", standing, "")
+        explanation = f"{name} may only change what the same Unix user wrote"
+        super().__init__(deed, "operator", explanation, "")
 
 
 _OWNER_UIDS = frozenset((os.geteuid(), 0))
@@ -119,8 +119,8 @@ class RoleBook:
         least, deed = REQUIRED_ROLES.get(type(message), ("operator", type(message).__name__))
         if peer.role is not None and ROLE_RANKS[peer.role] >= ROLE_RANKS[least]:
             return None
-        standing = f"{peer.name} {f'has the role {peer.role}' if peer.role else 'has none'}"
-        return NotAllowed(deed, least, standing, f"Ask an operator: {self.operators()}.")
+        explanation = f"{peer.name} {f'has the role {peer.role}' if peer.role else 'has none'}"
+        return NotAllowed(deed, least, explanation, f"Ask an operator: {self.operators()}.")
 
     def operators(self) -> str:
         """Who is operator, for people to ask."""

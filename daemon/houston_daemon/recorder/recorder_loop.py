@@ -211,7 +211,7 @@ class RecorderLoop:
             },
         )
         self._commits = GroupCommit(store, self._receiving.receive_until)
-        self.batch_in_hand: list[WorkItem] = []
+        self.current_batch: list[WorkItem] = []
         """What is in hand; not empty after a failure."""
         self.stopping = False
         """Set by a call of the supervisor; the loop then ends when nothing is queued."""
@@ -267,7 +267,7 @@ class RecorderLoop:
         self._store.workers.note_turn(listening=not self._receiving.is_full)
         began = self._receiving.oldest_received_at()
         works = self._collect()
-        self.batch_in_hand = works
+        self.current_batch = works
         if works:
             point("recorder.batch.before")
             self._commits.run(works)
@@ -276,7 +276,7 @@ class RecorderLoop:
                 self._disk_space.note_refused_write()
             point("recorder.batch.after")
             self._answer_and_publish(works)
-            self.batch_in_hand = []
+            self.current_batch = []
             if answered := sum(isinstance(work, _OF_WORKERS) for work in works):
                 self._answered += answered
                 self._answer_seconds.append(time.perf_counter() - began)
@@ -388,7 +388,7 @@ class RecorderLoop:
             home=str(store.home.path),
             rollouts=dict(counts.fetchall()),
             workers=reported.workers,
-            queue=max(0, len(self.batch_in_hand) - 1) + self._receiving.count,  # less the asker
+            queue=max(0, len(self.current_batch) - 1) + self._receiving.count,  # less the asker
             commits=self._commits.commits,
             commit_p99_ms=self._commits.durations.p99_ms(),
             wal_mb=self._maintenance.checkpoints.wal_bytes() / MB,

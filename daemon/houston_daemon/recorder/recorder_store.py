@@ -20,7 +20,7 @@ from houston_daemon.recorder.journal_writer import JournalMark, JournalWriter
 from houston_daemon.recorder.live_workers import LiveWorkers
 from houston_daemon.recorder.recorder_handle import RecorderEvent
 from houston_shared.home import Home
-from houston_shared.records import Record, RolloutState
+from houston_shared.records import ENDED_STATES, Record, RolloutState
 from houston_shared.store import store_reader
 from houston_shared.store.journal_events import FetchBlob, ReadPlan
 from houston_shared.store.presence_queries import IDLE_US, LOOK_COLUMNS, SILENCE_US
@@ -52,7 +52,7 @@ class CleanupRequest(NamedTuple):
     author: Author
 
 
-class _LookKey(NamedTuple):
+class _PresenceKey(NamedTuple):
     rollout: str
     uid: int
     name: str
@@ -67,7 +67,7 @@ class _ConsoleView(NamedTuple):
 
 
 @dataclass(slots=True)
-class _LookRow:
+class _PresenceEntry:
     """A row of `looks`, and up to when its times are counted."""
 
     rollout: str
@@ -125,9 +125,9 @@ class PresenceTracker:
         self._clock = clock
         self._wall = wall
         self._consoles: dict[tuple[int, str, int], _ConsoleView] = {}
-        self._looks: dict[_LookKey, _LookRow] = {}
+        self._looks: dict[_PresenceKey, _PresenceEntry] = {}
         self._people: dict[str, tuple[object, ...]] = {}
-        self._unwritten: dict[_LookKey | str, int] = {}
+        self._unwritten: dict[_PresenceKey | str, int] = {}
         """What memory has and the database has not; with a number that each change raises."""
         self._changes = 0
         self._written = 0.0
@@ -161,7 +161,7 @@ class PresenceTracker:
         """Write what changed, in the open transaction."""
         self._written = self._clock()
         for key in self._unwritten:
-            if isinstance(key, _LookKey):
+            if isinstance(key, _PresenceKey):
                 store.connection.execute(_INSERT_LOOK, self._looks[key].row)
             else:
                 store.connection.execute(_UPSERT_ANNOTATOR, self._people[key])
@@ -179,7 +179,7 @@ class PresenceTracker:
         look.last, look.here = at, 1
         if message.active:
             look.seq, look.step, look.seen_at = newest, message.step, at
-        self._mark_changed(_LookKey(look.rollout, look.uid, look.name))
+        self._mark_changed(_PresenceKey(look.rollout, look.uid, look.name))
         return begins
 
     def _leave(
@@ -200,7 +200,7 @@ class PresenceTracker:
         if before.rollout != message.rollout:
             look.here = int(self._is_on_other_console(before.rollout, author, now))
         if look.visits:
-            self._mark_changed(_LookKey(look.rollout, look.uid, look.name))
+            self._mark_changed(_PresenceKey(look.rollout, look.uid, look.name))
 
     def _is_on_other_console(self, rollout: str, author: Author, now: float) -> bool:
         """Whether another console of the same person looks at a rollout."""
@@ -212,22 +212,22 @@ class PresenceTracker:
 
     def _row(
         self, connection: sqlite3.Connection, rollout: str, author: Author, at: int
-    ) -> _LookRow:
-        key = _LookKey(rollout, author.uid, author.name)
+    ) -> _PresenceEntry:
+        key = _PresenceKey(rollout, author.uid, author.name)
         look = self._looks.get(key)
         if look is None:
             stored = connection.execute(_SELECT_LOOK, key).fetchone()
             fresh = (rollout, author.name, author.uid, int(author.verified), at, at)
-            look = _LookRow(*stored) if stored else _LookRow(*fresh)
+            look = _PresenceEntry(*stored) if stored else _PresenceEntry(*fresh)
             self._looks[key] = look
         look.verified = int(author.verified)
         return look
 
-    def _mark_changed(self, key: _LookKey | str) -> None:
+    def _mark_changed(self, key: _PresenceKey | str) -> None:
         self._changes += 1
         self._unwritten[key] = self._changes
 
-    def _forget(self, written: dict[_LookKey | str, int]) -> None:
+    def _forget(self, written: dict[_PresenceKey | str, int]) -> None:
         """It is on disk. What changed again meanwhile stays; rows that are quiet are let go."""
         for key, change in written.items():
             if self._unwritten.get(key) == change:
@@ -255,6 +255,11 @@ class RolloutRow(NamedTuple):
     spec_seq: int
     head_seq: int | None
     fork_seq: int | None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing can happen to the rollout any more."""
+        return self.state in ENDED_STATES
 
 
 _SELECT_ROLLOUT = f"SELECT {', '.join(RolloutRow._fields)} FROM rollouts WHERE id = ?"

@@ -305,7 +305,7 @@ class Recorder:
         """From now on calls are refused; those that wait are, too."""
         with self._lock:
             self._closed_reason = reason
-            waiting = [work for work in loop.batch_in_hand if isinstance(work, SupervisorCall)]
+            waiting = [work for work in loop.current_batch if isinstance(work, SupervisorCall)]
             waiting += self._calls
             self._calls.clear()
         for call in waiting:

@@ -17,7 +17,6 @@ import msgspec
 
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
-from houston_daemon.recorder.rollout_states import has_ended
 from houston_shared.errors import HoustonError, NotFound, UsageError
 from houston_shared.guidance_tag import GUIDANCE_TEXT_LIMIT
 from houston_shared.store.event_bodies import (
@@ -130,7 +129,7 @@ def require_rollout(store: Store, id: str) -> RolloutRow:
 def require_running(store: Store, id: str, effect: str) -> RolloutRow:
     """The rollout with this id, whose agent may still hear something; raises HoustonError."""
     row = require_rollout(store, id)
-    if has_ended(row):
+    if row.has_ended:
         cause = f"{row.id} has ended ({row.state}); nobody would hear it."
         raise denial(cause, "houston rollout list", effect)
     return row

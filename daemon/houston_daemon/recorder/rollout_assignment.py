@@ -24,7 +24,6 @@ from houston_daemon.recorder.rollout_states import (
     PAUSED_BY_REPAIR,
     PAUSES_RETRIED_BY_WORKER,
     change_state,
-    has_ended,
     mark_unattended,
     resume_rollout,
 )
@@ -224,7 +223,7 @@ def handle_worker_end(store: Store, rollout: str, lease: int, failure: str) -> N
     point("recorder.ended.before")
     active_us = store.workers.remove(rollout, lease)
     row = store.read_rollout(rollout)
-    if row is None or row.lease != lease or has_ended(row):
+    if row is None or row.lease != lease or row.has_ended:
         return
     if active_us > row.active_us:
         store.journal.append(EventKey(rollout), "clock", ActiveTimeStored(active_us=active_us))
@@ -250,7 +249,7 @@ def settle_at_start(store: Store) -> None:
     ).fetchall()
     for (id,) in rows:
         row = store.read_rollout(id)
-        if row is None or has_ended(row):
+        if row is None or row.has_ended:
             continue
         if row.cancelling:
             change_state(store, row, "cancelled", row.cancelling, row.reason)

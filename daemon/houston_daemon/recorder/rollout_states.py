@@ -14,7 +14,6 @@ from houston_shared.faults import point
 from houston_shared.guidance_tag import disarm
 from houston_shared.records import (
     AT_REST_ACTIVITY,
-    ENDED_STATES,
     STATE_TRANSITIONS,
     CallIntent,
     RolloutState,
@@ -147,8 +146,3 @@ def resume_rollout(
     """End a pause: the worker goes on, or the rollout waits for one."""
     state: RolloutState = "running" if store.workers.get(row.id) else "queued"
     return change_state(store, row, state, by, reason, author=author)
-
-
-def has_ended(row: RolloutRow) -> bool:
-    """Whether nothing can happen to the rollout any more."""
-    return row.state in ENDED_STATES

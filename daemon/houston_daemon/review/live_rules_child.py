@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from houston_daemon.review.rollout_trace import RolloutTrace, TextsGone, read_trace
+from houston_daemon.review.rollout_trace import RolloutTrace, TextsUnavailable, read_trace
 from houston_daemon.review.rules.rule_catalog import RuleFailed
 from houston_daemon.review.verdict_updates import rule_verdict_messages, send_verdicts
 from houston_daemon.service.watched_child import begin_watched_child, report_failures
@@ -99,7 +99,7 @@ class RuleFollower:
             trace = read_trace(self._reader, position.rollout, cached.steps if cached else ())
             stored = self._reader.run(read_verdicts_with_reasons(position.rollout))
             messages = rule_verdict_messages(trace, stored)
-        except TextsGone:  # archived: nothing is said of it any more
+        except TextsUnavailable:  # archived: nothing is said of it any more
             self._looked[position.rollout] = position
             return
         except (RuleFailed, ConfigurationError) as problem:

@@ -37,7 +37,7 @@ STEPS_PER_PAGE = 100
 SCORED_STATE = "scored"
 
 
-class TextsGone(HoustonError):
+class TextsUnavailable(HoustonError):
     """A rollout was archived, or something of it was erased: it cannot be judged any more."""
 
 
@@ -107,8 +107,8 @@ def read_trace(reader: Reader, rollout: str, cached: Sequence[StepRecord] = ()) 
     """The rollout with this whole id, read in a short transaction a page: it holds no writer back.
 
     cached: its steps as they were read before; only those that closed or were replaced since are
-    read. Steps that close meanwhile are not in it. Raises TextsGone, and HoustonError where its
-    specification was erased, or its task cannot be read.
+    read. Steps that close meanwhile are not in it. Raises TextsUnavailable, and HoustonError where
+    its specification was erased, or its task cannot be read.
     """
     frame = reader.run(_trace_frame(rollout))
     last = reader.run(step_queries.find_last_step(rollout))
@@ -124,10 +124,10 @@ def read_trace(reader: Reader, rollout: str, cached: Sequence[StepRecord] = ()) 
 
 
 def require_all_texts(rollout: str) -> ReadPlan[None]:
-    """Raises TextsGone where texts of the rollout (a whole id), or of its past, are gone."""
+    """Raises TextsUnavailable where texts of the rollout (a whole id), or of its past, are gone."""
     if lost := (yield from removed_data_queries.find_missing_data(rollout)):
         command = lost.command or f"houston verdict {rollout}, for what was said of it before"
-        raise TextsGone(lost.cause, "Nothing was judged.", command)
+        raise TextsUnavailable(lost.cause, "Nothing was judged.", command)
 
 
 def _trace_frame(rollout: str) -> ReadPlan[RolloutTrace]:

@@ -259,7 +259,7 @@ def _build_supervisor(
     end_former_replicas(loaded)
     release_gpus_of_dead_engines(home, ledger)
     spawner = _make_spawner(loaded, inbox)
-    gpus = RolloutGpus(home, ledger, loaded.config.ray.gives_gpus)
+    gpus = RolloutGpus(home, ledger, loaded.config.ray.schedules_gpus)
     engines = EngineSupervisor(engine_server_factory(loaded, ledger), recorder, inbox.put, patience)
     workers = _make_worker_pool(loaded, recorder, inbox, spawner, gpus)
     orphans = OrphanedTerminals(home.database, loaded.host_root, inbox)

@@ -106,7 +106,7 @@ class WatchedEngine:
         replicas = self._kept.items()
         return {name: each.url for name, each in replicas if each.state == "ready"}
 
-    def told_replicas(self) -> tuple[EngineReplica, ...]:
+    def announced_replicas(self) -> tuple[EngineReplica, ...]:
         """What its workers are told of its servers: of those that have an address by now."""
         return tuple(
             EngineReplica(name, each.url, _told_state(each), _down_reason(each))

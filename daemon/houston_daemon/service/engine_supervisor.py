@@ -163,10 +163,10 @@ class EngineSupervisor:
         """Whether there is an engine with several servers."""
         return any(watched.is_replicated for watched in self._watched.values())
 
-    def told_replicas(self) -> dict[str, tuple[EngineReplica, ...]]:
+    def announced_replicas(self) -> dict[str, tuple[EngineReplica, ...]]:
         """Engine that has several servers → what its workers are told of them."""
         return {
-            name: watched.told_replicas()
+            name: watched.announced_replicas()
             for name, watched in self._watched.items()
             if watched.is_replicated
         }

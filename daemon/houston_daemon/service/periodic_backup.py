@@ -11,7 +11,7 @@ import sys
 import time
 from functools import partial
 
-from houston_daemon.maintenance.home_backup import find_newest_backup, list_rotten_backups
+from houston_daemon.maintenance.home_backup import find_newest_backup, list_corrupt_backups
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ExitCode
 from houston_shared.times_and_counts import format_duration
@@ -39,7 +39,7 @@ class PeriodicBackup:
         self._first = self._not_before = time.monotonic() + BACKUP_FIRST_SECONDS
         self._listed_at = -1e9
         self._failed = ""
-        self._rotten: list[str] = []
+        self._corrupt: list[str] = []
         """Backups that are no longer what was backed up, until somebody removes them."""
         self.newest: tuple[float, int] | None = None
         """When the newest backup was made (POSIX time) and to which event."""
@@ -60,8 +60,8 @@ class PeriodicBackup:
             wait = format_duration(self._not_before - now)
             again = "tried again now" if self._child else f"tried again in {wait}"
             return {"backup": f"{self._failed}; {again}; see houston daemon logs"}
-        if self._rotten:
-            names = ", ".join(self._rotten)
+        if self._corrupt:
+            names = ", ".join(self._corrupt)
             return {"backup": f"changed since they were made, and of no use: {names}; remove them"}
         if self.newest and now >= self._first and self._is_older_than(BACKUP_OVERDUE_FACTOR):
             hours = self._loaded.config.backup.every_hours
@@ -82,7 +82,7 @@ class PeriodicBackup:
             return
         self._listed_at = now
         before, self.newest = self.newest, find_newest_backup(self._loaded.home)
-        self._rotten = list_rotten_backups(self._loaded.home.backups)
+        self._corrupt = list_corrupt_backups(self._loaded.home.backups)
         if self.newest and (before is None or before < self.newest):  # not when one was removed
             self._failed = ""
 

@@ -244,7 +244,7 @@ def _check_engine_kind(name: str, engine: EngineSettings, policy: PolicyRow) -> 
             f"Engine {name} takes no adapters (`lora = false`); {policy.name} is one.",
             next=f"houston policy merge {policy.name} --out DIR, and import DIR as full weights",
         )
-    if not policy_constraints.can_be_given(engine, policy.kind):
+    if not policy_constraints.can_serve_policy(engine, policy.kind):
         reason = (
             "only a child of the daemon can be started with full weights"
             if policy.kind == "full" and engine.kind in ENGINE_KINDS

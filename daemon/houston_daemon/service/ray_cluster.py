@@ -45,8 +45,8 @@ from houston_daemon.service.ray_messages import (
     ClusterSettings,
     LineMessage,
     PlaceFound,
+    PlacePending,
     PlaceRequest,
-    PlaceWaits,
     ReleasePlace,
     SignalWorker,
     StartAtPlace,
@@ -69,7 +69,7 @@ GROUPS_SECONDS, LARGEST_GROUPS_SHARE = 0.05, 0.1
 Result = TypeVar("Result")
 
 Order = StartAtPlace | PlaceRequest | ReleasePlace | SignalWorker | ForkServerPing
-ActorSays = WorkerStarted | WorkerEnded | WorkerOutput | LineMessage
+ActorMessage = WorkerStarted | WorkerEnded | WorkerOutput | LineMessage
 
 
 @dataclass(slots=True, eq=False)
@@ -120,7 +120,7 @@ class ClusterLine:
         self._calls = ThreadPoolExecutor(1, "ray")
         """In which Ray is asked for groups, in order."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._unsaid: deque[bytes] = deque()
+        self._outbox: deque[bytes] = deque()
         """What the supervisor is still to be told."""
         self._connected = asyncio.Event()
 
@@ -172,22 +172,22 @@ class ClusterLine:
 
     def _say(self, message: msgspec.Struct) -> None:
         """Say something, in order. Never waits: the supervisor may be waiting to say something."""
-        self._unsaid.append(msgspec.json.encode(message))
-        if len(self._unsaid) == 1:
-            self._send_unsaid()
+        self._outbox.append(msgspec.json.encode(message))
+        if len(self._outbox) == 1:
+            self._flush_outbox()
 
-    def _send_unsaid(self) -> None:
+    def _flush_outbox(self) -> None:
         loop = asyncio.get_running_loop()
-        while self._unsaid:
+        while self._outbox:
             try:
-                self._line.send(self._unsaid[0])
+                self._line.send(self._outbox[0])
             except BlockingIOError:
-                loop.add_writer(self._line, self._send_unsaid)
+                loop.add_writer(self._line, self._flush_outbox)
                 return
             except (BrokenPipeError, ConnectionResetError):  # it has ended: so do we
-                self._unsaid.clear()
+                self._outbox.clear()
                 break
-            self._unsaid.popleft()
+            self._outbox.popleft()
         loop.remove_writer(self._line)
 
     def _spawn(self, work: Any) -> None:
@@ -286,7 +286,7 @@ class ClusterLine:
             if reason != place.reason:
                 place.reason = reason
                 impossible = reason.startswith(ray_placement.IMPOSSIBLE)
-                self._say(PlaceWaits(place.request.name, reason, impossible=impossible))
+                self._say(PlacePending(place.request.name, reason, impossible=impossible))
 
     # --- places ---------------------------------------------------------------------------------
 
@@ -325,7 +325,7 @@ class ClusterLine:
         return min(fit, key=lambda node: place_counts[node.id] / node.cpus).id if fit else ""
 
     def _may_be_on(self, host: str) -> bool:
-        return not self._settings.here_only or host == socket.gethostname()
+        return not self._settings.is_local_only or host == socket.gethostname()
 
     async def _leave(self, place: _Place) -> None:
         """Give back what a place holds; one that is still looked for is given up."""
@@ -350,12 +350,12 @@ class ClusterLine:
             if self._places.get(request.name) is place:
                 del self._places[request.name]
                 words = ray_placement.in_one_line(problem)
-                self._say(PlaceWaits(request.name, f"Ray refused it: {words}", refused=True))
+                self._say(PlacePending(request.name, f"Ray refused it: {words}", refused=True))
             return
         if trouble := self._trouble_with(actor_place):
             if self._places.pop(request.name, None) is place:
                 self._spawn(self._leave(place))
-                self._say(PlaceWaits(request.name, trouble, refused=True))
+                self._say(PlacePending(request.name, trouble, refused=True))
             return
         if self._places.get(request.name) is place:
             self._say(PlaceFound(request.name, actor_place.node))
@@ -409,7 +409,7 @@ class ClusterLine:
         order = msgspec.json.encode(worker.order)
         references = worker.actor.run.remote(order, worker.line is not None)
         async for reference in references:
-            message = msgspec.json.decode(await reference, type=ActorSays)
+            message = msgspec.json.decode(await reference, type=ActorMessage)
             match message:
                 case WorkerOutput(text):
                     _append(log, redact(text))

@@ -17,7 +17,7 @@ class ClusterSettings(msgspec.Struct, frozen=True):
 
     address: str
     """As in `[ray] address`."""
-    here_only: bool
+    is_local_only: bool
     """Whether workers reach the recorder on this machine only."""
 
 
@@ -69,7 +69,7 @@ class PlaceFound(msgspec.Struct, frozen=True, tag=True):
     node: str
 
 
-class PlaceWaits(msgspec.Struct, frozen=True, tag=True):
+class PlacePending(msgspec.Struct, frozen=True, tag=True):
     """There is no place yet, and why."""
 
     name: str

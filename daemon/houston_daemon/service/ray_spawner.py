@@ -29,8 +29,8 @@ from houston_daemon.service.ray_messages import (
     ClusterNode,
     ClusterSettings,
     PlaceFound,
+    PlacePending,
     PlaceRequest,
-    PlaceWaits,
     ReleasePlace,
     SignalWorker,
     StartAtPlace,
@@ -71,7 +71,9 @@ def require_ray() -> None:
         )
 
 
-_ClusterSays = WorkerStarted | WorkerEnded | ForkServerPong | PlaceFound | PlaceWaits | ClusterNode
+_ClusterMessage = (
+    WorkerStarted | WorkerEnded | ForkServerPong | PlaceFound | PlacePending | ClusterNode
+)
 
 
 PLACES_KEPT = 10_000
@@ -132,11 +134,11 @@ class RaySpawner(WorkerSpawner):
     ) -> None:
         """patience: seconds that the process may be silent."""
         settings = loaded.config.ray
-        cluster_settings = ClusterSettings(settings.address, here_only=not settings.endpoint)
+        cluster_settings = ClusterSettings(settings.address, is_local_only=not settings.endpoint)
         log = worker_log_path(loaded.home, FORK_SERVER_LOG)
         super().__init__(inbox, msgspec.json.encode(cluster_settings).decode(), log, patience)
         self._cpus = settings.cpus
-        self._gives_gpus = settings.gives_gpus
+        self._gives_gpus = settings.schedules_gpus
         self._requests: dict[str, PlaceRequest] = {}
         """What rollouts ask for, of those that were looked at."""
         self._asked: dict[str, float] = {}
@@ -146,7 +148,7 @@ class RaySpawner(WorkerSpawner):
         """Place that is held → its node."""
         self._waits: dict[str, str] = {}
         """Place → why there is none yet."""
-        self._impossible: set[str] = set()
+        self._unschedulable: set[str] = set()
         """Places that no node has room for, whatever ends there."""
         self._nodes: dict[str, ClusterNode] = {}
         self._last = _PlaceFile(loaded.home)
@@ -164,7 +166,7 @@ class RaySpawner(WorkerSpawner):
         if name not in self._asked:
             if self._refused_until.get(name, 0.0) > now:
                 return False
-            if len(self._asked.keys() - self._impossible) >= room or not self._ask(request, now):
+            if len(self._asked.keys() - self._unschedulable) >= room or not self._ask(request, now):
                 return False
         self._asked[name] = now
         return name in self._found
@@ -196,7 +198,7 @@ class RaySpawner(WorkerSpawner):
     def _lives(self, node: str) -> bool:
         return node in self._nodes and self._nodes[node].alive
 
-    def look_at_places(self, now: float) -> None:
+    def expire_places(self, now: float) -> None:
         """Give back places that nobody has asked for again, and write down what waits. now:
         monotonic."""
         self._last.write({**self._waits})
@@ -212,7 +214,7 @@ class RaySpawner(WorkerSpawner):
         self._asked.pop(name, None)
         self._found.pop(name, None)
         self._waits.pop(name, None)
-        self._impossible.discard(name)
+        self._unschedulable.discard(name)
 
     # --- workers ----------------------------------------------------------------------------------
 
@@ -240,7 +242,7 @@ class RaySpawner(WorkerSpawner):
             self._send(SignalWorker(name, lease, number))
 
     def _take(self, data: bytes) -> list[object]:
-        message = msgspec.json.decode(data, type=_ClusterSays)
+        message = msgspec.json.decode(data, type=_ClusterMessage)
         match message:
             case ClusterNode():
                 self._note_node(message)
@@ -248,12 +250,12 @@ class RaySpawner(WorkerSpawner):
                 if name in self._asked:
                     self._found[name] = node
                     self._waits.pop(name, None)
-                    self._impossible.discard(name)
+                    self._unschedulable.discard(name)
                 return [RunnableChanged()]
-            case PlaceWaits(name, reason, refused, impossible):
+            case PlacePending(name, reason, refused, impossible):
                 if name in self._asked:
                     self._waits[name] = reason
-                    (self._impossible.add if impossible else self._impossible.discard)(name)
+                    (self._unschedulable.add if impossible else self._unschedulable.discard)(name)
                 if refused:
                     self._asked.pop(name, None)
                     self._refused_until[name] = time.monotonic() + ASK_AGAIN_SECONDS
@@ -276,7 +278,7 @@ class RaySpawner(WorkerSpawner):
                 self._forget(name)
 
     def _handle_loss(self) -> None:
-        for places in (self._asked, self._found, self._waits, self._impossible, self._nodes):
+        for places in (self._asked, self._found, self._waits, self._unschedulable, self._nodes):
             places.clear()
         super()._handle_loss()
 
@@ -311,14 +313,14 @@ class RaySpawner(WorkerSpawner):
         return dict(self._waits)
 
 
-def place_request(spec: RolloutSpec, cpus: float, gives_gpus: bool) -> PlaceRequest:
+def place_request(spec: RolloutSpec, cpus: float, schedules_gpus: bool) -> PlaceRequest:
     """What the worker of a rollout asks of its node.
 
-    cpus: where the task does not say. gives_gpus: whether GPUs are the cluster's to give.
+    cpus: where the task does not say. schedules_gpus: whether GPUs are the cluster's to give.
     """
     task = parse_task_record(spec.task)
     asks = task.resources
-    gpus = spec.gpus.get(LOCAL_HOST, 0) if gives_gpus else 0
+    gpus = spec.gpus.get(LOCAL_HOST, 0) if schedules_gpus else 0
     memory = (asks.memory_mb or task.mapped.memory_mb) * MEBIBYTE
     own_cpus = cpus if asks.cpus is None else asks.cpus
     return PlaceRequest(spec.rollout, own_cpus, memory, gpus, dict(asks.labels))

@@ -344,7 +344,7 @@ def task_gpus(loaded: LoadedConfiguration, task: LoadedTask) -> dict[str, int]:
     for name, count in gpus_by_host.items():
         if name not in names:
             raise ConfigurationError(f"{task.file}: `gpus` names {name!r}, which is no host of it.")
-        if name == LOCAL_HOST and loaded.config.ray.gives_gpus:
+        if name == LOCAL_HOST and loaded.config.ray.schedules_gpus:
             continue  # how many a node has, and whether any will, is the cluster's to know
         count_there = loaded.gpus(name)
         if count > count_there:

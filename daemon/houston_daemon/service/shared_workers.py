@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from houston_daemon.agent.shared_worker_line import MESSAGE_BYTES, RolloutLeft, RunRollout
+from houston_daemon.agent.shared_worker_line import MESSAGE_BYTES, RolloutExited, RunRollout
 from houston_daemon.recorder.recorder_handle import Assignment
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
 
@@ -76,7 +76,7 @@ class SharedWorkers:
         return name in self._workers
 
     @property
-    def unborn(self) -> int:
+    def starting_count(self) -> int:
         """Workers that were asked for and do not run yet."""
         return sum(not worker.pid for worker in self._workers.values())
 
@@ -113,19 +113,19 @@ class SharedWorkers:
         """Its process runs, on a node of a cluster or here."""
         self._workers[name].pid, self._workers[name].node = pid, node
 
-    def leave(self, leaving: RolloutLeft, now: float) -> None:
+    def leave(self, leaving: RolloutExited, now: float) -> None:
         """A worker runs a rollout no more."""
         for worker in self._workers.values():
             if worker.rollouts.get(leaving.rollout) == leaving.lease:
                 del worker.rollouts[leaving.rollout]
                 worker.idle_since = now
 
-    def take_ended(self, name: str) -> tuple[list[RolloutLeft], dict[str, int]]:
+    def take_ended(self, name: str) -> tuple[list[RolloutExited], dict[str, int]]:
         """Forget a worker whose process has ended; what it said last, and what it still ran."""
         worker = self._workers.pop(name)
-        leavings: list[RolloutLeft] = []
+        leavings: list[RolloutExited] = []
         while data := _receive(worker.line):
-            leavings.append(msgspec.json.decode(data, type=RolloutLeft))
+            leavings.append(msgspec.json.decode(data, type=RolloutExited))
         for leaving in leavings:
             worker.rollouts.pop(leaving.rollout, None)
         return leavings, worker.rollouts
@@ -135,7 +135,7 @@ class SharedWorkers:
         if name in self._workers:
             self._workers[name].retired = True
 
-    def let_idle_go(self, now: float) -> None:
+    def retire_idle_workers(self, now: float) -> None:
         """End workers that have had no rollout for a while, or take no more."""
         for worker in self._workers.values():
             spent = worker.retired or now - worker.idle_since > IDLE_SECONDS
@@ -183,7 +183,7 @@ def _read(line: socket.socket) -> list[object] | None:
     if not data:
         line.close()
         return None
-    return [msgspec.json.decode(data, type=RolloutLeft)]
+    return [msgspec.json.decode(data, type=RolloutExited)]
 
 
 def _receive(line: socket.socket) -> bytes | None:

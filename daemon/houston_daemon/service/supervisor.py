@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from houston_daemon.agent.shared_worker_line import RolloutLeft
+from houston_daemon.agent.shared_worker_line import RolloutExited
 from houston_daemon.recorder.recorder_handle import (
     RecorderFailed,
     RecorderHandle,
@@ -43,7 +43,7 @@ from houston_daemon.service.review_processes import (
 )
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_daemon.service.supervisor_queries import (
-    KeptReader,
+    PersistentReader,
     ResumableRollout,
     find_failing_engines,
     read_paused_rollouts,
@@ -145,11 +145,11 @@ class Supervisor:
         self._error = ""
         self._training_problem = ""
         """Why policies and training could not be looked at; said once."""
-        self._reader = KeptReader(loaded.home.database)
+        self._reader = PersistentReader(loaded.home.database)
         self._resumable: dict[str, ResumableRollout] = {}
         self._full_round_due = 0.0
         """When to look at all that there is, monotonic; before, only at workers."""
-        self._unlooked = False
+        self._needs_full_round = False
         """Whether anything has happened since the last look at all."""
         self._worker_waits: WorkerWaits | None = None
         """Why rollouts have no worker, as it was written down; None before the first look."""
@@ -159,7 +159,7 @@ class Supervisor:
         """What rollouts were started with that wait for a node of a cluster, or run on one."""
         self._replicas: dict[str, tuple[ReplicaStatus, ...]] = {}
         """Engine that has several servers → how each stands."""
-        self._told_replicas: dict[str, tuple[EngineReplica, ...]] = {}
+        self._announced_replicas: dict[str, tuple[EngineReplica, ...]] = {}
         """What workers were told of them."""
 
     def run(self) -> int:
@@ -172,7 +172,7 @@ class Supervisor:
                 self._supervise()
             point("supervisor.round.before")
             for event in self._inbox.wait(self._seconds_to_wait(now)):
-                self._unlooked = True
+                self._needs_full_round = True
                 self._handle(event)
             if self._shutdown is None:
                 # What comes within a moment is looked at together.
@@ -197,7 +197,10 @@ class Supervisor:
             # itself: tried again.
             LOGGER.warning("not now: %s", problem)
         if full:
-            self._full_round_due, self._unlooked = time.monotonic() + FULL_ROUND_SECONDS, False
+            self._full_round_due, self._needs_full_round = (
+                time.monotonic() + FULL_ROUND_SECONDS,
+                False,
+            )
 
     def _full_round(self) -> None:
         now = time.monotonic()
@@ -213,7 +216,7 @@ class Supervisor:
         self._update_training(now)
         self._spawner.check_alive(now)
         if isinstance(self._spawner, RaySpawner):
-            self._spawner.look_at_places(now)
+            self._spawner.expire_places(now)
             for rollout in self._specs.keys() - self._resumable.keys():
                 del self._specs[rollout]
                 self._spawner.forget(rollout)
@@ -254,12 +257,12 @@ class Supervisor:
         self._engines.end_drained(uses, now)
         self._replicas = self._engines.replica_statuses(uses)
 
-    def _tell_replicas(self) -> None:
+    def _announce_replicas(self) -> None:
         """Tell workers of the servers of their engines, where anything changed."""
-        replicas = self._engines.told_replicas()
-        if replicas != self._told_replicas:
+        replicas = self._engines.announced_replicas()
+        if replicas != self._announced_replicas:
             self._recorder.use_replicas(replicas)
-            self._told_replicas = replicas
+            self._announced_replicas = replicas
 
     def _update_training(self, now: float) -> None:
         """Policies and training; a home that cannot be read now keeps nothing else from going."""
@@ -278,7 +281,7 @@ class Supervisor:
                 self._workers.on_started(event)
             case WorkerEnded():
                 self._workers.on_ended(event, time.monotonic(), self._read_resumable())
-            case RolloutLeft():
+            case RolloutExited():
                 resumable = self._read_resumable() if event.code else self._resumable
                 self._workers.on_left(event, time.monotonic(), resumable)
             case WorkerLost():
@@ -359,7 +362,7 @@ class Supervisor:
     def _start_workers(self) -> None:
         resumable = self._read_resumable()
         self._engines.watch(self._engines_in_use)
-        self._tell_replicas()
+        self._announce_replicas()
         now, gpus = time.monotonic(), self._rollout_gpus
         try:
             self._workers.start_runnable(now, resumable, self._engines.reachable, self._equipped)
@@ -384,7 +387,7 @@ class Supervisor:
 
     @property
     def _engines_in_use(self) -> set[str]:
-        return {name for standing in self._resumable.values() for name in standing.engines}
+        return {name for candidate in self._resumable.values() for name in candidate.engines}
 
     def _read_resumable(self) -> dict[str, ResumableRollout]:
         """How rollouts stand; as last read while the disk is too full to read."""
@@ -428,7 +431,7 @@ class Supervisor:
             max(LEAST_PAUSE_SECONDS, settings.engine_patience_seconds),
         ]
         ends += [due - now for due in dues if due]
-        ends += [self._full_round_due - now] if self._unlooked else []
+        ends += [self._full_round_due - now] if self._needs_full_round else []
         ends += [self._shutdown.until - now] if self._shutdown else []
         return max(0.0, min(ends))
 

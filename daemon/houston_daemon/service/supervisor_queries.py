@@ -40,7 +40,7 @@ class ResumableRollout:
     """Which one that is."""
 
 
-class KeptReader:
+class PersistentReader:
     """A connection that writes nothing and stays open between reads: opening one, with the schema
     read, takes fifty times what is read most often. Used from one thread."""
 

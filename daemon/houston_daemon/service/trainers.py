@@ -62,7 +62,7 @@ class TrainerGpus:
 
         Several of a Ray cluster are Ray's to give, on whichever node.
         """
-        if not gpu_count or (gpu_count > 1 and self._loaded.config.ray.gives_gpus):
+        if not gpu_count or (gpu_count > 1 and self._loaded.config.ray.schedules_gpus):
             return None
         if reason := self._refused(run, gpu_count, share):
             return GpuRefusal(reason, False)

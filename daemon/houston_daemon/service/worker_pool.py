@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from houston_daemon.agent.shared_worker_line import RolloutLeft
+from houston_daemon.agent.shared_worker_line import RolloutExited
 from houston_daemon.recorder.live_workers import WorkerSilence
 from houston_daemon.recorder.recorder_handle import Assignment, RecorderHandle
 from houston_daemon.service.daemon_log import LOGGER, describe_exit, read_last_line
@@ -145,9 +145,9 @@ class WorkerPool:
         """Workers that died without a closed step since, and what comes next, for the status."""
         troubles = {}
         for rollout, history in self._histories.items():
-            standing = resumable.get(rollout)
+            candidate = resumable.get(rollout)
             deaths = history.backoff.failures
-            if deaths and standing and standing.steps == history.steps:
+            if deaths and candidate and candidate.steps == history.steps:
                 wait = history.backoff.seconds_left(now)
                 next_start = "runs again" if rollout in self._running else f"again in {wait:.0f} s"
                 troubles[f"worker of {rollout}"] = (
@@ -220,30 +220,30 @@ class WorkerPool:
         """
         self._report_ends()
         if self.shared:
-            self.shared.let_idle_go(now)
+            self.shared.retire_idle_workers(now)
         runnable = self._recorder.runnable()
         gone_rollouts = self._histories.keys() - set(runnable) - self._running.keys()
         for rollout in gone_rollouts:
             del self._histories[rollout]
         self.is_full = False
         for rollout in runnable:
-            standing = resumable.get(rollout)
-            if standing is None or rollout in self._running or self._due(rollout) > now:
+            candidate = resumable.get(rollout)
+            if candidate is None or rollout in self._running or self._due(rollout) > now:
                 continue
-            engine_urls = ((name, reachable(name)) for name in standing.engines)
+            engine_urls = ((name, reachable(name)) for name in candidate.engines)
             urls = {name: url for name, url in engine_urls if url is not None}
-            if len(urls) < len(standing.engines):
+            if len(urls) < len(candidate.engines):
                 continue
             self.is_full = len(self._running) >= self.limit
-            if self.is_full or self._unborn >= STARTING_WORKERS_LIMIT:
+            if self.is_full or self._starting_count >= STARTING_WORKERS_LIMIT:
                 return
             if equipped(rollout):
                 self._start(rollout, urls, now)
 
     @property
-    def _unborn(self) -> int:
+    def _starting_count(self) -> int:
         own = sum(not worker.pid and not worker.shared for worker in self._running.values())
-        return own + (self.shared.unborn if self.shared else 0)
+        return own + (self.shared.starting_count if self.shared else 0)
 
     def next_due(self, now: float) -> float | None:
         """When the next backoff ends or a silence may be too long; None when nothing waits."""
@@ -295,7 +295,7 @@ class WorkerPool:
             self._end_rollout(rollout, event.code, reason, now, resumable)
 
     def on_left(
-        self, event: RolloutLeft, now: float, resumable: dict[str, ResumableRollout]
+        self, event: RolloutExited, now: float, resumable: dict[str, ResumableRollout]
     ) -> None:
         """A shared worker runs a rollout no more, and lives on."""
         worker = self._running.get(event.rollout)
@@ -401,14 +401,14 @@ class WorkerPool:
         )
 
     def _count_death(
-        self, rollout: str, code: int, cause: str, standing: ResumableRollout | None, now: float
+        self, rollout: str, code: int, cause: str, candidate: ResumableRollout | None, now: float
     ) -> str:
         """Count a death; returns why the rollout fails, empty while it may try again.
 
         cause: why it was killed; empty for what its log says.
         """
         history = self._histories[rollout]
-        steps = standing.steps if standing else history.steps
+        steps = candidate.steps if candidate else history.steps
         delay = history.backoff.fail(now, first=steps > history.steps)
         history.steps = steps
         cause = history.last_words = (

@@ -28,7 +28,7 @@ from houston_daemon.service.fork_server import (
     spawner_command,
 )
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
-from houston_daemon.service.worker_timeout import starved_seconds
+from houston_daemon.service.worker_timeout import run_delay_seconds
 from houston_shared.backoff import Backoff
 from houston_shared.faults import point
 
@@ -56,7 +56,7 @@ class WorkerLost:
     """Seconds after which workers may be asked for again."""
 
 
-_ForkServerSays = WorkerStarted | WorkerNotStarted | WorkerEnded | ForkServerPong
+_ForkServerMessage = WorkerStarted | WorkerNotStarted | WorkerEnded | ForkServerPong
 
 
 class WorkerSpawner:
@@ -100,7 +100,7 @@ class WorkerSpawner:
         """Whether it was asked and has said nothing since."""
         self._silent = 0.0
         """For how many seconds."""
-        self._starved = 0.0
+        self._run_delay = 0.0
         """Seconds that it had waited for a processor when it was asked."""
         self._line: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -138,11 +138,11 @@ class WorkerSpawner:
             # Not in every round: the answer wakes the loop, which would then never rest.
             if now >= self._ping_at:
                 self._ping_at = now + PING_SECONDS
-                self._pinged, self._silent, self._starved = True, 0.0, starved_seconds(pid)
+                self._pinged, self._silent, self._run_delay = True, 0.0, run_delay_seconds(pid)
                 self._send(ForkServerPing())
             return
         self._silent += elapsed
-        if self._silent - (starved_seconds(pid) - self._starved) > self._limit:
+        if self._silent - (run_delay_seconds(pid) - self._run_delay) > self._limit:
             LOGGER.error("the fork server has been silent for %.0f s: it is killed", self._silent)
             self._pinged = False
             self._process.kill()
@@ -221,7 +221,7 @@ class WorkerSpawner:
 
     def _take(self, data: bytes) -> list[object]:
         """The events of one message."""
-        message = msgspec.json.decode(data, type=_ForkServerSays)
+        message = msgspec.json.decode(data, type=_ForkServerMessage)
         if isinstance(message, ForkServerPong):
             return []
         if not isinstance(message, WorkerStarted):

@@ -19,7 +19,7 @@ class SilenceWatch:
     def __init__(self, limit: float) -> None:
         """limit: seconds after which a worker is taken for hung."""
         self.limit = limit
-        self._starved: dict[tuple[str, int], float] = {}
+        self._run_delay: dict[tuple[str, int], float] = {}
         """By node and process id of those that are silent, the seconds that they had waited for a
         processor when it was noticed."""
 
@@ -29,25 +29,25 @@ class SilenceWatch:
         node: where it runs; empty for this machine.
         """
         if seconds < self.limit * NOTICED_SILENCE_PART:
-            self._starved.pop((node, pid), None)
+            self._run_delay.pop((node, pid), None)
             return False
-        if (node, pid) not in self._starved:
-            self._starved[node, pid] = starved_seconds(pid, node)
+        if (node, pid) not in self._run_delay:
+            self._run_delay[node, pid] = run_delay_seconds(pid, node)
         return True
 
     def hung(self, pid: int, seconds: float, node: str = "") -> bool:
         """Whether a silence that was noticed means that the process must be ended."""
         if seconds <= self.limit:
             return False
-        without = starved_seconds(pid, node) - self._starved[node, pid]
+        without = run_delay_seconds(pid, node) - self._run_delay[node, pid]
         return seconds - without > self.limit or seconds > self.limit * STARVED_SILENCE_FACTOR
 
     def forget(self, pid: int, node: str = "") -> None:
         """The process has ended."""
-        self._starved.pop((node, pid), None)
+        self._run_delay.pop((node, pid), None)
 
 
-def starved_seconds(pid: int, node: str = "") -> float:
+def run_delay_seconds(pid: int, node: str = "") -> float:
     """Seconds that the main thread of `pid` has been ready to run without a processor; 0 where the
     kernel does not say, as for one on another node. (Documentation/scheduler/sched-stats.rst:
     second field, nanoseconds.)"""

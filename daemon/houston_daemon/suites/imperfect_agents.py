@@ -15,7 +15,7 @@ from typing import Any
 
 from houston_daemon.experiments.experiment_tasks import read_walkthrough
 from houston_daemon.experiments.scripted_endpoint import (
-    PlayedConversation,
+    ChatHistory,
     ScriptedSpecs,
     ScriptedTurn,
 )
@@ -168,7 +168,7 @@ class ImperfectAgent:
         self._plans: dict[str, Calls] = {}
         self._lock = threading.Lock()
 
-    def __call__(self, chat: PlayedConversation) -> ScriptedTurn:
+    def __call__(self, chat: ChatHistory) -> ScriptedTurn:
         """The next step; behind the last one of its plan it finishes."""
         with self._lock:
             if chat.rollout not in self._plans:

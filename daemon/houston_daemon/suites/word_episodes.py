@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.agent.agent_loop import is_finish_accepted
-from houston_daemon.environments.environment_protocol import Standing
+from houston_daemon.environments.environment_protocol import BudgetStatus
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.tool_arguments import Catalog
 from houston_daemon.environments.word_world import WORD_ACTIONS, WordWorldEnvironment
@@ -38,7 +38,7 @@ from houston_shared.task import Task
 from houston_shared.task_tables import WordWorldSettings
 
 _CHARACTERS = 600
-_GOES_ON = Standing(1, 1, 1.0, 0)
+_GOES_ON = BudgetStatus(1, 1, 1.0, 0)
 _SPEC = RolloutSpec(
     rollout="",
     task=TaskRecord(name="episode", folder="", definition="", instructions=""),

@@ -215,7 +215,7 @@ class RolloutOverview(NamedTuple):
     queued_at: int = 0
     """When the oldest of it was queued, UTC microseconds."""
     holding: ClaimStatus | None = None
-    lookers: Sequence[PresenceRow] = ()
+    viewers: Sequence[PresenceRow] = ()
     """Who looks now."""
     new_steps: int | None = None
     """Steps closed since the person asking was here; None for who never was."""
@@ -240,7 +240,7 @@ class NeedReason(NamedTuple):
 class RolloutNeed(NamedTuple):
     """A rollout with its reasons, heaviest first."""
 
-    standing: RolloutOverview
+    overview: RolloutOverview
     weight: float
     """0 where nothing asks for anybody."""
     reasons: tuple[NeedReason, ...]
@@ -256,15 +256,15 @@ def rank_rollouts(standings: Sequence[RolloutOverview], now: int) -> list[Rollou
 
     now: UTC microseconds.
     """
-    return sorted((weigh_rollout(overview, now) for overview in standings), key=_rank_key)
+    return sorted((compute_rollout_need(overview, now) for overview in standings), key=_rank_key)
 
 
 def _rank_key(need: RolloutNeed) -> tuple[float, bool, int, str]:
-    rollout = need.standing.rollout
+    rollout = need.overview.rollout
     return -need.weight, rollout.state in ENDED_STATES, -rollout.created_at, rollout.id
 
 
-def weigh_rollout(overview: RolloutOverview, now: int) -> RolloutNeed:
+def compute_rollout_need(overview: RolloutOverview, now: int) -> RolloutNeed:
     """Why one rollout needs somebody, and how much."""
     reasons = tuple(sorted(_need_reasons(overview, now), key=lambda reason: -reason.weight))
     if not reasons:
@@ -272,7 +272,7 @@ def weigh_rollout(overview: RolloutOverview, now: int) -> RolloutNeed:
     further = sum(reason.weight * FURTHER_REASON_SHARE for reason in reasons[1:])
     weight = reasons[0].weight + min(MOST_FURTHER_WEIGHT, further)
     is_mine = bool(overview.reader) and reasons[0].weight == HANDED_WEIGHT
-    halved = overview.lookers and not is_mine  # who looks is not whom it was handed to
+    halved = overview.viewers and not is_mine  # who looks is not whom it was handed to
     return RolloutNeed(overview, round(weight / 2 if halved else weight, 1), reasons)
 
 
@@ -478,7 +478,7 @@ def _with_people(
                 queued=count,
                 queued_at=since,
                 holding=claims.get(row.id),
-                lookers=[look for look in rollout_looks if look.looks(moment)],
+                viewers=[look for look in rollout_looks if look.looks(moment)],
                 new_steps=(yield from _count_new_steps(row, rollout_looks, person, moment)),
             )
         )

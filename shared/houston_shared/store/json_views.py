@@ -88,18 +88,18 @@ def need_json(need: RolloutNeed) -> JsonDict:
 
     `new_steps` is null for who was never there.
     """
-    standing = need.standing
-    claim, acted = standing.holding, standing.acted
+    overview = need.overview
+    claim, acted = overview.holding, overview.acted
     return {
-        **attention_json(signals(list(standing.marked))),
+        **attention_json(signals(list(overview.marked))),
         "need": need.weight,
         "reasons": [
             {"kind": r.kind, "text": r.text, "weight": r.weight, "step": r.step or None}
             for r in need.reasons
         ],
-        "looking": sorted({look.name for look in standing.lookers}),
+        "looking": sorted({look.name for look in overview.viewers}),
         "claim": claim_json(claim) if claim else None,
-        "new_steps": standing.new_steps,
+        "new_steps": overview.new_steps,
         "last_action": {"step": acted.step, "text": acted.text} if acted else None,
     }
 

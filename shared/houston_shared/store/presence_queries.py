@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from houston_shared.errors import close_words
+from houston_shared.errors import close_matches
 from houston_shared.store import journal_events, rollout_queries
 from houston_shared.store.journal_events import (
     ReadPlan,
@@ -242,7 +242,7 @@ def find_meant_name(name: str, known: Sequence[str]) -> str:
     if name in known:
         return ""
     by_lower = {each.lower(): each for each in known}
-    near = close_words(name.lower(), by_lower, 1, LEAST_NAME_LIKENESS)
+    near = close_matches(name.lower(), by_lower, 1, LEAST_NAME_LIKENESS)
     return by_lower[near[0]] if near else ""
 
 

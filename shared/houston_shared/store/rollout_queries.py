@@ -13,7 +13,13 @@ from typing import NamedTuple
 import msgspec
 
 from houston_shared import home_lock
-from houston_shared.errors import ExitCode, HoustonError, UsageError, abbreviated_names, close_words
+from houston_shared.errors import (
+    ExitCode,
+    HoustonError,
+    UsageError,
+    abbreviated_names,
+    close_matches,
+)
 from houston_shared.records import (
     AT_REST_ACTIVITY,
     AWAY_ACTIVITY,
@@ -297,7 +303,7 @@ def _unknown_rollout(
         named = ", ".join(matching[:_IDS_NAMED]) + (", …" if len(matching) > _IDS_NAMED else "")
         cause = f"{len(matching)} rollouts {match_word} with {name!r}: {named}."
     else:
-        near = close_words(name, ids, _IDS_NAMED, least_likeness=0.6)
+        near = close_matches(name, ids, _IDS_NAMED, cutoff=0.6)
         cause = f"There is no rollout {name!r} in this home."
         if near:
             cause += f" Near it: {', '.join(near)}."

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.environments.environment_protocol import Environment, Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Environment, Stop
 from houston_daemon.environments.environment_registry import make_environment
 from houston_shared.records import CallIntent, RolloutSpec, TaskRecord, ToolCall, ToolResult
 from houston_shared.task import BudgetSettings, Task, WorkspaceSettings
@@ -49,8 +49,8 @@ class Station:
         await self.environment.open()
 
     @property
-    def standing(self) -> Standing:
-        return Standing(self.step, 10, 1_000.0, self.evaluations)
+    def budget_status(self) -> BudgetStatus:
+        return BudgetStatus(self.step, 10, 1_000.0, self.evaluations)
 
     def call(self, name: str, **arguments: Any) -> ToolCall:
         return ToolCall(id=f"{self.step}.{next(self._ids)}", name=name, arguments=arguments)
@@ -60,14 +60,14 @@ class Station:
     ) -> ToolResult:
         """Run one action as the loop does."""
         call = self.environment.check(self.call(name, **arguments))
-        result = await self.environment.act(call, self.standing, stop or Stop())
+        result = await self.environment.act(call, self.budget_status, stop or Stop())
         assert len(result.text) < 40_000
         return result
 
     async def recover(self, name: str, *, deadline: float = 0.0, **arguments: Any) -> ToolResult:
         """The result of a call that was cut off by a restart."""
         intent = CallIntent(call=self.call(name, **arguments), deadline=deadline)
-        return await self.environment.recover(intent, self.standing, Stop())
+        return await self.environment.recover(intent, self.budget_status, Stop())
 
 
 MakeStation = Callable[..., Awaitable[Station]]

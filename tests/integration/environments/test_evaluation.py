@@ -156,7 +156,7 @@ async def test_an_evaluation_waits_for_a_slot_and_tells_the_clock(
     fcntl.flock(held, fcntl.LOCK_EX)
     try:
         evaluating = asyncio.create_task(
-            environment.act(station.call("eval"), station.standing, Stop())
+            environment.act(station.call("eval"), station.budget_status, Stop())
         )
         await asyncio.sleep(0.5)
         assert not evaluating.done()

@@ -6,7 +6,7 @@ from venv import create
 
 import pytest
 
-from houston_daemon.environments.environment_protocol import Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Stop
 from houston_daemon.environments.workstation.evaluator import Malformed, read_score, scaled
 from houston_shared.task import BudgetSettings
 from houston_shared.task_tables import DataSettings, EvaluationSettings
@@ -83,8 +83,8 @@ async def test_time_for_evaluations_is_limited_in_total(make_station: MakeStatio
     station = await make_station("import time; time.sleep(60)", budget=budget, evaluate=evaluate())
     call = station.environment.check(station.call("eval"))
     for used, says in ((1.4, "longer than 0.6 s"), (2.0, "The time that evaluations may take")):
-        standing = Standing(5, 10, 1_000.0, 0, used)
-        result = await station.environment.act(call, standing, Stop())
+        budget_status = BudgetStatus(5, 10, 1_000.0, 0, used)
+        result = await station.environment.act(call, budget_status, Stop())
         assert not result.success
         assert says in result.text
 

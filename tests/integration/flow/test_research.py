@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from houston_daemon.environments.environment_protocol import Environment, Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Environment, Stop
 from houston_daemon.environments.environment_registry import kind, make_environment
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.records import CallIntent, RolloutSpec, ToolCall, ToolResult
@@ -33,7 +33,7 @@ class World:
             host_root=str(folder / "host"), seed=3,
         )  # fmt: skip
         self.environment: Environment = make_environment(self.spec, self.task)
-        self.standing = Standing(3, 10, 900.0, 0)
+        self.budget_status = BudgetStatus(3, 10, 900.0, 0)
 
     async def again(self) -> None:
         await self.environment.close(ended=False)
@@ -42,7 +42,7 @@ class World:
 
     async def __call__(self, name: str, call_id: str = "3.0", **arguments: Any) -> ToolResult:
         call = self.environment.check(ToolCall(id=call_id, name=name, arguments=arguments))
-        return await self.environment.act(call, self.standing, Stop())
+        return await self.environment.act(call, self.budget_status, Stop())
 
 
 async def test_a_question_is_searched_computed_and_answered_once(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ async def test_without_a_set_the_answer_ends_the_rollout_unscored(tmp_path: Path
     await world.environment.open()
     early = await world("answer", text="x")
     assert not early.success and "before step 4" in early.text
-    world.standing = Standing(4, 9, 900.0, 0)
+    world.budget_status = BudgetStatus(4, 9, 900.0, 0)
     answer = await world("answer", text="an island")
     assert answer.kind == "answer" and answer.fields["finished"] is True
     assert answer.fields["answer"] == "an island"
@@ -107,7 +107,7 @@ async def test_a_call_that_was_lost_is_made_again(tmp_path: Path) -> None:
     world = World(tmp_path)
     await world.environment.open()
     call = world.environment.check(ToolCall(id="3.0", name="code", arguments={"code": "6*7"}))
-    result = await world.environment.recover(CallIntent(call=call), world.standing, Stop())
+    result = await world.environment.recover(CallIntent(call=call), world.budget_status, Stop())
     assert result.text == "42", "it leaves nothing behind, so it may run again"
     await world.environment.close(ended=True)
 

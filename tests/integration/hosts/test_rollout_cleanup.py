@@ -118,7 +118,7 @@ async def test_what_goes_here(make_host: MakeHost, extent: CleanupExtent) -> Non
     left = await _leave(make_host(sandbox="none", network=True, owner=HOME))
     root = left.host.folder.parents[1]
     assert has_leftovers(root, "r1", HOME)
-    report = await HostCleaner(HOME).carry_out(CleanupOrder(str(root), "r1", extent))
+    report = await HostCleaner(HOME).execute_order(CleanupOrder(str(root), "r1", extent))
     assert (report.left, report.bytes > 0) == ("", extent != "processes")
     assert [what for what in GONE["snapshots"] if not left(what)] == GONE[extent]
     assert not has_leftovers(root, "r1", HOME)
@@ -155,7 +155,7 @@ async def test_what_goes_over_ssh(sshd: Sshd, tmp_path: Path, extent: CleanupExt
         note.touch()
         there = RemotePart(host="gpu2", settings=sshd.host, key=KEY)
         order = CleanupOrder(str(tmp_path), extent, extent, (there,))
-        report = await HostCleaner(HOME).carry_out(order)
+        report = await HostCleaner(HOME).execute_order(order)
         assert (report.left, report.bytes > 0) == ("", extent != "processes")
         assert [what for what in GONE["snapshots"] if not left(what)] == GONE[extent]
         assert not note.exists(), "nobody has to look there again"
@@ -174,11 +174,11 @@ async def test_nothing_goes_of_what_another_home_holds(
     root = left.host.folder.parents[1]
     there = RemotePart(host="gpu3", settings=HostSettings(ssh="nowhere.invalid"), key=KEY)
     elsewhere = () if extent == "processes" else (there,)
-    report = await HostCleaner(HOME).carry_out(CleanupOrder(str(root), "r1", extent, elsewhere))
+    report = await HostCleaner(HOME).execute_order(CleanupOrder(str(root), "r1", extent, elsewhere))
     assert ("is another's" in report.left) == (extent != "processes")
     assert "gpu3" not in report.left, "no machine is asked that might not know whose it is"
     assert [what for what in GONE["snapshots"] if not left(what)] == []
-    await HostCleaner(str(other)).carry_out(CleanupOrder(str(root), "r1", "processes"))
+    await HostCleaner(str(other)).execute_order(CleanupOrder(str(root), "r1", "processes"))
 
 
 async def test_what_a_home_left_here_ends_after_it_was_moved(make_host: MakeHost) -> None:
@@ -190,7 +190,7 @@ async def test_what_a_home_left_here_ends_after_it_was_moved(make_host: MakeHost
     assert not has_leftovers(root, "r1", moved), "a home that has no path here is at work"
     await at_work.close()
     assert has_leftovers(root, "r1", moved)
-    await HostCleaner(moved).carry_out(CleanupOrder(str(root), "r1", "processes"))
+    await HostCleaner(moved).execute_order(CleanupOrder(str(root), "r1", "processes"))
     assert [what for what in GONE["snapshots"] if not left(what)] == RUNS
 
 
@@ -221,7 +221,7 @@ async def test_what_a_home_left_on_a_machine_stays_noted_until_the_moved_one_cle
         steps: list[tuple[CleanupExtent, list[str]]] = [("processes", []), ("files", GONE["files"])]
         for extent, gone in steps:
             order = CleanupOrder(str(tmp_path), "moved", extent, (there,))
-            report = await HostCleaner("/home/moved").carry_out(order)
+            report = await HostCleaner("/home/moved").execute_order(order)
             assert ("is another home's" in report.left) == note.exists() == (not gone)
             assert [what for what in GONE["snapshots"] if not left(what)] == gone
     finally:
@@ -237,7 +237,7 @@ async def test_a_machine_that_is_away_is_asked_once_and_its_note_stays(
     cleaner = HostCleaner(HOME)
     for note, rollout in zip(notes, ("r1", "r2"), strict=True):
         note.touch()
-        report = await cleaner.carry_out(CleanupOrder(str(tmp_path), rollout, "files", (away,)))
+        report = await cleaner.execute_order(CleanupOrder(str(tmp_path), rollout, "files", (away,)))
         assert report.left.endswith(f"rollouts/{rollout} stays.")
         assert note.exists()
     assert len(cleaner._machines._away) == 1

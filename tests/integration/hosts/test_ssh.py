@@ -12,7 +12,7 @@ import pytest
 from houston_daemon.environments import workstation_actions
 from houston_daemon.environments.environment_protocol import Stop
 from houston_daemon.environments.workstation.confined_paths import PathRefused
-from houston_daemon.environments.workstation.remote_file_actions import FilesThere
+from houston_daemon.environments.workstation.remote_file_actions import RemoteFileActions
 from houston_daemon.hosts.host_protocol import (
     CleanupExtent,
     HostAway,
@@ -139,13 +139,13 @@ async def test_a_host_over_ssh_is_what_a_local_one_is(make: Make, tmp_path: Path
 async def test_file_actions_are_done_there(make: Make) -> None:
     host = make("files")
     await host.prepare(None)
-    files = FilesThere(host, 30_000)
+    files = RemoteFileActions(host, 30_000)
     stop = Stop()
     made = await files.act(
         workstation_actions.CreateFile(filename="a/b.txt", content="x\ny\n"), stop
     )
     assert made.success, made.error
-    assert files.take_touched() == ["a/b.txt"]
+    assert files.take_written_paths() == ["a/b.txt"]
     assert (host.workspace / "a" / "b.txt").read_text() == "x\ny\n"
     shown = await files.act(workstation_actions.OpenFile(path="a/b.txt"), stop)
     assert shown.fields()["total_lines"] == 2

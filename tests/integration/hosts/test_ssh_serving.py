@@ -39,16 +39,16 @@ async def test_what_is_brought_for_an_evaluator_is_shown_to_no_agent(tmp_path: P
     )  # fmt: skip
     serving = RemoteServer({})
 
-    async def ask(what: m.AnyAsk) -> Any:
+    async def ask(what: m.AnyHostRequest) -> Any:
         return await serving.answer(what, asyncio.Event())
 
     look = f"until [ -e done ]; do ls -R {there}; sleep 0.05; done; ls -R {there}"
     try:
         await ask(hello)
         await ask(m.Prepare(source="", begun=False))
-        assert await ask(m.NotBroughtBack()) == ()
+        assert await ask(m.UnrestoredPaths()) == ()
         (there / "root" / "rollouts" / "r1" / "branch.json").write_text('["big.bin"]')
-        assert await ask(m.NotBroughtBack()) == ("big.bin",)
+        assert await ask(m.UnrestoredPaths()) == ("big.bin",)
         session = asyncio.create_task(ask(spawn("/bin/sh", "-c", look)))
         await asyncio.sleep(0.5)  # it runs already when the evaluator's folder comes
         await ask(m.Piece(name=name, token="t", data=packed.getvalue(), last=True))
@@ -92,7 +92,7 @@ async def test_a_parcel_goes_with_the_last_rollout_that_needs_it(tmp_path: Path)
     rollouts = {"r1": ("both", "first"), "r2": ("both",)}
     serving = {rollout: RemoteServer({}) for rollout in rollouts}
 
-    async def ask(rollout: str, what: m.AnyAsk) -> Any:
+    async def ask(rollout: str, what: m.AnyHostRequest) -> Any:
         return await serving[rollout].answer(what, asyncio.Event())
 
     def kept() -> set[str]:
@@ -104,7 +104,7 @@ async def test_a_parcel_goes_with_the_last_rollout_that_needs_it(tmp_path: Path)
             sandbox="none", network=True,
         ))  # fmt: skip
         for folder in folders:
-            if not await ask(rollout, m.HasParcel(name=names[folder])):
+            if not await ask(rollout, m.HasBundle(name=names[folder])):
                 packed = io.BytesIO()
                 file_bundles.pack_bundle(tmp_path / folder, packed)
                 data = packed.getvalue()
@@ -139,7 +139,7 @@ FIRST, COPY, EARLIER = "here:/home", "there:/home", ""
 def hello_of(home: str, root: Path, owner: str = "") -> m.Hello:
     return m.Hello(
         version="0", rollout="r1", root=str(root), key="here", home=home, owner=owner,
-        lease=m.LEASE_AFTER_ALL, sandbox="none", network=True,
+        lease=m.CLEANUP_LEASE, sandbox="none", network=True,
     )  # fmt: skip
 
 
@@ -147,7 +147,7 @@ async def test_a_copied_home_ends_nothing_of_the_rollout_that_goes_on(tmp_path: 
     root = tmp_path / "root"
     holder = root / "rollouts" / "r1" / "holder"
 
-    async def told(home: str, *asks: m.AnyAsk, owner: str = "") -> None:
+    async def told(home: str, *asks: m.AnyHostRequest, owner: str = "") -> None:
         serving = RemoteServer({})
         for ask in (hello_of(home, root, owner), *asks):
             await serving.answer(ask, asyncio.Event())

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.environments.environment_protocol import Environment, Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Environment, Stop
 from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.environments.http.http_simulator_client import (
     SimulatorClient,
@@ -99,13 +99,13 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     server.stop()
 
 
-def standing(step: int) -> Standing:
-    return Standing(step, 10, 1_000.0, 0)
+def budget_status(step: int) -> BudgetStatus:
+    return BudgetStatus(step, 10, 1_000.0, 0)
 
 
 async def act(environment: Environment, name: str, step: int = 1, **arguments: Any) -> ToolResult:
     call = environment.check(ToolCall(id=f"{step}.0", name=name, arguments=arguments))
-    return await environment.act(call, standing(step), Stop())
+    return await environment.act(call, budget_status(step), Stop())
 
 
 async def test_an_episode_to_its_score(world: World) -> None:
@@ -132,12 +132,12 @@ async def test_a_restarted_worker_and_a_restarted_server_go_on(world: World) -> 
     one = world.make()
     await one.open()
     await act(one, "count", 1, number=1)
-    again = world.make()
-    await again.open(begun=True)
-    assert (await act(again, "count", 2, number=2)).text == "Right."
+    resumed = world.make()
+    await resumed.open(begun=True)
+    assert (await act(resumed, "count", 2, number=2)).text == "Right."
     world.server.stop()
     world.server.start()  # without any session: what was done is done again
-    last = await act(again, "count", 3, number=3)
+    last = await act(resumed, "count", 3, number=3)
     assert last.fields["finished"], last
     branch = world.make("r2")
     await branch.open()
@@ -206,14 +206,14 @@ async def test_what_a_dead_worker_had_begun_is_found(world: World) -> None:
     await act(one, "count", 1, number=1)
     call = ToolCall(id="2.0", name="count", arguments={"number": 2})
     state = (world.folder / "root" / "rollouts" / "r1" / "http.json").read_bytes()
-    await one.act(one.check(call), standing(2), Stop())  # done, and nobody noted it
+    await one.act(one.check(call), budget_status(2), Stop())  # done, and nobody noted it
     (world.folder / "root" / "rollouts" / "r1" / "http.json").write_bytes(state)
-    again = world.make()
-    await again.open(begun=True)
-    found = await again.recover(CallIntent(call=call), standing(2), Stop())
+    resumed = world.make()
+    await resumed.open(begun=True)
+    found = await resumed.recover(CallIntent(call=call), budget_status(2), Stop())
     assert "what it answered is lost" in found.text and found.kind == "interrupted"
     last = ToolCall(id="3.0", name="count", arguments={"number": 3})
-    run = await again.recover(CallIntent(call=last), standing(3), Stop())
+    run = await resumed.recover(CallIntent(call=last), budget_status(3), Stop())
     assert run.fields["finished"], "what it never heard of is done now"
 
 
@@ -225,12 +225,12 @@ async def test_an_answer_that_was_noted_and_not_stored_is_given_again_and_counte
     await one.open()
     for step in (1, 2, 3):
         await act(one, "count", step, number=step)
-        again = world.make()  # killed between its note and the journal
-        await again.open(begun=True)
+        resumed = world.make()  # killed between its note and the journal
+        await resumed.open(begun=True)
         call = ToolCall(id=f"{step}.0", name="count", arguments={"number": step})
-        found = await again.recover(CallIntent(call=call), standing(step), Stop())
+        found = await resumed.recover(CallIntent(call=call), budget_status(step), Stop())
         assert (found.text.splitlines()[-1], found.success) == ("Right.", True), step
-        one = again
+        one = resumed
     assert found.fields["finished"], "the end is told again, too"
     state = json.loads((world.folder / "root" / "rollouts" / "r1" / "http.json").read_bytes())
     assert [taken["call"] for taken in state["taken"]] == ["1.0", "2.0", "3.0"]
@@ -241,9 +241,9 @@ async def test_a_rollout_that_was_killed_after_finish_is_scored(world: World) ->
     one = world.make()
     await one.open()
     assert (await act(one, "finish")).fields["finished"]
-    again = world.make()
-    await again.open(begun=True)
-    scored = await act(again, "eval")
+    resumed = world.make()
+    await resumed.open(begun=True)
+    scored = await act(resumed, "eval")
     assert (scored.kind, scored.fields.get("overall_score")) == ("eval", 0.0), scored.text
 
 
@@ -284,7 +284,7 @@ async def test_a_redirect_to_nowhere_is_no_answer(where: str) -> None:
         server.pages["/step"] = moved(where)
         client = SimulatorClient(server.url().rstrip("/"), 5.0, 0.0, "")
         with pytest.raises(SimulatorFailed) as told:
-            await client.ask("step", {}, Step, again=False)
+            await client.ask("step", {}, Step, idempotent=False)
         await client.close()
     assert told.value.done is not True
 
@@ -296,7 +296,7 @@ async def test_a_person_breaks_a_slow_action_off(world: World) -> None:
     await one.open()
     stop = Stop()
     call = one.check(ToolCall(id="1.0", name="count", arguments={"number": 1}))
-    running = asyncio.create_task(one.act(call, standing(1), stop))
+    running = asyncio.create_task(one.act(call, budget_status(1), stop))
     await asyncio.sleep(0.2)
     stop.reason = "interrupt"
     stop.event.set()

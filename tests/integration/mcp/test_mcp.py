@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from houston_daemon.environments import local_host_setup
-from houston_daemon.environments.environment_protocol import Environment, Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Environment, Stop
 from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.hosts.host_protocol import NeedsPerson
 from houston_daemon.prompts.answer_grammar import answer_schema
@@ -32,7 +32,7 @@ from houston_shared.task import SandboxSettings, Task, load_task
 from houston_shared.task_tables import EvaluationSettings, McpServerSettings, McpSettings
 
 SERVER = Path(__file__).with_name("server.py")
-STANDING = Standing(5, 10, 1_000.0, 0)
+STANDING = BudgetStatus(5, 10, 1_000.0, 0)
 PACKAGES = sysconfig.get_path("purelib")
 READ = tuple(map(str, local_host_setup.interpreter_paths(SERVER, PACKAGES)))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.environments.environment_protocol import Environment, Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Environment, Stop
 from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.hosts.host_protocol import NeedsPerson
 from houston_daemon.service.rollout_start_checks import check_task_names
@@ -102,13 +102,13 @@ async def opened(folder: Path, made: Task, begun: bool = False) -> AsyncIterator
         await environment.close(ended=False)
 
 
-def standing(step: int) -> Standing:
-    return Standing(step, 10, 1_000.0, 0)
+def budget_status(step: int) -> BudgetStatus:
+    return BudgetStatus(step, 10, 1_000.0, 0)
 
 
 async def act(environment: Environment, name: str, step: int = 1, **arguments: Any) -> ToolResult:
     call = environment.check(ToolCall(id=f"{step}.0", name=name, arguments=arguments))
-    return await environment.act(call, standing(step), Stop())
+    return await environment.act(call, budget_status(step), Stop())
 
 
 async def test_the_example_to_its_score(tmp_path: Path, echo: Server) -> None:
@@ -160,10 +160,10 @@ async def test_a_worker_that_was_killed(tmp_path: Path, echo: Server, replayable
         return
     async with opened(tmp_path, made, begun=True) as one:
         known = CallIntent(call=ToolCall(id="1.0", name="step", arguments={"message": "Hello"}))
-        again = await one.recover(known, standing(1), Stop())
+        again = await one.recover(known, budget_status(1), Stop())
         assert again.fields["more"] == {"reward": 0.5}, "its answer is given again, not done again"
         new = CallIntent(call=ToolCall(id="2.0", name="step", arguments={"message": "all"}))
-        assert (await one.recover(new, standing(2), Stop())).success
+        assert (await one.recover(new, budget_status(2), Stop())).success
         await act(one, "finish", 3)
         scored = await act(one, "eval", 3)
         assert scored.fields["overall_score"] == 80.0, "each once"

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.environment_protocol import Environment, Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Environment, Stop
 from houston_daemon.environments.environment_registry import make_environment
 from houston_shared.records import CallIntent, RolloutSpec, TaskRecord, ToolCall, ToolResult
 from houston_shared.task import Task
 from houston_shared.task_tables import PythonToolSettings
 
-STANDING = Standing(5, 10, 1_000.0, 0)
+BUDGET_STATUS = BudgetStatus(5, 10, 1_000.0, 0)
 
 
 class Bench:
@@ -33,7 +33,7 @@ class Bench:
         return self.environment.check(ToolCall(id="5.0", name="python", arguments=arguments))
 
     async def __call__(self, code: str) -> ToolResult:
-        return await self.environment.act(self.call(code=code), STANDING, Stop())
+        return await self.environment.act(self.call(code=code), BUDGET_STATUS, Stop())
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ async def test_code_ends_with_its_time(folder: Path) -> None:
     stop.reason = "interrupt"
     stop.event.set()
     sleeping = bench.call(code="import time; time.sleep(60)")
-    broken = await bench.environment.act(sleeping, STANDING, stop)
+    broken = await bench.environment.act(sleeping, BUDGET_STATUS, stop)
     assert "a person interrupted it" in broken.text and not broken.success
     await bench.environment.close(ended=True)
 
@@ -202,4 +202,4 @@ async def test_much_output_is_cut_and_said_so(bench: Bench) -> None:
 
 async def test_a_call_that_a_restart_broke_off_is_run_again(bench: Bench) -> None:
     intent = CallIntent(call=bench.call(code="1 + 1"))
-    assert (await bench.environment.recover(intent, STANDING, Stop())).text == "2"
+    assert (await bench.environment.recover(intent, BUDGET_STATUS, Stop())).text == "2"

@@ -47,7 +47,7 @@ def test_one_that_rotted_counts_for_nothing_and_no_good_one_goes_for_it(
     made = home_backup.make_backup(home, periodic=True)
     assert home_backup.prune_backups(home.backups, made, 2) == ([], [bad])
     assert names(home) == [good, made.name]
-    assert home_backup.list_rotten_backups(home.backups) == [bad]
+    assert home_backup.list_corrupt_backups(home.backups) == [bad]
     again = home_backup.make_backup(home, periodic=True)
     assert home_backup.prune_backups(home.backups, again, 2) == ([good], [])
     with pytest.raises(HoustonError, match="is no backup"):
@@ -59,7 +59,7 @@ def test_an_unreadable_manifest_stops_no_other_backup(home: Home) -> None:
     (home.backups / bad / "manifest.json").write_bytes(b"{")
     made = home_backup.make_backup(home, periodic=True)
     assert home_backup.prune_backups(home.backups, made, 1).removed == [old]
-    assert (names(home), home_backup.list_rotten_backups(home.backups)) == ([made.name], [bad])
+    assert (names(home), home_backup.list_corrupt_backups(home.backups)) == ([made.name], [bad])
 
 
 def test_a_damaged_home_keeps_its_good_backup_and_says_so_until_one_succeeds(

@@ -129,7 +129,7 @@ def reason(station: Station, worker: Worker) -> tuple[str, int] | None:
     """Why the rollout needs somebody for a job, and how much that weighs."""
     with Reader(station.home) as reader:
         (overview,) = reader.run(attention_ranking.read_rollout_overviews(rollout=worker.rollout))
-    need = attention_ranking.weigh_rollout(overview, 0)
+    need = attention_ranking.compute_rollout_need(overview, 0)
     return next(((r.text, r.weight) for r in need.reasons if r.kind == "job_failed"), None)
 
 

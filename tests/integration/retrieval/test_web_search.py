@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.environments.environment_protocol import Environment, Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Environment, Stop
 from houston_daemon.environments.environment_registry import make_environment
 from houston_shared.config import Configuration
 from houston_shared.records import RolloutSpec, TaskRecord, ToolCall, ToolResult
@@ -16,7 +16,7 @@ from houston_shared.secret_redaction import SECRETS_VARIABLE, install_secrets, p
 from houston_shared.task import Task, TaskSearchSettings
 from tests.integration.retrieval.conftest import KEY, Providers
 
-STANDING = Standing(3, 10, 1_000.0, 0)
+BUDGET_STATUS = BudgetStatus(3, 10, 1_000.0, 0)
 LEAST = {"query", "requested_top_k", "total_results", "search_results", "from_cache", "error_code"}
 
 
@@ -48,7 +48,7 @@ async def search(
     environment: Environment, stop: Stop | None = None, **arguments: Any
 ) -> ToolResult:
     call = environment.check(ToolCall(id="3.0", name="web_search", arguments=arguments))
-    result = await environment.act(call, STANDING, stop or Stop())
+    result = await environment.act(call, BUDGET_STATUS, stop or Stop())
     assert call.error or set(result.fields) >= LEAST
     return result
 
@@ -150,7 +150,7 @@ async def test_what_a_search_found_in_a_corpus_can_be_opened(tmp_path: Path) -> 
     async def browse(url: str, **arguments: Any) -> ToolResult:
         asked = {"url": url, **arguments}
         call = environment.check(ToolCall(id="4.0", name="web_browse", arguments=asked))
-        return await environment.act(call, STANDING, Stop())
+        return await environment.act(call, BUDGET_STATUS, Stop())
 
     found = await search(environment, query="sea")
     urls = [one["url"] for one in found.fields["search_results"]]

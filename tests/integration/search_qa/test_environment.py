@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from houston_daemon.environments.environment_protocol import Environment, Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Environment, Stop
 from houston_daemon.environments.environment_registry import make_environment
 from houston_shared.errors import HoustonError
 from houston_shared.records import CallIntent, RolloutSpec, ToolCall, ToolResult
@@ -39,7 +39,7 @@ class World:
             seed=3,
         )
         self.environment: Environment = make_environment(self.spec, self.task)
-        self.standing = Standing(3, 10, 900.0, 0)
+        self.budget_status = BudgetStatus(3, 10, 900.0, 0)
         self.file = folder / "host" / "rollouts" / "r1" / "search_qa.json"
 
     async def again(self) -> None:
@@ -49,7 +49,7 @@ class World:
 
     async def __call__(self, name: str, call_id: str = "3.0", **arguments: Any) -> ToolResult:
         call = self.environment.check(ToolCall(id=call_id, name=name, arguments=arguments))
-        return await self.environment.act(call, self.standing, Stop())
+        return await self.environment.act(call, self.budget_status, Stop())
 
 
 async def test_two_searches_and_an_answer(tmp_path: Path) -> None:
@@ -81,14 +81,14 @@ async def test_two_searches_and_an_answer(tmp_path: Path) -> None:
 async def test_a_wrong_answer_and_one_too_many(tmp_path: Path) -> None:
     world = World(tmp_path, "q-24", evaluations=1, minimum_steps=2)
     await world.environment.open()
-    world.standing = Standing(1, 10, 900.0, 0)
+    world.budget_status = BudgetStatus(1, 10, 900.0, 0)
     early = await world("answer", text="the glassmakers of Corrin")
     assert not early.success and "refused before step 2" in early.text
-    world.standing = Standing(2, 10, 900.0, 0)
+    world.budget_status = BudgetStatus(2, 10, 900.0, 0)
     wrong = await world("answer", text="the glassmakers of Hollin")
     assert wrong.fields["overall_score"] == 0.0
     assert wrong.fields["f1"] == pytest.approx(2 / 3, abs=1e-5)
-    world.standing = Standing(3, 10, 900.0, 1)
+    world.budget_status = BudgetStatus(3, 10, 900.0, 1)
     late = await world("answer", call_id="4.0", text="the glassmakers of Corrin")
     assert late.success and late.fields["finished"] and "overall_score" not in late.fields
 
@@ -100,7 +100,7 @@ async def test_a_step_cannot_try_several_answers(tmp_path: Path) -> None:
     results = [await world("answer", call_id=f"3.{n}", text=t) for n, t in enumerate(tried)]
     assert [one.fields.get("overall_score") for one in results] == [0.0, None, None]
     assert [one.kind for one in results] == ["eval", "answer", "answer"]
-    world.standing = Standing(4, 10, 900.0, 1)  # a person asked to think again
+    world.budget_status = BudgetStatus(4, 10, 900.0, 1)  # a person asked to think again
     again = await world("answer", call_id="4.0", text="Jonas Wick")
     assert again.fields["overall_score"] == 100.0
 
@@ -115,12 +115,12 @@ async def test_a_restart_finds_question_corpus_and_answer(tmp_path: Path) -> Non
     assert world.environment.brief == brief
     assert "Casper Ryle" in (await world("search", query="Morning Heron")).text
     search = CallIntent(call=ToolCall(id="5.0", name="search", arguments={"query": "Casper Ryle"}))
-    found = await world.environment.recover(search, world.standing, Stop())
+    found = await world.environment.recover(search, world.budget_status, Stop())
     assert "Jonas Wick" in found.text, "a search has no effect and is run again"
     intent = CallIntent(call=ToolCall(id="6.0", name="answer", arguments={"text": "Jonas Wick"}))
-    first = await world.environment.act(intent.call, world.standing, Stop())
+    first = await world.environment.act(intent.call, world.budget_status, Stop())
     await world.again()  # the worker died before the result was stored
-    kept = await world.environment.recover(intent, world.standing, Stop())
+    kept = await world.environment.recover(intent, world.budget_status, Stop())
     assert (kept.kind, kept.fields, kept.text) == (first.kind, first.fields, first.text)
     assert len(json.loads(world.file.read_text())["answers"]) == 1
     for index in (tmp_path / "host" / "retrieval" / "corpora").glob("*.db"):
@@ -147,7 +147,7 @@ async def test_a_branch_has_the_question_of_its_parent(tmp_path: Path) -> None:
     await branch.open(begun=True)
     assert branch.brief == parent.environment.brief
     call = ToolCall(id="3.0", name="answer", arguments={"text": "Lars Wick"})
-    result = await branch.act(call, parent.standing, Stop())
+    result = await branch.act(call, parent.budget_status, Stop())
     assert result.fields["overall_score"] == 0.0, "its own answer, not its parent's"
     again = make_environment(spec, task)
     parent.file.unlink()
@@ -165,11 +165,11 @@ async def test_a_rollout_without_an_answer_scores_nothing(tmp_path: Path) -> Non
     assert early.kind == "error", "no way for an agent to end with nothing, or to look"
     assert "eval" not in {tool.name for tool in world.environment.tools}
     for spent in (
-        Standing(20, 0, 100.0, 0),
-        Standing(9, 11, 0.0, 0),
-        Standing(9, 11, 900.0, 0, cost_spent=True),
+        BudgetStatus(20, 0, 100.0, 0),
+        BudgetStatus(9, 11, 0.0, 0),
+        BudgetStatus(9, 11, 900.0, 0, cost_spent=True),
     ):
-        world.standing = spent
+        world.budget_status = spent
         scored = await world("eval")
         assert scored.kind == "eval" and scored.fields["overall_score"] == 0.0
         assert scored.fields["counted"] and not scored.fields["finished"]

@@ -139,9 +139,9 @@ async def test_a_full_disk_is_freed(tmp_path: Path) -> None:
             small_disk.fill(small)
 
             cleaner = HostCleaner("/home/a")
-            await cleaner.carry_out(CleanupOrder(str(small), "r-1", "processes"))
+            await cleaner.execute_order(CleanupOrder(str(small), "r-1", "processes"))
             assert not process_table.is_alive(shell)
-            report = await cleaner.carry_out(CleanupOrder(str(small), "r-1", "files"))
+            report = await cleaner.execute_order(CleanupOrder(str(small), "r-1", "files"))
             assert (report.left, report.bytes > BIG) == ("", True)
             assert not host.workspace.exists()
         finally:

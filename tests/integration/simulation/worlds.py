@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from houston_daemon.environments.environment_protocol import Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Stop
 from houston_daemon.environments.simulation.scienceworld_environment import ScienceWorldSimulator
 from houston_daemon.environments.simulation.simulated_world import SimulatorTimeouts
 from houston_daemon.environments.simulation.simulation_environment import Simulation
@@ -43,7 +43,7 @@ class Played:
         )
         self.folder = folder / "host" / "rollouts" / self.spec.rollout
         self.log = self.folder / f"{name}.jsonl"
-        self.standing = Standing(3, 10, 900.0, 0)
+        self.budget_status = BudgetStatus(3, 10, 900.0, 0)
         self.environment = self._made()
         self._calls = 0
 
@@ -76,7 +76,7 @@ class Played:
         call = self.environment.check(
             ToolCall(id=f"{self._calls}.0", name=name, arguments=arguments)
         )
-        return await self.environment.act(call, self.standing, Stop())
+        return await self.environment.act(call, self.budget_status, Stop())
 
     async def act(self, action: str) -> ToolResult:
         return await self("act", action=action)
@@ -84,7 +84,7 @@ class Played:
     async def recovered(self, action: str) -> ToolResult:
         """The newest call, as a worker finds it that came after one that died."""
         call = ToolCall(id=f"{self._calls}.0", name="act", arguments={"action": action})
-        return await self.environment.recover(CallIntent(call=call), self.standing, Stop())
+        return await self.environment.recover(CallIntent(call=call), self.budget_status, Stop())
 
     @property
     def pid(self) -> int:

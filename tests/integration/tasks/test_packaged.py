@@ -13,7 +13,7 @@ from typing import get_args
 import pytest
 
 from houston_daemon.commands.task_commands import TEMPLATES
-from houston_daemon.environments.environment_protocol import Environment, Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Environment, Stop
 from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.environments.workstation.evaluator import read_score
 from houston_shared.records import RolloutSpec, ToolCall, ToolResult
@@ -63,8 +63,8 @@ class Trial:
 
     async def __call__(self, name: str, **arguments: object) -> ToolResult:
         call = self.environment.check(ToolCall(id="5.1", name=name, arguments=arguments))
-        standing = Standing(5, 100, 1_000.0, 0)
-        return await self.environment.act(call, standing, Stop())
+        budget_status = BudgetStatus(5, 100, 1_000.0, 0)
+        return await self.environment.act(call, budget_status, Stop())
 
     @property
     def submission(self) -> Path:

@@ -114,7 +114,7 @@ def as_call(arguments: dict[str, Any]) -> list[dict[str, Any]]:
     return [tool(json.dumps(arguments), name="judge_steps"), delta("tool_calls")]
 
 
-def standing(station: Station, rollout: str) -> dict[int, tuple[str, str]]:
+def current_verdicts(station: Station, rollout: str) -> dict[int, tuple[str, str]]:
     rows = station.json("verdict", rollout)
     return {row["step"]: (row["verdict"], row["source"]) for row in rows}
 
@@ -124,7 +124,7 @@ def test_rules_first_then_the_judge_and_a_person_outranks_both(
 ) -> None:
     (found,) = station.json("judge", rollout, "--rules-only")
     assert list(found["rules"]["steps"]) == ["2"] and found["rules"]["changed"] == 1
-    assert standing(station, rollout) == {2: ("mask", "rule")}
+    assert current_verdicts(station, rollout) == {2: ("mask", "rule")}
     assert not server.asked
 
     station.run("verdict", rollout, "1", "mask")
@@ -145,7 +145,7 @@ def test_rules_first_then_the_judge_and_a_person_outranks_both(
     assert "no verdict on 2, 3" in told[2]
     assert all(asked["temperature"] == 0 for asked in server.asked)
     assert server.asked[0]["tools"][0]["function"]["name"] == "judge_steps"
-    assert standing(station, rollout) == {
+    assert current_verdicts(station, rollout) == {
         1: ("mask", "human"),
         2: ("mask", "judge"),
         3: ("mask", "judge"),
@@ -194,12 +194,12 @@ def test_what_is_not_decided_stays_undecided_and_is_shown(
     server.answers += [as_text(half)] * 3
     done = station.run("judge", rollout)
     assert "2 undecided" in done.stdout and "undecided steps 4–5: no verdict on 4, 5" in done.stdout
-    assert set(standing(station, rollout)) == {1, 2, 3}
+    assert set(current_verdicts(station, rollout)) == {1, 2, 3}
 
     server.answers += [as_text("{")] * 3
     done = station.run("judge", rollout, "--no-rules", code=1)
     assert "5 undecided" in done.stdout
-    assert set(standing(station, rollout)) == {1, 2, 3}, "who said nothing replaces nothing"
+    assert set(current_verdicts(station, rollout)) == {1, 2, 3}, "who said nothing replaces nothing"
 
     server.answers.append(as_text(json.dumps(verdicts())))
     (found,) = station.json("judge", rollout)
@@ -219,13 +219,15 @@ def test_what_a_keep_takes_from_a_rule_is_counted_and_needs_a_reason(
     (found,) = station.json("judge", made)
     assert list(found["rules"]["steps"]) == ["3"], "edited blindly"
     assert found["judge"]["undecided"] == {"3": "step 3 has no reason in words; no verdict on 3"}
-    assert standing(station, made)[3] == ("mask", "rule"), "without a reason the rule stands"
+    assert current_verdicts(station, made)[3] == ("mask", "rule"), (
+        "without a reason the rule stands"
+    )
     assert found["judge"]["kept_over_rules"] == {}
 
     server.answers.append(as_text(json.dumps(keeps)))
     (found,) = station.json("judge", made)
     assert found["judge"]["kept_over_rules"] == {"3": found["rules"]["steps"]["3"]}
-    assert standing(station, made)[3] == ("keep", "judge")
+    assert current_verdicts(station, made)[3] == ("keep", "judge")
     assert "1 of those kept are masked by rules: step 3" in station.run("judge", made).stdout
 
 
@@ -244,21 +246,24 @@ def test_an_error_that_is_found_later_counts_before_what_a_judge_kept(
 ) -> None:
     for step in (1, 2):
         kept(station, rollout, step)
-    assert standing(station, rollout) == {1: ("keep", "judge"), 2: ("keep", "judge")}
+    assert current_verdicts(station, rollout) == {1: ("keep", "judge"), 2: ("keep", "judge")}
     file = station.folder / "third.md"
     file.write_text(station.run("judge", "--print-template").stdout + "\n\n")
     server.answers.append((400, {}))
     station.run("judge", rollout, "--template", str(file), code=1)
-    assert standing(station, rollout) == {1: ("keep", "judge"), 2: ("mask", "rule")}
+    assert current_verdicts(station, rollout) == {1: ("keep", "judge"), 2: ("mask", "rule")}
     said = station.run("verdict", f"{rollout}@2").stdout
     assert "step 2 is masked: by rule" in said
     assert "keep by judge:jury: the start was sound (does not count)" in said
 
     station.run("verdict", rollout, "2", "keep")
-    assert standing(station, rollout)[2] == ("keep", "human")
+    assert current_verdicts(station, rollout)[2] == ("keep", "human")
     station.run("verdict", rollout, "2", "clear")
     (row,) = station.json("judge", rollout, "--rules-only")
-    assert row["rules"]["changed"] == 0 and standing(station, rollout)[2] == ("mask", "rule")
+    assert row["rules"]["changed"] == 0 and current_verdicts(station, rollout)[2] == (
+        "mask",
+        "rule",
+    )
 
 
 @pytest.mark.slow
@@ -270,10 +275,12 @@ def test_what_was_archived_is_not_judged_and_what_was_said_of_it_stays(
     station.run("verdict", rollout, "2", "clear")
     kept(station, rollout, 2)
     station.run("verdict", rollout, "3", "mask")
-    before = standing(station, rollout)
+    before = current_verdicts(station, rollout)
     assert before == {2: ("mask", "rule"), 3: ("mask", "human")}
     station.run("rollout", "archive", rollout, "--yes")
-    assert standing(station, rollout) == before, "its reasons are gone, and what counts is not"
+    assert current_verdicts(station, rollout) == before, (
+        "its reasons are gone, and what counts is not"
+    )
 
     for words in ((), ("--rules-only",), ("--dry-run",), ("--calibrate",)):
         done = station.run("judge", rollout, *words, code=1)
@@ -284,7 +291,7 @@ def test_what_was_archived_is_not_judged_and_what_was_said_of_it_stays(
         done = station.run("judge", *words)
         assert "1 rollout left out, archived or erased: " + rollout in done.stderr
         assert rollout not in done.stdout
-    assert standing(station, rollout) == before and not server.asked
+    assert current_verdicts(station, rollout) == before and not server.asked
 
 
 @pytest.mark.slow
@@ -328,7 +335,9 @@ def test_a_rollout_on_which_a_rule_fails_is_named_and_the_others_are_judged(
         judged = {json.loads(line)["rollout"] for line in done.stdout.splitlines()}
         assert judged >= {rollout, good} and bad not in judged
     assert said in station.run("judge", bad, "--rules-only", code=1).stderr
-    assert standing(station, bad) == {} and standing(station, good) == {1: ("mask", "rule")}
+    assert current_verdicts(station, bad) == {} and current_verdicts(station, good) == {
+        1: ("mask", "rule")
+    }
 
     station.run("verdict", bad, "1", "mask")
     station.run("verdict", good, "1", "mask")
@@ -381,7 +390,7 @@ def test_a_dry_run_asks_and_stores_nothing(
     assert found["judge"]["windows"] == 1 and found["judge"]["cached"] == 0
     assert found["cost"]["prompt_tokens"] > 500 and found["cost"]["price"] > 0
     assert list(found["rules"]["steps"]) == ["2"] and not found["stored"]
-    assert len(server.asked) == asked and standing(station, plain) == {}
+    assert len(server.asked) == asked and current_verdicts(station, plain) == {}
     of_no_use = "hardly better than a coin"
     assert of_no_use not in station.run("judge", plain, "--dry-run").stderr
     assert of_no_use in station.run("judge", plain, "--dry-run", "--engine", "embedded").stderr
@@ -392,13 +401,13 @@ def test_an_engine_that_refuses_ends_the_run_and_touches_no_verdict(
 ) -> None:
     server.answers.append(as_text(json.dumps(verdicts(s4="mask"))))
     station.json("judge", rollout)
-    before = standing(station, rollout)
+    before = current_verdicts(station, rollout)
     server.answers.append((400, {}))
     file = station.folder / "other.md"
     file.write_text(station.run("judge", "--print-template").stdout + "\n")
     done = station.run("judge", rollout, "--template", str(file), code=1)
     assert "refused the request with 400: not now" in done.stderr
-    assert standing(station, rollout) == before
+    assert current_verdicts(station, rollout) == before
 
 
 def test_the_cases_are_put_before_the_engine(

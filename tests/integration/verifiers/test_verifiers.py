@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.environments.environment_protocol import Environment, Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Environment, Stop
 from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.hosts.host_protocol import NeedsPerson
 from houston_daemon.service.rollout_start_checks import check_task_names
@@ -111,13 +111,13 @@ class World:
             await environment.close(ended=False)
 
 
-def standing(step: int) -> Standing:
-    return Standing(step, 10, 1_000.0, 0)
+def budget_status(step: int) -> BudgetStatus:
+    return BudgetStatus(step, 10, 1_000.0, 0)
 
 
 async def act(environment: Environment, name: str, step: int, **arguments: Any) -> ToolResult:
     call = environment.check(ToolCall(id=f"{step}.0", name=name, arguments=arguments))
-    return await environment.act(call, standing(step), Stop())
+    return await environment.act(call, budget_status(step), Stop())
 
 
 @needs_package
@@ -132,7 +132,7 @@ async def test_an_episode_that_was_killed_is_made_again(tmp_path: Path, packages
         assert (await act(one, "guess_echo", 1, text="hi")).text == "hi"
     async with world.opened("guess", begun=True, replayable=True) as one:
         known = CallIntent(call=ToolCall(id="1.0", name="guess_echo", arguments={"text": "hi"}))
-        assert (await one.recover(known, standing(1), Stop())).text == "hi"
+        assert (await one.recover(known, budget_status(1), Stop())).text == "hi"
         assert (await act(one, "finish", 2)).fields["finished"]
         scored = await act(one, "eval", 2)
         assert scored.fields["overall_score"] == 25.0, "two turns, and no answer"

@@ -16,7 +16,7 @@ import pytest
 from houston_daemon.experiments import order_vocabulary, run_stages
 from houston_daemon.experiments.experiment_home import ExperimentHome
 from houston_daemon.experiments.scripted_endpoint import (
-    PlayedConversation,
+    ChatHistory,
     ScriptedEndpoint,
     ScriptedTurn,
     endpoint_engine,
@@ -59,14 +59,14 @@ def run(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "run"
     yield folder
     if (folder / "recipe.toml").is_file():
-        run_stages.open_run(folder, lambda line: None).ground.stop()
+        run_stages.open_run(folder, lambda line: None).experiment_home.stop()
 
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_with_the_rollouts_that_it_began(run: Path, tmp_path: Path) -> None:
     all_told = threading.Event()
 
-    def waits(chat: PlayedConversation) -> ScriptedTurn:
+    def waits(chat: ChatHistory) -> ScriptedTurn:
         """No first step ends before its order is said, however long nobody is there to say it."""
         all_told.wait(LIMIT)
         return ScriptedTurn("", "list_files", {"path": "."})
@@ -90,9 +90,11 @@ def test_a_killed_run_goes_on_with_the_rollouts_that_it_began(run: Path, tmp_pat
         output = again.communicate(timeout=LIMIT)
         assert again.returncode == 2
         assert "holds a run of an experiment" in output[1]
-        ground = run_stages.open_run(run, lambda line: None).ground
+        experiment_home = run_stages.open_run(run, lambda line: None).experiment_home
         last = houston(*words, "--resume")
-        until(lambda: orders_said(ground) == 4 or last.poll() is not None, "orders are said")
+        until(
+            lambda: orders_said(experiment_home) == 4 or last.poll() is not None, "orders are said"
+        )
         all_told.set()
         output = last.communicate(timeout=LIMIT)
         assert last.returncode == 0, output[1]
@@ -109,14 +111,14 @@ def test_a_killed_run_goes_on_with_the_rollouts_that_it_began(run: Path, tmp_pat
     text = (run / "report" / "report.md").read_text(encoding="utf-8")
     assert f"`houston {' '.join(words)}`" in text
     assert "0 of 4, 0% [0%, 49%]" in text
-    rollouts = ground.read(rollout_queries.list_rollouts())
+    rollouts = experiment_home.read(rollout_queries.list_rollouts())
     assert [rollout.state for rollout in rollouts] == ["finished"] * 4
-    assert all(len(ground.guidance(rollout.id)) == 1 for rollout in rollouts)
+    assert all(len(experiment_home.guidance(rollout.id)) == 1 for rollout in rollouts)
 
 
-def orders_said(ground: ExperimentHome) -> int:
-    rollouts = ground.read(rollout_queries.list_rollouts())
-    return sum(bool(ground.guidance(rollout.id)) for rollout in rollouts)
+def orders_said(experiment_home: ExperimentHome) -> int:
+    rollouts = experiment_home.read(rollout_queries.list_rollouts())
+    return sum(bool(experiment_home.guidance(rollout.id)) for rollout in rollouts)
 
 
 def test_a_report_of_no_run_makes_none(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from houston_daemon.experiments.scripted_agents import (
     SimulatedAnnotator,
     measure_progress,
 )
-from houston_daemon.experiments.scripted_endpoint import PlayedConversation, ScriptedTurn
+from houston_daemon.experiments.scripted_endpoint import ChatHistory, ScriptedTurn
 from houston_shared.times_and_counts import number_ranges
 
 WAY = ("go east", "open chest", "take coin")
@@ -36,16 +36,16 @@ def played(
         {"role": "user", "content": task},
     ]
     for _ in range(30):
-        chat = PlayedConversation(tuple(messages))
+        chat = ChatHistory(tuple(messages))
         word = ""
         if words:
             annotator = SimulatedAnnotator(words, WAY)
-            word = annotator.next_message(chat.actions, chat.observation, len(chat.all_heard))
+            word = annotator.next_message(chat.actions, chat.observation, len(chat.all_guidance))
         turn = expert(chat)
         observation = f"done\n<real_user>{word}</real_user>" if word else "done"
         messages += [said(turn), {"role": "tool", "content": observation}]
         if turn.name == "finish":
-            return list(PlayedConversation(tuple(messages)).actions)
+            return list(ChatHistory(tuple(messages)).actions)
     raise AssertionError("it never finishes")
 
 

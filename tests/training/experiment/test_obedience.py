@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from houston_daemon.experiments import measure_stage
-from houston_daemon.experiments.experiment_home import ExperimentHome, StageSpoiled
-from houston_daemon.experiments.experiment_run import BegunWork
-from houston_daemon.experiments.order_vocabulary import SpokenOrder, draw_orders, read_vocabulary
+from houston_daemon.experiments.experiment_home import ExperimentHome, StageInvalid
+from houston_daemon.experiments.experiment_run import StageProgress
+from houston_daemon.experiments.order_vocabulary import OrderMessage, draw_orders, read_vocabulary
 from houston_shared.errors import HoustonError
 from houston_shared.records import AT_REST_ACTIVITY
 from tests.console.homes import HomeBuilder
 
 SETTINGS = {"answer_tokens": 64, "temperature": 0.7, "sandbox": "none"}
-ORDER = SpokenOrder("Open plan.md.", "open", True, "open_file", {"path": "plan.md"})
+ORDER = OrderMessage("Open plan.md.", "open", True, "open_file", {"path": "plan.md"})
 FOLLOWS: Any = (("open_file", {"path": "plan.md"}),)
 OTHER: Any = (("list_files", {"path": "."}),)
 
@@ -28,7 +28,7 @@ def builder(tmp_path: Path) -> Iterator[HomeBuilder]:
 
 
 @pytest.fixture
-def ground(builder: HomeBuilder, tmp_path: Path) -> ExperimentHome:
+def experiment_home(builder: HomeBuilder, tmp_path: Path) -> ExperimentHome:
     return ExperimentHome(tmp_path, {})
 
 
@@ -45,7 +45,7 @@ TESTED = {
 
 @pytest.mark.parametrize("case", TESTED)
 def test_only_an_order_that_a_step_came_after_is_tested(
-    case: str, builder: HomeBuilder, ground: ExperimentHome
+    case: str, builder: HomeBuilder, experiment_home: ExperimentHome
 ) -> None:
     steps, heard, followed = TESTED[case]
     builder.start("one")
@@ -53,7 +53,7 @@ def test_only_an_order_that_a_step_came_after_is_tested(
         if step == heard:
             builder.say("one", "g1", ORDER.text)
         builder.whole("one", step, "", calls)
-    (order,) = measure_stage.heard_orders(ground, {"one": ORDER})
+    (order,) = measure_stage.heard_orders(experiment_home, {"one": ORDER})
     assert order.followed is followed
     shares = measure_stage.obedience_result([order])["shares"]["all"]
     tested = followed is not None
@@ -61,29 +61,29 @@ def test_only_an_order_that_a_step_came_after_is_tested(
     assert shares["untested"] == int(not tested)
 
 
-def begun(tmp_path: Path, *rollouts: str) -> BegunWork:
+def begun(tmp_path: Path, *rollouts: str) -> StageProgress:
     file = tmp_path / "begun.json"
     file.write_text(json.dumps({"known": {"held-out-1-1": rollouts}, "seconds": 1.0}))
-    return BegunWork(file)
+    return StageProgress(file)
 
 
 def test_a_rollout_that_ended_before_its_order_was_said_is_begun_anew(
-    builder: HomeBuilder, ground: ExperimentHome, tmp_path: Path
+    builder: HomeBuilder, experiment_home: ExperimentHome, tmp_path: Path
 ) -> None:
     builder.start("one")
     vocabulary = read_vocabulary()
 
-    def begin() -> dict[str, SpokenOrder]:
+    def begin() -> dict[str, OrderMessage]:
         ids = begun(tmp_path, "one")
         return measure_stage.begin_order_rollouts(
-            ground, tmp_path / "tasks", vocabulary, "model", 1, 1, SETTINGS, ids
+            experiment_home, tmp_path / "tasks", vocabulary, "model", 1, 1, SETTINGS, ids
         )
 
     with pytest.raises(HoustonError) as away:  # no daemon: the next --resume says it
         begin()
-    assert not isinstance(away.value, StageSpoiled)
+    assert not isinstance(away.value, StageInvalid)
     builder.state("one", "finished", "worker")
-    with pytest.raises(StageSpoiled, match="one because: it ended before its order was said"):
+    with pytest.raises(StageInvalid, match="one because: it ended before its order was said"):
         begin()
     builder.say("one", "g1", draw_orders(vocabulary, "held_out", 1, 1)[0].text)
     assert list(begin()) == ["one"]
@@ -99,10 +99,10 @@ def test_a_rollout_that_ended_before_its_order_was_said_is_begun_anew(
     ],
 )
 def test_a_pause_that_the_daemon_ends_is_waited_for(
-    by: str, problem: str, builder: HomeBuilder, ground: ExperimentHome
+    by: str, problem: str, builder: HomeBuilder, experiment_home: ExperimentHome
 ) -> None:
     builder.start("one")
     builder.state("one", "paused", by, "somebody must look")
     builder.activity("one", AT_REST_ACTIVITY)
     with pytest.raises(HoustonError, match=f"one does not end: {problem}"):
-        ground.wait(["one"], 1.0)
+        experiment_home.wait(["one"], 1.0)

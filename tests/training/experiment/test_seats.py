@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.experiments.experiment_home import ExperimentHome
-from houston_daemon.experiments.scripted_endpoint import PlayedConversation, ScriptedSpecs
+from houston_daemon.experiments.scripted_endpoint import ChatHistory, ScriptedSpecs
 from houston_shared.errors import HoustonError
 from tests.console.homes import HomeBuilder
 
@@ -18,9 +18,9 @@ def test_rollouts_with_the_same_task_are_told_apart(tmp_path: Path) -> None:
         builder.start("one", "find")
         builder.start("two", "find")
         seats = ScriptedSpecs(ExperimentHome(tmp_path, {}))
-        assert seats.spec_of(PlayedConversation(ALIKE, rollout="two")).rollout == "two"
-        assert seats.spec_of(PlayedConversation(ALIKE, rollout="one")).rollout == "one"
+        assert seats.spec_of(ChatHistory(ALIKE, rollout="two")).rollout == "two"
+        assert seats.spec_of(ChatHistory(ALIKE, rollout="one")).rollout == "one"
         builder.start("later", "find")
-        assert seats.spec_of(PlayedConversation(ALIKE, rollout="later")).rollout == "later"
+        assert seats.spec_of(ChatHistory(ALIKE, rollout="later")).rollout == "later"
         with pytest.raises(HoustonError, match="no rollout"):
-            seats.spec_of(PlayedConversation(ALIKE))
+            seats.spec_of(ChatHistory(ALIKE))

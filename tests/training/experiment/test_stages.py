@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.experiments.experiment_home import StageSpoiled
-from houston_daemon.experiments.experiment_run import BegunWork, StageStore
+from houston_daemon.experiments.experiment_home import StageInvalid
+from houston_daemon.experiments.experiment_run import StageProgress, StageStore
 
 
 def test_a_stage_is_done_once(tmp_path: Path) -> None:
     calls: list[str] = []
 
-    def what(begun: BegunWork) -> dict[str, object]:
+    def what(begun: StageProgress) -> dict[str, object]:
         calls.append("done")
         return {"value": 3}
 
@@ -32,11 +32,11 @@ def test_what_a_killed_stage_began_is_found_again(tmp_path: Path) -> None:
         names.append(name)
         return name.upper()
 
-    def killed(begun: BegunWork) -> dict[str, object]:
+    def killed(begun: StageProgress) -> dict[str, object]:
         begun.get("a", lambda: make("a"))
         raise KeyboardInterrupt
 
-    def whole(begun: BegunWork) -> dict[str, object]:
+    def whole(begun: StageProgress) -> dict[str, object]:
         return {name: begun.get(name, lambda n=name: make(n)) for name in "ab"}
 
     stages = StageStore(tmp_path, lambda line: None)
@@ -50,13 +50,13 @@ def test_what_a_killed_stage_began_is_found_again(tmp_path: Path) -> None:
 def test_rollouts_that_failed_are_no_measurement_and_are_begun_anew(tmp_path: Path) -> None:
     names: list[str] = []
 
-    def failing(begun: BegunWork) -> dict[str, object]:
+    def failing(begun: StageProgress) -> dict[str, object]:
         begun.get("a", lambda: names.append("a"))
-        raise StageSpoiled(1, 4, "r-1", "the engine refused")
+        raise StageInvalid(1, 4, "r-1", "the engine refused")
 
     stages = StageStore(tmp_path, lambda line: None)
     for _ in range(2):
-        with pytest.raises(StageSpoiled, match="1 of 4 rollouts do not count, r-1 because"):
+        with pytest.raises(StageInvalid, match="1 of 4 rollouts do not count, r-1 because"):
             stages.run_stage("one", failing)
     assert names == ["a", "a"]
     assert stages.result("one") is None

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.experiments import experiment_run, run_stages
-from houston_daemon.experiments.experiment_home import ExperimentHome, StageSpoiled
-from houston_daemon.experiments.experiment_run import BegunWork, prepare_run
+from houston_daemon.experiments.experiment_home import ExperimentHome, StageInvalid
+from houston_daemon.experiments.experiment_run import StageProgress, prepare_run
 from houston_daemon.experiments.experiment_tasks import WorldSolutions
 from houston_daemon.experiments.sample_stage import LOOKED_KEY, AnnotatorWatch
 from houston_daemon.experiments.scripted_agents import ANNOTATOR_AUTHOR
 from houston_daemon.experiments.scripted_endpoint import (
-    PlayedConversation,
+    ChatHistory,
     ScriptedEndpoint,
     ScriptedTurn,
     endpoint_engine,
@@ -53,10 +53,10 @@ goal = "detailed"
 """
 
 
-def looking(chat: PlayedConversation) -> ScriptedTurn:
+def looking(chat: ChatHistory) -> ScriptedTurn:
     """Looks again and again until somebody speaks, slowly enough to be seen."""
     threading.Event().wait(0.1)
-    if chat.all_heard:
+    if chat.all_guidance:
         return ScriptedTurn("", "finish", {})
     return ScriptedTurn("", "act", {"action": "look"})
 
@@ -67,19 +67,19 @@ def test_what_ran_on_while_nobody_watched_is_no_guided_rollout(tmp_path: Path) -
     prepare_run(file, tmp_path / "run", False, ["experiment"])
     run = run_stages.open_run(tmp_path / "run", lambda line: None)
     begun = tmp_path / "sample-guided.begun.json"
-    with HomeBuilder(run.ground.home.path) as builder:
+    with HomeBuilder(run.experiment_home.home.path) as builder:
         for rollout in ("one", "two"):
             builder.start(rollout)
             for step in (1, 2, 3):
                 builder.whole(rollout, step)
-        BegunWork(begun).put("house", ["one", "two"])
-        BegunWork(begun).put(LOOKED_KEY, {"one": 2, "two": 1})
+        StageProgress(begun).put("house", ["one", "two"])
+        StageProgress(begun).put(LOOKED_KEY, {"one": 2, "two": 1})
         builder.state("one", "finished", "worker")  # its last step needs no look
-        watch = AnnotatorWatch(run, ("one", "two"), WorldSolutions(), BegunWork(begun))
+        watch = AnnotatorWatch(run, ("one", "two"), WorldSolutions(), StageProgress(begun))
         builder.state("two", "finished", "worker")
         watch.look()  # it ended beside somebody who watched
-        with pytest.raises(StageSpoiled, match=r"1 of 2 .* two because: .* while nobody watched"):
-            AnnotatorWatch(run, ("one", "two"), WorldSolutions(), BegunWork(begun))
+        with pytest.raises(StageInvalid, match=r"1 of 2 .* two because: .* while nobody watched"):
+            AnnotatorWatch(run, ("one", "two"), WorldSolutions(), StageProgress(begun))
 
 
 def test_a_command_that_takes_too_long_is_named_with_what_to_do(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_rollouts_of_another_policy_are_refused(tmp_path: Path) -> None:
         builder.start("one")  # with policy@1
         rows = ExperimentHome(tmp_path, {}).read(rollout_queries.list_rollouts())
     experiment_run.check_sampled_policy(rows, "policy@1")
-    with pytest.raises(StageSpoiled, match="one because: it sampled with policy@1, not base"):
+    with pytest.raises(StageInvalid, match="one because: it sampled with policy@1, not base"):
         experiment_run.check_sampled_policy(rows, "")
 
 
@@ -106,19 +106,19 @@ def test_a_model_that_drifts_is_spoken_to_and_its_drift_is_masked(tmp_path: Path
         file.write_text(RECIPE.replace("{engine}", f"{{ {table} }}"))
         prepare_run(file, tmp_path / "run", False, [])
         run = run_stages.open_run(tmp_path / "run", lambda line: None)
-        run.ground.start()
+        run.experiment_home.start()
         try:
             run_stages.sample_and_judge(run, run.recipe.arms)
             ((rollout, what),) = (run.stages.result("sample-guided") or {})["rollouts"].items()
             assert what == "house"
-            guidance = run.ground.guidance(rollout)
+            guidance = run.experiment_home.guidance(rollout)
             assert guidance[0].text == "Go on with the task."
             assert guidance[0].author == ANNOTATOR_AUTHOR
-            begun = BegunWork(run.folder / "stages" / "sample-guided.begun.json")
+            begun = StageProgress(run.folder / "stages" / "sample-guided.begun.json")
             assert begun.get(LOOKED_KEY, dict)[rollout] >= 2
-            steps = run.ground.steps(rollout)
+            steps = run.experiment_home.steps(rollout)
             assert [step.sample.calls[0].name for step in steps][-1] == "finish"
             judged = (run.stages.result("judge-guided") or {})["steps"]
             assert judged["masked by human"] == judged["all"] == len(steps) > 2
         finally:
-            run.ground.stop()
+            run.experiment_home.stop()

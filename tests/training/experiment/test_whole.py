@@ -14,7 +14,7 @@ from houston_daemon.experiments import experiment_report, measure_stage, run_sta
 from houston_daemon.experiments.experiment_run import ExperimentRun, prepare_run
 from houston_daemon.experiments.order_vocabulary import draw_orders
 from houston_daemon.experiments.scripted_endpoint import (
-    PlayedConversation,
+    ChatHistory,
     ScriptedEndpoint,
     ScriptedTurn,
     endpoint_engine,
@@ -82,7 +82,7 @@ class Half:
     def __init__(self) -> None:
         self.calls: dict[str, tuple[str, Any]] = {}
 
-    def __call__(self, chat: PlayedConversation) -> ScriptedTurn:
+    def __call__(self, chat: ChatHistory) -> ScriptedTurn:
         for text in chat.heard:
             tool, arguments = self.calls[text]
             if tool in ("open_file", "list_files"):
@@ -110,7 +110,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExperimentRun]:
         run = run_stages.open_run(folder / "run", lambda line: None)
         for order in draw_orders(run.orders, "held_out", 6, 1):
             half.calls[order.text] = (order.tool, order.arguments)
-        run.ground.start()
+        run.experiment_home.start()
         try:
             run_stages.sample_and_judge(run, run.recipe.arms)
             run.stages.run_stage(
@@ -118,7 +118,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExperimentRun]:
             )
             yield run
         finally:
-            run.ground.stop()
+            run.experiment_home.stop()
 
 
 def stage(run: ExperimentRun, name: str) -> dict[str, Any]:
@@ -137,31 +137,31 @@ def test_a_word_brings_a_drifting_agent_to_the_end_and_without_it_it_gives_up(
     run: ExperimentRun, world: str
 ) -> None:
     (guided,), (alone,) = (rollouts(run, kind, world) for kind in ("guided", "alone"))
-    scores = run.ground.scores([guided, alone])
+    scores = run.experiment_home.scores([guided, alone])
     assert scores[guided][-1].score == 100
     assert scores[alone][-1].score < 100
-    assert run.ground.guidance(guided)
-    assert not run.ground.guidance(alone)
-    assert run.ground.steps(alone)[-1].sample.calls[0].name == "finish"
+    assert run.experiment_home.guidance(guided)
+    assert not run.experiment_home.guidance(alone)
+    assert run.experiment_home.steps(alone)[-1].sample.calls[0].name == "finish"
 
 
 def test_orders_are_followed_at_the_next_step(run: ExperimentRun) -> None:
     for rollout in rollouts(run, "guided", "orders"):
-        guidance = run.ground.guidance(rollout)
+        guidance = run.experiment_home.guidance(rollout)
         assert [message.step for message in guidance] == [1, 2, 3]
-        steps = {step.step: step for step in run.ground.steps(rollout)}
+        steps = {step.step: step for step in run.experiment_home.steps(rollout)}
         for message in guidance:
             assert steps[message.step + 1].sample.thought.startswith("The person comes first")
-    assert not any(map(run.ground.guidance, rollouts(run, "alone", "orders")))
+    assert not any(map(run.experiment_home.guidance, rollouts(run, "alone", "orders")))
 
 
 def test_what_is_measured_stands_in_nothing_that_is_learned_from(run: ExperimentRun) -> None:
     for rollout in rollouts(run, "guided", "orders") + rollouts(run, "alone", "orders"):
-        row = run.ground.read(queries.find_rollout(rollout))
-        texts = [repr(run.ground.read(queries.read_rollout_head(row)))]
+        row = run.experiment_home.read(queries.find_rollout(rollout))
+        texts = [repr(run.experiment_home.read(queries.read_rollout_head(row)))]
         texts += [
             step_json.observation_as_seen(step) + repr(step.sample.calls)
-            for step in run.ground.steps(rollout)
+            for step in run.experiment_home.steps(rollout)
         ]
         assert not [word for text in texts for word in measured_in(run.orders.held_out, text)]
 
@@ -203,6 +203,6 @@ def test_the_report_says_what_came_out_and_how_to_get_it_again(run: ExperimentRu
 
 
 def test_what_is_done_is_not_done_again(run: ExperimentRun) -> None:
-    before = len(run.ground.read(queries.list_rollouts()))
+    before = len(run.experiment_home.read(queries.list_rollouts()))
     run_stages.sample_and_judge(run, run.recipe.arms)
-    assert len(run.ground.read(queries.list_rollouts())) == before
+    assert len(run.experiment_home.read(queries.list_rollouts())) == before

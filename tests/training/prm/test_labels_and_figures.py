@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from houston_daemon.training.prm.decision_labels import DecisionLabel, read_labels, split_labels
-from houston_daemon.training.prm.prm_figures import agreement, pair_order, rank_correlation
+from houston_daemon.training.prm.prm_figures import agreement, rank_correlation, roc_auc
 from houston_shared.errors import HoustonError
 
 
@@ -68,7 +68,7 @@ def test_of_few_tasks_one_is_held_out_unless_none_was_asked_for() -> None:
 def test_share_of_pairs_in_the_right_order(
     better: list[float], worse: list[float], share: float | None
 ) -> None:
-    assert pair_order(better, worse) == share
+    assert roc_auc(better, worse) == share
 
 
 def test_what_is_no_action_is_neither_trained_nor_measured() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from houston_daemon.training.credit.group_advantages import MIN_REWARD_STD, ScoredRollout
-from houston_daemon.training.rl.dynamic_sampling import teaches
+from houston_daemon.training.rl.dynamic_sampling import has_learning_signal
 from houston_daemon.training.rl.group_credit import group_credits, require_plain_sampling
 from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.rollout_groups import GroupOutcome, RolloutGroup
@@ -59,14 +59,14 @@ NEARLY = ({1: 0.4}, {1: 0.4 + MIN_REWARD_STD / 2})
 def test_a_group_is_kept_where_what_weighs_something_differs(
     finals: list[float], steps: tuple[dict[int, float], ...], weight: float | None, kept: bool
 ) -> None:
-    assert teaches(outcome(finals, *steps), recipe(weight)) is kept
+    assert has_learning_signal(outcome(finals, *steps), recipe(weight)) is kept
 
 
 @pytest.mark.parametrize(("least", "kept"), [(0.05, True), (0.6, False)])
 def test_a_recipe_says_from_which_spread_a_group_teaches(least: float, kept: bool) -> None:
     """0.9 and 0.1 deviate by 0.57: above the noise of most models, not of any."""
     chosen = recipe(1.0, least_spread=least)
-    assert teaches(outcome(ALIKE, *SPREAD), chosen) is kept
+    assert has_learning_signal(outcome(ALIKE, *SPREAD), chosen) is kept
 
 
 def test_decisions_are_held_against_all_decisions_of_the_group() -> None:
@@ -112,7 +112,7 @@ def test_the_side_that_differs_by_noise_gives_no_advantage(
     finals: list[float], steps: tuple[dict[int, float], ...], outcomes: bool, decisions: bool
 ) -> None:
     group, mixed = outcome(finals, *steps), recipe(0.5, least_spread=0.1)
-    assert teaches(group, mixed)
+    assert has_learning_signal(group, mixed)
     for given in group_credits(group, mixed):
         assert (given.advantage != 0) is outcomes
         assert any(given.process.advantages.values()) is decisions
@@ -125,10 +125,10 @@ LONGER = (60, 95)
 @pytest.mark.parametrize("reward", ["binary", "score"])
 def test_a_group_that_differs_by_length_alone_is_dropped(reward: str) -> None:
     shaped = recipe(overlong_limit=100, overlong_margin=40, reward=reward)
-    assert not teaches(outcome(ALIKE, tokens=LONGER), shaped)
-    assert not teaches(outcome([100.0, 100.0], tokens=LONGER), shaped)
+    assert not has_learning_signal(outcome(ALIKE, tokens=LONGER), shaped)
+    assert not has_learning_signal(outcome([100.0, 100.0], tokens=LONGER), shaped)
     unlike = outcome(UNLIKE, tokens=LONGER)
-    assert teaches(unlike, shaped)
+    assert has_learning_signal(unlike, shaped)
     first, second = group_credits(unlike, shaped)
     assert second.reward == pytest.approx((-1 if reward == "binary" else 0) - 35 / 40), "shaped"
     assert first.advantage == pytest.approx(-second.advantage)

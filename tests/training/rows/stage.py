@@ -19,7 +19,7 @@ from houston_daemon.agent.rollout_budgets import ActiveClock
 from houston_daemon.agent.rollout_setup import build_agent_loop
 from houston_daemon.agent.worker_control import ControlState
 from houston_daemon.engines.engine_protocol import Engine, EngineSample, FinishReason, SampleRequest
-from houston_daemon.environments.environment_protocol import Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Stop
 from houston_daemon.environments.null_environment import NullEnvironment
 from houston_daemon.prompts.dialect_protocol import PromptPiece
 from houston_daemon.prompts.model_dialects import choose_dialect
@@ -112,10 +112,10 @@ class Marked(NullEnvironment):
     dying: frozenset[int] = frozenset()
     """Steps whose first call the worker does not survive."""
 
-    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
-        if standing.step in self.dying:
+    async def act(self, call: ToolCall, budget_status: BudgetStatus, stop: Stop) -> ToolResult:
+        if budget_status.step in self.dying:
             raise Died
-        result = await super().act(call, standing, stop)
+        result = await super().act(call, budget_status, stop)
         if str(call.arguments.get("text", "")).startswith("fails"):
             result = replace(result, kind="error", success=False)
         return replace(result, text=f"O{call.id}o {result.kind} gave this back")

@@ -9,8 +9,8 @@ from houston_daemon.training.rl.group_credit import ROW_OPTIONS
 from houston_daemon.training.rows.row_weights import (
     AnswerFacts,
     PlannedStep,
+    compute_answer_weight,
     no_action_reason,
-    weigh_answer,
     weigh_summary,
     weight_of_copy,
 )
@@ -103,7 +103,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_an_answer_weighs(case: Case) -> None:
-    weight = weigh_answer(case.step, case.answer, case.options)
+    weight = compute_answer_weight(case.step, case.answer, case.options)
     assert weight.weight == case.weight
     assert weight.reason.startswith(case.why)
     assert bool(weight.reason) == (case.weight == 0), "a reason exactly when it is not trained"
@@ -126,20 +126,20 @@ def test_what_is_no_action(malformed: str, errors: list[str], why: str) -> None:
 
 
 def test_whose_verdict_it_was_is_told() -> None:
-    assert weigh_answer(step("judge", "mask"), GOOD, RowOptions()).source == "judge"
-    assert weigh_answer(step("human"), GOOD, RowOptions()).source == "human"
-    assert weigh_answer(step(), GOOD, RowOptions()).source == "not judged"
-    assert weigh_answer(step("judge"), STOPPED, RowOptions()).source == "", (
+    assert compute_answer_weight(step("judge", "mask"), GOOD, RowOptions()).source == "judge"
+    assert compute_answer_weight(step("human"), GOOD, RowOptions()).source == "human"
+    assert compute_answer_weight(step(), GOOD, RowOptions()).source == "not judged"
+    assert compute_answer_weight(step("judge"), STOPPED, RowOptions()).source == "", (
         "no verdict counts there"
     )
 
 
 def test_a_copy_weighs_nothing_and_names_its_row() -> None:
-    kept_weight = weigh_answer(step("human"), GOOD, RowOptions())
+    kept_weight = compute_answer_weight(step("human"), GOOD, RowOptions())
     assert weight_of_copy(kept_weight, "r/0.0")[:3] == (0.0, "trained in row r/0.0", "")
-    masked = weigh_answer(step("human", "mask"), GOOD, RowOptions())
+    masked = compute_answer_weight(step("human", "mask"), GOOD, RowOptions())
     assert weight_of_copy(masked, "r/0.0")[:3] == (0.0, "masked in row r/0.0", "")
-    other = weigh_answer(step(elsewhere="p"), GOOD, RowOptions())
+    other = compute_answer_weight(step(elsewhere="p"), GOOD, RowOptions())
     assert weight_of_copy(other, "r/0.0").reason == "trained with rollout p", "it has no row here"
 
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from houston_daemon.environments.environment_protocol import Stop
-from houston_daemon.environments.workstation.remote_file_actions import FilesThere
+from houston_daemon.environments.workstation.remote_file_actions import RemoteFileActions
 from houston_daemon.environments.workstation.workstation_hosts import with_host_argument
 from houston_daemon.environments.workstation_actions import (
     ACTIONS,
@@ -66,8 +66,8 @@ def test_which_actions_write() -> None:
 class Link:
     """In place of a connection: notes whether a request may be sent again, and loses it."""
 
-    async def other(self, service: str, ask: Any, kind: type, *, again: bool) -> Any:
-        self.again = again
+    async def other(self, service: str, ask: Any, kind: type, *, idempotent: bool) -> Any:
+        self.idempotent = idempotent
 
         async def back() -> None: ...
 
@@ -79,11 +79,11 @@ async def test_a_lost_request_is_sent_again_where_that_does_no_harm(
     action: type[FileAction],
 ) -> None:
     link = Link()
-    files = FilesThere(cast(SshHost, SimpleNamespace(link=link)), 1_000)
+    files = RemoteFileActions(cast(SshHost, SimpleNamespace(link=link)), 1_000)
     values = {"content": "x", "start": 1, "end": 1, "line_number": 1}
     fields = [one.name for one in msgspec.structs.fields(action) if one.required]
     arguments = msgspec.convert({name: values.get(name, "a") for name in fields}, action)
     with pytest.raises(HostAway):
         await files.act(arguments, Stop())
-    assert link.again is action.idempotent
-    assert not (link.again and action.writes)
+    assert link.idempotent is action.idempotent
+    assert not (link.idempotent and action.writes)

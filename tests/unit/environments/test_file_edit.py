@@ -38,7 +38,7 @@ async def test_edits(
     assert edited.success, edited.error
     assert (files.root / "a").read_bytes() == after
     assert edited.change == "edited"
-    assert files.actions.take_touched() == ["a"]
+    assert files.actions.take_written_paths() == ["a"]
 
 
 REFUSED = [

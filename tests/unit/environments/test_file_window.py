@@ -192,7 +192,7 @@ async def test_an_open_file_that_is_gone_is_an_error(files: Files) -> None:
 async def test_a_file_too_long_to_be_counted_is_told_without_its_lines(files: Files) -> None:
     with (files.root / "big").open("wb") as file:
         file.truncate(file_window.COUNT_BYTES + 1)
-    told = await files.actions.standing("big")
+    told = await files.actions.budget_status("big")
     assert f"big has {file_window.COUNT_BYTES + 1} bytes, last written" in told
     (files.root / "small").write_text("a\nb\n")
-    assert "small has 4 bytes, 2 lines, last" in await files.actions.standing("small")
+    assert "small has 4 bytes, 2 lines, last" in await files.actions.budget_status("small")

@@ -29,7 +29,7 @@ class _AwayCommands:
     async def act(self, *_: object) -> None:
         raise self._away
 
-    standing = act
+    budget_status = act
 
 
 async def _back() -> None:

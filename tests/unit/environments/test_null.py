@@ -2,7 +2,7 @@
 
 import pytest
 
-from houston_daemon.environments.environment_protocol import Environment, Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Environment, Stop
 from houston_daemon.environments.environment_registry import make_environment
 from houston_shared.records import CallIntent, RolloutSpec, TaskRecord, ToolCall
 from houston_shared.task import BudgetSettings, Task
@@ -11,8 +11,8 @@ RECORD = TaskRecord(name="t", folder="/nowhere", definition="", instructions="")
 SPEC = RolloutSpec(rollout="r", task=RECORD, engine="script:x", engine_settings={})
 
 
-def standing(step: int) -> Standing:
-    return Standing(step, 10, 100.0, 0)
+def budget_status(step: int) -> BudgetStatus:
+    return BudgetStatus(step, 10, 100.0, 0)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ async def test_calls(
     text: str,
 ) -> None:
     result = await null.act(
-        ToolCall(id="1", name=name, arguments=arguments), standing(step), Stop()
+        ToolCall(id="1", name=name, arguments=arguments), budget_status(step), Stop()
     )
     assert (result.kind, result.success) == (kind, success)
     assert text in result.text
@@ -53,6 +53,6 @@ async def test_calls(
 
 async def test_an_interrupted_call_is_not_run_again(null: Environment) -> None:
     call = ToolCall(id="1", name="noop", arguments={"text": "x"})
-    result = await null.recover(CallIntent(call=call), standing(1), Stop())
+    result = await null.recover(CallIntent(call=call), budget_status(1), Stop())
     assert result.kind == "interrupted"
     assert not result.success

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from houston_daemon.environments.environment_protocol import (
+    BudgetStatus,
     Environment,
     ReplayedEnvironment,
-    Standing,
     Stop,
 )
 from houston_daemon.environments.environment_registry import make_environment
@@ -20,8 +20,8 @@ SPEC = RolloutSpec(rollout="r", task=RECORD, engine="script:x", engine_settings=
 FILES = SmallWorkstationSettings(
     files={"a.txt": "rome: 12 forks", "b.txt": "oslo: 30 tents"}, wanted={"answer.txt": "12"}
 )
-GOES_ON = Standing(3, 5, 100.0, 0)
-SPENT = Standing(8, 0, 100.0, 0)
+GOES_ON = BudgetStatus(3, 5, 100.0, 0)
+SPENT = BudgetStatus(8, 0, 100.0, 0)
 
 
 def desk() -> Environment:
@@ -30,10 +30,10 @@ def desk() -> Environment:
 
 
 async def act(
-    desk: Environment, name: str, standing: Standing = GOES_ON, **arguments: Any
+    desk: Environment, name: str, budget_status: BudgetStatus = GOES_ON, **arguments: Any
 ) -> ToolResult:
     call = ToolCall(id="1.0", name=name, arguments=arguments)
-    return await desk.act(call, standing, Stop())
+    return await desk.act(call, budget_status, Stop())
 
 
 async def test_files_are_found_read_and_written() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from houston_daemon.environments.environment_protocol import (
+    BudgetStatus,
     Environment,
     ReplayedEnvironment,
-    Standing,
     Stop,
 )
 from houston_daemon.environments.environment_registry import make_environment
@@ -26,8 +26,8 @@ SPEC = RolloutSpec(
 )
 WORLD = WordWorldSettings(right="red", codes={"red": "123", "blue": "456"})
 STEPS = itertools.count(1)
-GOES_ON = Standing(3, 5, 100.0, 0)
-SPENT = Standing(8, 0, 100.0, 0)
+GOES_ON = BudgetStatus(3, 5, 100.0, 0)
+SPENT = BudgetStatus(8, 0, 100.0, 0)
 
 
 @pytest.fixture
@@ -36,10 +36,10 @@ def world() -> Environment:
 
 
 async def act(
-    world: Environment, name: str, standing: Standing = GOES_ON, **arguments: Any
+    world: Environment, name: str, budget_status: BudgetStatus = GOES_ON, **arguments: Any
 ) -> ToolResult:
     call = ToolCall(id=f"{next(STEPS)}.0", name=name, arguments=arguments)
-    return await world.act(call, standing, Stop())
+    return await world.act(call, budget_status, Stop())
 
 
 async def test_the_way_through(world: Environment) -> None:

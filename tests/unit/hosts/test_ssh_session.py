@@ -104,7 +104,7 @@ async def test_a_far_end_that_hangs_stops_no_loop(
     )
     assert await link.start() == ""
     with pytest.raises(HostAway, match=r"no answer within 0\.2 s") as away:
-        await link.ask(m.Present(), bool, again=True)
+        await link.ask(m.Present(), bool, idempotent=True)
     assert away.value.cut
     async with asyncio.timeout(60):
         await away.value.back()

@@ -52,7 +52,7 @@ def test_a_reason_that_weighs_enough_is_told_with_the_step_that_shows_it() -> No
 @pytest.mark.parametrize(
     "overview",
     [
-        pytest.param(drifting(lookers=[look()]), id="somebody looks now"),
+        pytest.param(drifting(viewers=[look()]), id="somebody looks now"),
         pytest.param(drifting(marked_seq=90, seen_seq=90), id="somebody has seen it"),
         pytest.param(RolloutOverview(rollout()), id="all is well"),
     ],

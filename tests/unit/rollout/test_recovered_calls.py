@@ -7,7 +7,7 @@ import pytest
 from houston_daemon.agent.call_execution import CallExecutor
 from houston_daemon.agent.rollout_budgets import ActiveClock, EvaluationScores, RolloutBudgets
 from houston_daemon.agent.worker_control import ControlState
-from houston_daemon.environments.environment_protocol import Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Stop
 from houston_daemon.prompts.prompt_tokenizer import TokenEstimator
 from houston_shared import wire
 from houston_shared.records import EVALUATION_CALL, CallIntent, ToolCall, ToolResult
@@ -36,7 +36,9 @@ class Line:
 class World:
     """One whose calls are broken off where a person may, else run to their end."""
 
-    async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
+    async def recover(
+        self, intent: CallIntent, budget_status: BudgetStatus, stop: Stop
+    ) -> ToolResult:
         text = f"broken off: {stop.reason}" if stop.event.is_set() else "ran to its end"
         return ToolResult(call=intent.call, kind="own", success=True, text=text)
 

@@ -54,13 +54,13 @@ def test_an_engine_is_as_good_as_its_best_server(
 ) -> None:
     engine = watched(a=states[0], b=states[1])
     assert engine.state == state
-    assert tuple(each.state for each in engine.told_replicas()) == told
+    assert tuple(each.state for each in engine.announced_replicas()) == told
 
 
 def test_a_server_without_an_address_is_told_to_nobody() -> None:
     engine = watched(a="ready")
     engine.replicas["b"] = WatchedReplica(NoWatch())
-    assert [each.name for each in engine.told_replicas()] == ["a"]
+    assert [each.name for each in engine.announced_replicas()] == ["a"]
 
 
 def test_who_leaves_is_waited_for() -> None:

@@ -551,7 +551,7 @@ def test_replicas_are_children_of_their_own(tmp_path: Path) -> None:
     first, second = bench.engines.ready_urls("own").values()
     with JudgeEnginePlace(configuration, "own", print) as place:
         assert set(place.child_settings()["urls"]) == {first, second}, "a judge asks both"
-    told = bench.engines.told_replicas()["own"]
+    told = bench.engines.announced_replicas()["own"]
     assert [(each.name, each.url) for each in told] == [("own", first), ("own#2", second)]
     bench.engines.stop(keep=True, seconds=5)
     end_former_replicas(configuration)

@@ -33,7 +33,7 @@ def spec(table: str, gpus: Mapping[str, int] = {}) -> RolloutSpec:
 
 
 @pytest.mark.parametrize(
-    ("table", "gives_gpus", "asked"),
+    ("table", "schedules_gpus", "asked"),
     [
         pytest.param("", True, PlaceRequest("r", cpus=0.5), id="nothing"),
         pytest.param("[resources]\ncpus = 0", True, PlaceRequest("r"), id="no CPU at all"),
@@ -59,15 +59,15 @@ def spec(table: str, gpus: Mapping[str, int] = {}) -> RolloutSpec:
     ],
 )
 def test_a_worker_asks_for_what_its_task_says(
-    table: str, gives_gpus: bool, asked: PlaceRequest
+    table: str, schedules_gpus: bool, asked: PlaceRequest
 ) -> None:
-    assert place_request(spec(table), 0.5, gives_gpus) == asked
+    assert place_request(spec(table), 0.5, schedules_gpus) == asked
 
 
 def test_gpus_of_its_own_machine_are_asked_of_a_cluster_that_gives_them() -> None:
     wanted = spec("gpus = 2", {"local": 2, "elsewhere": 1})
-    assert place_request(wanted, 1.0, gives_gpus=True).gpus == 2
-    assert place_request(wanted, 1.0, gives_gpus=False).gpus == 0
+    assert place_request(wanted, 1.0, schedules_gpus=True).gpus == 2
+    assert place_request(wanted, 1.0, schedules_gpus=False).gpus == 0
 
 
 @pytest.mark.parametrize(
@@ -138,19 +138,19 @@ HERE = ClusterNode("dddddddd4", socket.gethostname(), True, cpus=2)
 
 
 @pytest.mark.parametrize(
-    ("here_only", "places"),
+    ("is_local_only", "places"),
     [
         pytest.param(False, [LARGE, LARGE, LARGE, LARGE, SMALL], id="by processors"),
         pytest.param(True, [HERE, HERE], id="on this machine, where workers reach nothing else"),
     ],
 )
 async def test_places_are_spread_over_nodes_that_workers_may_be_on(
-    here_only: bool, places: list[ClusterNode]
+    is_local_only: bool, places: list[ClusterNode]
 ) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
-        line = ClusterLine(ours, ClusterSettings("gpu1:6379", here_only=here_only))
-        line._note_nodes([LARGE, SMALL, LOST, *([HERE] if here_only else [])])
+        line = ClusterLine(ours, ClusterSettings("gpu1:6379", is_local_only=is_local_only))
+        line._note_nodes([LARGE, SMALL, LOST, *([HERE] if is_local_only else [])])
         taken = []
         for number, _ in enumerate(places):
             line._places[f"r{number}"] = _Place(PlaceRequest(f"r{number}"), line._emptiest_node())

@@ -13,8 +13,8 @@ from houston_daemon.service.rollout_start_checks import build_rollout_specs, che
 from houston_daemon.service.supervisor_queries import find_failing_engines, read_resumable_rollouts
 from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.rollout_groups import (
-    refuse_bent_answers,
     refuse_other_engines,
+    require_neutral_sampling,
 )
 from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.engine_settings import EnginePrice, EngineSettings
@@ -179,9 +179,9 @@ def test_what_could_not_be_trained_is_refused_before_it_is_sampled(
     made = spec(tmp_path, more)
     made = msgspec.structs.replace(made, engine_settings={**made.engine_settings, **engine})
     if not cause:
-        return refuse_bent_answers(made)
+        return require_neutral_sampling(made)
     with pytest.raises(HoustonError, match="not its own") as refused:
-        refuse_bent_answers(made)
+        require_neutral_sampling(made)
     assert cause in refused.value.cause
 
 

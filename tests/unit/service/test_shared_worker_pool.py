@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.agent.shared_worker_line import RolloutLeft
+from houston_daemon.agent.shared_worker_line import RolloutExited
 from houston_daemon.recorder.live_workers import WorkerSilence
 from houston_daemon.recorder.recorder_handle import Assignment
 from houston_daemon.service import shared_workers
@@ -37,7 +37,7 @@ while data := line.recv(65536):
     if rollout.startswith("deadly"):
         print("the moon fell on", rollout, flush=True)
         os._exit(3)
-    left = {"type": "RolloutLeft", "rollout": rollout, "lease": lease}
+    left = {"type": "RolloutExited", "rollout": rollout, "lease": lease}
     if rollout.startswith("raises"):
         left |= {"code": 1, "problem": "ValueError: the moon is full"}
     if not rollout.startswith("stays"):
@@ -148,7 +148,7 @@ class Pool:
                     self.pool.on_started(event)
                 elif isinstance(event, WorkerEnded):
                     self.pool.on_ended(event, self.now, {})
-                elif isinstance(event, RolloutLeft):
+                elif isinstance(event, RolloutExited):
                     self.pool.on_left(event, self.now, {})
                 elif isinstance(event, WorkerLost):
                     self.pool.on_lost(event, self.now)
@@ -265,8 +265,8 @@ def test_the_status_says_what_a_shared_worker_died_of(make: Callable[..., Pool])
     pool = make()
     pool.fill("stays", "deadly")
     pool.until(lambda: not pool.running)
-    standing = {"stays": ResumableRollout(("e",), 0, False)}
-    said = pool.pool.troubles(pool.now, standing)["worker of stays"]
+    candidate = {"stays": ResumableRollout(("e",), 0, False)}
+    said = pool.pool.troubles(pool.now, candidate)["worker of stays"]
     assert "it was one of 2 in the worker shared.1; the moon fell on deadly" in said
 
 

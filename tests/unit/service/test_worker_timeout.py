@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from houston_daemon.recorder import live_workers
-from houston_daemon.service.worker_timeout import SilenceWatch, starved_seconds
+from houston_daemon.service.worker_timeout import SilenceWatch, run_delay_seconds
 
 LIMIT = 0.4
 SPIN = "import os\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nwhile True: pass"
@@ -22,7 +22,7 @@ def crowd() -> Iterator[list[int]]:
     made = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(6)]
     try:
         end = time.monotonic() + 60
-        while not all(starved_seconds(one.pid) > 0.2 for one in made):
+        while not all(run_delay_seconds(one.pid) > 0.2 for one in made):
             assert time.monotonic() < end, "each waits for the others"
             time.sleep(0.05)
         yield [one.pid for one in made]
@@ -37,8 +37,8 @@ def test_a_starved_process_is_spared_and_a_stopped_one_is_not(crowd: list[int]) 
     os.kill(stopped, signal.SIGSTOP)
     silences = SilenceWatch(LIMIT)
     assert silences.noticed(busy, LIMIT / 2) and silences.noticed(stopped, LIMIT / 2)
-    before = starved_seconds(busy)
-    while starved_seconds(busy) < before + 2 * LIMIT:
+    before = run_delay_seconds(busy)
+    while run_delay_seconds(busy) < before + 2 * LIMIT:
         time.sleep(0.05)
     assert not silences.hung(busy, 2 * LIMIT), "it had no processor to say anything"
     assert silences.hung(stopped, 2 * LIMIT), "it would have said nothing with one"

@@ -235,12 +235,12 @@ def test_a_worker_that_leaves_has_not_died(bench: Callable[..., Bench]) -> None:
 
 def test_no_worker_while_one_of_its_engines_is_down(bench: Callable[..., Bench]) -> None:
     some = bench(STAY, ["r"])
-    standing = {"r": ResumableRollout(("e", "big"), 0, False)}
+    candidate = {"r": ResumableRollout(("e", "big"), 0, False)}
     answers: dict[str, str | None] = {"e": "", "big": None}
-    some.workers.start_runnable(0.0, standing, answers.get)
+    some.workers.start_runnable(0.0, candidate, answers.get)
     assert not len(some.workers)
     answers["big"] = "http://127.0.0.1:2/v1"
-    some.workers.start_runnable(0.0, standing, answers.get)
+    some.workers.start_runnable(0.0, candidate, answers.get)
     some.until(lambda: some.workers._running["r"].pid > 0)
     some.workers.end(signal.SIGTERM, "big", other_than="http://127.0.0.1:2/v1")
     assert some.workers._running["r"].end_signal is None

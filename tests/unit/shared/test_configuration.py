@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from houston_shared.config import load_configuration
-from houston_shared.config_reload import AwaitedPaths, find_place
+from houston_shared.config_reload import WatchedPaths, find_place
 from houston_shared.errors import ConfigurationError
 from houston_shared.home import IPC_PATH_LIMIT, Home
 from houston_shared.task import load_task
@@ -211,5 +211,5 @@ def test_only_what_may_be_an_edit_wakes_who_waits_for_one(
     (tmp_path / "real" / "houston.toml").touch()
     (tmp_path / "linked" / "houston.toml").symlink_to(tmp_path / "real" / "houston.toml")
     files = ("home/houston.toml", "home/recipes/*.toml", "linked/houston.toml")
-    awaited = AwaitedPaths(find_place(tmp_path / file) for file in files)
+    awaited = WatchedPaths(find_place(tmp_path / file) for file in files)
     assert (str(tmp_path / where) in awaited) == counts

@@ -11,8 +11,8 @@ from houston_shared.store.attention_ranking import (
     FailingEvaluator,
     MarkedStep,
     RolloutOverview,
+    compute_rollout_need,
     rank_rollouts,
-    weigh_rollout,
 )
 from houston_shared.store.presence_queries import ClaimStatus, PresenceRow
 from houston_shared.store.process_reward_queries import WeakRun
@@ -243,18 +243,18 @@ SITUATIONS: dict[str, tuple[RolloutOverview, str]] = {
 
 @pytest.mark.parametrize("case", SITUATIONS)
 def test_need_is_said_in_words(case: str) -> None:
-    standing, words = SITUATIONS[case]
-    need = weigh_rollout(standing, NOW)
+    overview, words = SITUATIONS[case]
+    need = compute_rollout_need(overview, NOW)
     assert need.text == words
     assert bool(need.weight) == bool(words)
     assert need.weight <= 120
 
 
 def test_who_looks_takes_nothing_from_what_was_handed_to_another() -> None:
-    looked_at = handed("ben", note_to="ben")._replace(lookers=[look("ada")])
-    assert weigh_rollout(looked_at, NOW).weight == HANDED_WEIGHT
-    anybody = handed("ben")._replace(lookers=[look("ada")])
-    assert weigh_rollout(anybody, NOW).weight == HANDED_TO_ANYBODY_WEIGHT / 2
+    looked_at = handed("ben", note_to="ben")._replace(viewers=[look("ada")])
+    assert compute_rollout_need(looked_at, NOW).weight == HANDED_WEIGHT
+    anybody = handed("ben")._replace(viewers=[look("ada")])
+    assert compute_rollout_need(anybody, NOW).weight == HANDED_TO_ANYBODY_WEIGHT / 2
 
 
 def test_who_needs_a_person_most_comes_first() -> None:
@@ -271,12 +271,12 @@ def test_who_needs_a_person_most_comes_first() -> None:
             rollout("seen"), marked("error_streak"), marked_seq=50, seen_seq=50
         ),
         "watched": RolloutOverview(
-            rollout("watched"), marked("error_streak", "no_change"), marked_seq=50, lookers=[look()]
+            rollout("watched"), marked("error_streak", "no_change"), marked_seq=50, viewers=[look()]
         ),
         "damaged": RolloutOverview(rollout("damaged", state="paused", paused_by="repair")),
         "failed": RolloutOverview(rollout("failed", state="failed")),
     }
-    ids = [need.standing.rollout.id for need in rank_rollouts(list(names.values()), NOW)]
+    ids = [need.overview.rollout.id for need in rank_rollouts(list(names.values()), NOW)]
     assert ids == [
         "damaged", "failed", "worse", "streak", "watched", "seen", "errs", "younger", "quiet",
         "ended",

@@ -221,11 +221,11 @@ def test_the_home_has_everything_of_a_line_in_one_read(written: WrittenHome) -> 
     assert (by_id["spoken"].unanswered, by_id["spoken"].queued) == (1, 0)
     assert by_id["seen"].unanswered == 0, "somebody has seen what followed"
     assert (by_id["seen"].new_steps, by_id["quiet"].new_steps) == (1, None)
-    assert [look.name for look in by_id["spoken"].lookers] == ["ben"]
+    assert [look.name for look in by_id["spoken"].viewers] == ["ben"]
     looks = read(written, presence_queries.list_presence())
     assert {look.rollout for look in looks if look.looks(now)} == {"spoken"}
     later = [
-        need.standing.rollout.id for need in rank_rollouts(list(by_id.values()), now + 3600 * 10**6)
+        need.overview.rollout.id for need in rank_rollouts(list(by_id.values()), now + 3600 * 10**6)
     ]
     assert later == ["quiet", "spoken", "seen"], "ben looks at one that waits to be seen"
     spent = read(written, presence_queries.read_attention_costs(["quiet", "spoken"]))

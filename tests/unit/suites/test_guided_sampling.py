@@ -10,9 +10,9 @@ from bench.guided_samplers.guided_files import GUIDED_FILES
 from bench.guided_samplers.guided_sampling import GuidedSuite
 from bench.guided_samplers.guided_words import GUIDED_WORDS
 
-from houston_daemon.environments.environment_protocol import Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Stop
 from houston_daemon.environments.environment_registry import make_environment
-from houston_daemon.experiments.scripted_endpoint import PlayedConversation
+from houston_daemon.experiments.scripted_endpoint import ChatHistory
 from houston_daemon.suites.imperfect_agents import AgentHabits
 from houston_daemon.suites.suite_catalog import SUITES, write_suite_task
 from houston_shared.records import RolloutSpec, ToolCall
@@ -34,12 +34,12 @@ async def played(
     score, failed, spoken = 0.0, 0, 0
     condemned: list[bool] = []
     for step in range(1, SUITES[suite.name].steps + 1):
-        chat = PlayedConversation(tuple(messages))
+        chat = ChatHistory(tuple(messages))
         said, turn = suite.message(chat, task), suite.turn(chat, task, f"{seed}/{index}", habits)
         condemned.append(suite.condemns(task, turn))
         function = {"name": turn.name, "arguments": json.dumps(turn.arguments)}
         call = ToolCall(id=f"{step}.0", name=turn.name, arguments=dict(turn.arguments))
-        result = await environment.act(call, Standing(step, 9, 9.0, 0), Stop())
+        result = await environment.act(call, BudgetStatus(step, 9, 9.0, 0), Stop())
         tail = f"\n<real_user>{said}</real_user>" if said else ""
         messages += [
             {"role": "assistant", "content": "", "tool_calls": [{"function": function}]},

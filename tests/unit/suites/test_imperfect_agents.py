@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.commands.warm_up_commands import add_policy_warm_arguments, asked_recipe
-from houston_daemon.environments.environment_protocol import Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Stop
 from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.suites.imperfect_agents import (
     AgentHabits,
@@ -25,7 +25,7 @@ from houston_shared.records import RolloutSpec, ToolCall
 from houston_shared.task import load_task
 from houston_shared.terminal_log_files import rollout_folder
 
-GOES_ON = Standing(1, 7, 100.0, 0)
+GOES_ON = BudgetStatus(1, 7, 100.0, 0)
 
 
 async def score(folder: Path, index: int, calls: Calls) -> tuple[float, list[bool]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.environment_protocol import Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Stop
 from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.suites.file_tasks import KINDS, PLACES, THINGS, file_task
 from houston_daemon.suites.python_problems import python_problem
@@ -17,7 +17,7 @@ from houston_shared.task import load_task
 
 IN_MEMORY = [name for name, suite in SUITES.items() if suite.solve and name != "python-problems"]
 """`python` needs a sandbox; its programs are run below."""
-GOES_ON = Standing(1, 7, 100.0, 0)
+GOES_ON = BudgetStatus(1, 7, 100.0, 0)
 
 
 @pytest.mark.parametrize("split", SPLITS)

@@ -123,7 +123,7 @@ def test_a_rollout_whose_texts_are_gone_is_refused_also_as_the_past_of_a_branch(
     trace_of(written, "limb")
     written.event(EventKey("r"), "erased", body)
     with Reader(written.home) as reader:
-        with pytest.raises(traces.TextsGone) as refusal:
+        with pytest.raises(traces.TextsUnavailable) as refusal:
             traces.read_trace(reader, "limb")
         assert words[0] in refusal.value.cause and words[1] in refusal.value.next
         assert refusal.value.effect == "Nothing was judged."
@@ -144,7 +144,7 @@ def test_a_rollout_that_is_archived_while_it_is_read_is_refused(
         return page(rollout, first)
 
     monkeypatch.setattr(traces, "_trace_page", late)
-    with Reader(written.home) as reader, pytest.raises(traces.TextsGone):
+    with Reader(written.home) as reader, pytest.raises(traces.TextsUnavailable):
         traces.read_trace(reader, "r")
 
 

@@ -61,7 +61,7 @@ class PrefixCache:
             self._entries.append(entry)
         return entry
 
-    def give_back(self, entry: PrefixCacheEntry) -> None:
+    def release_entry(self, entry: PrefixCacheEntry) -> None:
         """Let others use the entry; forget the oldest ones over the limits."""
         entry.busy = False
         if not self._reusable:

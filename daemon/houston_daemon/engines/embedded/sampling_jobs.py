@@ -197,7 +197,7 @@ class SamplingJob:
     def end(self, sampler: JobSampler) -> None:
         """Give the cache back; what was computed serves the next prompt."""
         if self._entry is not None:
-            sampler.prefixes.give_back(self._entry)
+            sampler.prefixes.release_entry(self._entry)
             self._entry = None
 
     def drop_cache(self, sampler: JobSampler) -> None:

@@ -64,7 +64,7 @@ class ConnectedWorld:
         body: Mapping[str, Any],
         kind: type[AnswerT],
         *,
-        again: bool,
+        idempotent: bool,
         patient: bool = True,
     ) -> AnswerT:
         """The answer to `reset`, `step`, `score` or `close`. Raises SimulatorFailed."""

@@ -16,10 +16,10 @@ from houston_daemon.environments import observation_boundary
 from houston_daemon.environments.call_handling import (
     CallInterrupted,
     ToolEnvironment,
+    cancel_on_stop,
     finish,
-    unless_stopped,
 )
-from houston_daemon.environments.environment_protocol import Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Stop
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.foreign_tools import ForeignTools, OfferedTool
 from houston_daemon.environments.http.http_simulator_client import (
@@ -175,19 +175,21 @@ class SimulatorEnvironment(ToolEnvironment):
             observation_boundary.readable(redact(state.start.text)), self._characters
         )
 
-    async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
+    async def recover(
+        self, intent: CallIntent, budget_status: BudgetStatus, stop: Stop
+    ) -> ToolResult:
         """What the simulator did is not done again: where it tells, the call is run or found."""
         start_time, call = time.monotonic(), self.check(intent.call)
         foreign = self._tools.find(call.name)
         if call.error or foreign is None or self._session.state.start.repeatable:
-            return await self.act(call, standing, stop)
+            return await self.act(call, budget_status, stop)
         error = "The daemon went down during the action."
         try:
-            was_done = await unless_stopped(self._session.was_done(self._taken(call)), stop)
+            was_done = await cancel_on_stop(self._session.was_done(self._taken(call)), stop)
         except (SimulatorFailed, CallInterrupted) as problem:
             return await self._result(call, Interrupted(error=error, now=str(problem)), start_time)
         if was_done is False:
-            return await self.act(call, standing, stop)
+            return await self.act(call, budget_status, stop)
         outcome = "The simulator did it; what it answered is lost." if was_done else ""
         return await self._result(call, Interrupted(error=error, now=outcome), start_time)
 
@@ -206,12 +208,12 @@ class SimulatorEnvironment(ToolEnvironment):
             return f"{problem}{unknown if problem.done is None else ''}"
         return f"{problem}{unknown}" if isinstance(problem, CallInterrupted) else ""
 
-    async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
+    async def _do(self, call: ToolCall, budget_status: BudgetStatus, stop: Stop) -> Observation:
         if self._tools.find(call.name) is not None:
-            return await unless_stopped(self._step(call), stop)
+            return await cancel_on_stop(self._step(call), stop)
         if call.name == EVALUATION_CALL:
-            return await self._score(standing)
-        finished = finish(standing, self._task.budget.minimum_steps)
+            return await self._score(budget_status)
+        finished = finish(budget_status, self._task.budget.minimum_steps)
         if finished.finished:
             await self._session.finish()
         return finished
@@ -227,9 +229,9 @@ class SimulatorEnvironment(ToolEnvironment):
             more=_bounded(answer.fields),
         )
 
-    async def _score(self, standing: Standing) -> Observation:
+    async def _score(self, budget_status: BudgetStatus) -> Observation:
         state = self._session.state
-        if not (standing.budget_spent or state.finished or state.done):
+        if not (budget_status.budget_spent or state.finished or state.done):
             return Failed(error="There is no tool 'eval'; finish ends the episode.")
         return SimulatorScore(overall_score=(await self._session.score()).overall_score)
 

@@ -105,13 +105,13 @@ class SimulatorClient:
         body: Mapping[str, Any],
         kind: type[A],
         *,
-        again: bool,
+        idempotent: bool,
         patient: bool = True,
     ) -> A:
         """The answer to one POST. Raises SimulatorFailed; safe to cancel.
 
-        again: whether it may be sent again although it may have had its effect. What never reached
-        the simulator is sent again in any case, while patience lasts.
+        idempotent: whether it may be sent again although it may have had its effect. What never
+        reached the simulator is sent again in any case, while patience lasts.
         """
         start_time, backoff = time.monotonic(), Backoff(_FIRST_WAIT, _LONGEST_WAIT)
         while True:
@@ -121,7 +121,7 @@ class SimulatorClient:
                 now = time.monotonic()
                 wait = backoff.fail(now)
                 over = now - start_time + wait > (self._patience if patient else 0.0)
-                if over or problem.final or (problem.done is None and not again):
+                if over or problem.final or (problem.done is None and not idempotent):
                     raise
             await asyncio.sleep(wait)
 

@@ -35,7 +35,7 @@ class Simulator(Protocol):
         body: Mapping[str, Any],
         kind: type[AnswerT],
         *,
-        again: bool,
+        idempotent: bool,
         patient: bool = True,
     ) -> AnswerT:
         """See `http_simulator_client.SimulatorClient.ask`."""
@@ -100,7 +100,7 @@ class SimulatorSession:
         self._file = state_file(spec, file_name)
         self._checked = checked
         self._state: SessionState | None = None
-        self._unsure: RecordedAction | None = None
+        self._unconfirmed_action: RecordedAction | None = None
 
     @property
     def state(self) -> SessionState:
@@ -134,8 +134,8 @@ class SimulatorSession:
         """
         if number := self._number(action.call):
             return await self._sent(action, number)
-        if self._unsure is not None:
-            await self._settle(self._unsure)
+        if self._unconfirmed_action is not None:
+            await self._settle(self._unconfirmed_action)
         try:
             answer = await self._sent_once(action)
         except SimulatorFailed as problem:
@@ -165,19 +165,21 @@ class SimulatorSession:
     async def score(self) -> Score:
         """How well the agent did. Raises SimulatorFailed."""
         try:
-            return await self._client.ask("score", self._body(), Score, again=True)
+            return await self._client.ask("score", self._body(), Score, idempotent=True)
         except SimulatorFailed as problem:
             if not problem.lost:
                 raise
         await self._find_again()
-        return await self._client.ask("score", self._body(), Score, again=True)
+        return await self._client.ask("score", self._body(), Score, idempotent=True)
 
     async def end(self) -> None:
         """Tell the simulator that nobody comes back; it need not listen."""
         if self._state is None:
             return
         try:
-            await self._client.ask("close", self._body(), IgnoredAnswer, again=False, patient=False)
+            await self._client.ask(
+                "close", self._body(), IgnoredAnswer, idempotent=False, patient=False
+            )
         except SimulatorFailed:
             return
 
@@ -217,27 +219,27 @@ class SimulatorSession:
             ahead = 0
         if ahead == 1:
             await self._keep(action)
-        self._unsure = None
+        self._unconfirmed_action = None
         return {0: False, 1: True}.get(ahead)
 
     async def _reset(self, steps: int) -> Reset:
         body = {**self._body(), "seed": self._spec.seed, "steps": steps}
         return await self._client.ask(
-            "reset", {**body, "settings": self._settings}, Reset, again=True
+            "reset", {**body, "settings": self._settings}, Reset, idempotent=True
         )
 
     async def _sent_once(self, action: RecordedAction) -> Step:
         """The answer to a new action. One of which nobody knows whether it was done, as its answer
         failed to come, somebody broke it off or the session was lost, is settled before the next.
         """
-        self._unsure = action
+        self._unconfirmed_action = action
         try:
             return await self._sent(action)
         except SimulatorFailed as problem:
             if problem.done:
                 await self._keep(action)
             elif problem.done is False and not problem.lost:
-                self._unsure = None
+                self._unconfirmed_action = None
             raise
 
     async def _sent(self, action: RecordedAction, number: int = 0) -> Step:
@@ -248,14 +250,14 @@ class SimulatorSession:
             "tool": action.tool,
             "arguments": action.arguments,
         }
-        return await self._client.ask("step", body, Step, again=self.state.start.repeatable)
+        return await self._client.ask("step", body, Step, idempotent=self.state.start.repeatable)
 
     async def _keep(self, action: RecordedAction, answer: Step | None = None) -> None:
         if answer is not None and self._checked:
             action = msgspec.structs.replace(action, seen=_digest(answer))
         self.state.taken.append(action)
         self.state.done = self.state.done or (answer is not None and answer.done)
-        self._unsure = None
+        self._unconfirmed_action = None
         await asyncio.to_thread(save_state, self._file, self.state)
 
     def _number(self, call: str) -> int:

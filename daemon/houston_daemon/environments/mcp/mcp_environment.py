@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, ClassVar
 from houston_daemon.environments.call_handling import (
     CallInterrupted,
     ToolEnvironment,
+    cancel_on_stop,
     finish,
     named_failure,
-    unless_stopped,
 )
-from houston_daemon.environments.environment_protocol import Closing, Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Closing, Stop
 from houston_daemon.environments.mcp.mcp_connection import ServerFailed
 from houston_daemon.environments.mcp.mcp_servers import Servers, tool_result_text
 from houston_daemon.environments.mcp.mcp_step_changes import StepChanges
@@ -99,11 +99,13 @@ class McpEnvironment(ToolEnvironment):
         self.tools = self._servers.tools
         self.brief = self._servers.instructions
 
-    async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
+    async def recover(
+        self, intent: CallIntent, budget_status: BudgetStatus, stop: Stop
+    ) -> ToolResult:
         """A tool is not called again: nobody knows what it did."""
         call = self.check(intent.call)
         if call.error or self._servers.offered.find(call.name) is None:
-            return await self.act(call, standing, stop)
+            return await self.act(call, budget_status, stop)
         lost = Interrupted(error=f"The daemon went down while {call.name} ran.", now="")
         return await self._result(call, lost, time.monotonic())
 
@@ -126,16 +128,18 @@ class McpEnvironment(ToolEnvironment):
             return f"{problem} The server was told; what it did is unknown."
         return named_failure(call, problem) if isinstance(problem, HoustonError) else ""
 
-    async def _observe(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
+    async def _observe(
+        self, call: ToolCall, budget_status: BudgetStatus, stop: Stop
+    ) -> Observation:
         await asyncio.to_thread(self._steps.run)
-        return await super()._observe(call, standing, stop)
+        return await super()._observe(call, budget_status, stop)
 
-    async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
+    async def _do(self, call: ToolCall, budget_status: BudgetStatus, stop: Stop) -> Observation:
         if self._servers.offered.find(call.name) is not None:
-            return await unless_stopped(self._call(call), stop, wake=True)
+            return await cancel_on_stop(self._call(call), stop, wake=True)
         if call.name == EVALUATION_CALL and self._evaluation is not None:
-            return await self._evaluation.run(standing, stop)
-        return finish(standing, self._task.budget.minimum_steps)
+            return await self._evaluation.run(budget_status, stop)
+        return finish(budget_status, self._task.budget.minimum_steps)
 
     async def _call(self, call: ToolCall) -> Observation:
         tool = self._servers.offered.find(call.name)
@@ -177,7 +181,7 @@ async def mcp_arrival(spec: RolloutSpec, task: Task, host: LocalHost) -> tuple[s
         )
     if reached:
         parts.append(f"these servers are as they are now, not as they were then: {reached}")
-    return f"[{'; '.join(parts)}]", *call_handling.lost_files_text(await host.not_brought_back())
+    return f"[{'; '.join(parts)}]", *call_handling.lost_files_text(await host.unrestored_paths())
 
 
 def build_environment(setup: EnvironmentSetup) -> McpEnvironment:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from houston_daemon.environments.environment_protocol import (
+    BudgetStatus,
     Environment,
-    Standing,
     Stop,
     ToolSpec,
 )
@@ -91,7 +91,7 @@ class ServedEpisode:
         self.step += 1
         before = self._score
         result = await self._run(environment, ToolCall(f"{self.step}.0", name, arguments))
-        self._over = self._standing().budget_spent or bool(result.fields.get("finished"))
+        self._over = self._budget_status().budget_spent or bool(result.fields.get("finished"))
         if self._over and self._is_scored and result.kind != EVALUATION_CALL:
             await self._run(environment, ToolCall(f"{self.step}.1", EVALUATION_CALL, {}))
         closing = await environment.close_step(self.step)
@@ -115,16 +115,16 @@ class ServedEpisode:
         return bool(self._task.evaluate.command) or self._kind.scores(self._task)
 
     async def _run(self, environment: Environment, call: ToolCall) -> ToolResult:
-        result = await environment.act(environment.check(call), self._standing(), Stop())
+        result = await environment.act(environment.check(call), self._budget_status(), Stop())
         score = result.fields.get("overall_score")
         if result.kind == EVALUATION_CALL and isinstance(score, int | float):
             self._score = float(score)
             self._evaluations += bool(result.fields.get("counted", True))
         return result
 
-    def _standing(self) -> Standing:
+    def _budget_status(self) -> BudgetStatus:
         budget, used = self._task.budget, time.monotonic() - self._begun
-        return Standing(
+        return BudgetStatus(
             step=self.step,
             steps_left=max(0, budget.steps - self.step),
             seconds_left=max(0.0, budget.active_seconds - used),

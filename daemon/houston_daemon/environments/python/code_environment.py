@@ -13,7 +13,7 @@ from houston_daemon.environments.call_handling import (
     ToolEnvironment,
     named_failure,
 )
-from houston_daemon.environments.environment_protocol import Standing, Stop, Undo
+from houston_daemon.environments.environment_protocol import BudgetStatus, Stop, Undo
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.questions.question_answering import QuestionAnswering
 from houston_daemon.environments.tool_arguments import Catalog
@@ -61,11 +61,13 @@ class CodeEnvironment(ToolEnvironment):
             state = await asyncio.to_thread(self._answering.begin)
         self.brief = f"Question: {state.question.question}"
 
-    async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
+    async def recover(
+        self, intent: CallIntent, budget_status: BudgetStatus, stop: Stop
+    ) -> ToolResult:
         """The same as `act`, but for code that may have reached the network."""
         call = self.check(intent.call)
         if call.error or call.name != self.code_call or not self._task.mapped.network:
-            return await self.act(call, standing, stop)
+            return await self.act(call, budget_status, stop)
         error = "The daemon went down while the code ran."
         return await self._result(call, Interrupted(error=error, now=""), time.monotonic())
 

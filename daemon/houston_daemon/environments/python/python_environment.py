@@ -7,10 +7,10 @@ from msgspec import Meta
 
 from houston_daemon.environments import local_host_setup
 from houston_daemon.environments.call_handling import (
-    too_early,
-    unless_stopped,
+    cancel_on_stop,
+    early_finish_refusal,
 )
-from houston_daemon.environments.environment_protocol import Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Stop
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.python.code_environment import CodeEnvironment, sandbox_of_setup
 from houston_daemon.environments.python.python_tool import (
@@ -101,21 +101,21 @@ class PythonEnvironment(CodeEnvironment):
         super().__init__(task, host, catalog(task), answering, characters)
         self._tool = PythonTool(host, task.python)
 
-    async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
+    async def _do(self, call: ToolCall, budget_status: BudgetStatus, stop: Stop) -> Observation:
         if call.name == EVALUATION_CALL and self._answering:
-            return self._answering.unanswered(standing, Finish.name)
+            return self._answering.unanswered(budget_status, Finish.name)
         arguments = self._catalog.arguments(call)
         if isinstance(arguments, RunPython):
-            return await unless_stopped(self._tool.run(arguments.code), stop)
+            return await cancel_on_stop(self._tool.run(arguments.code), stop)
         answer: str = call.arguments["answer"]
         if self._answering is None:
-            return self._finish(answer, standing)
+            return self._finish(answer, budget_status)
         if not answer.strip():
             return Failed(error="finish needs the answer to the question.")
-        return await asyncio.to_thread(self._answering.answer, call.id, answer, standing)
+        return await asyncio.to_thread(self._answering.answer, call.id, answer, budget_status)
 
-    def _finish(self, answer: str, standing: Standing) -> PythonFinished:
-        error = too_early(standing, self._task.budget.minimum_steps)
+    def _finish(self, answer: str, budget_status: BudgetStatus) -> PythonFinished:
+        error = early_finish_refusal(budget_status, self._task.budget.minimum_steps)
         if error:
             return PythonFinished(success=False, error=error, answer=answer, finished=False)
         return PythonFinished(answer=answer, finished=True)

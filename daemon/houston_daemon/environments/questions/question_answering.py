@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import msgspec
 
-from houston_daemon.environments.environment_protocol import Standing
+from houston_daemon.environments.environment_protocol import BudgetStatus
 from houston_daemon.environments.questions.answer_scorers import (
     CHOICE_LETTERS,
     AnswerScore,
@@ -105,10 +105,10 @@ class QuestionAnswering:
         if state is None and (parent_id := self._spec.parent):
             parent = load_state(state_file(self._spec, self._file.name, parent_id), QuestionState)
             if parent is None:
-                raise cannot_go_on(f"what {parent_id} was asked is no longer on the host")
+                raise resume_error(f"what {parent_id} was asked is no longer on the host")
             state = self._keep(QuestionState(parent.question, parent.index))
         if state is None and begun:
-            raise cannot_go_on("its question is no longer on the host")
+            raise resume_error("its question is no longer on the host")
         self._state = state
         return state
 
@@ -121,19 +121,22 @@ class QuestionAnswering:
         return self._state
 
     def answer(
-        self, call: str, text: str, standing: Standing, known: AnswerScore | None = None
+        self, call: str, text: str, budget_status: BudgetStatus, known: AnswerScore | None = None
     ) -> Observation:
         """Take and score an answer; the same call gives what it gave before. known: its score,
         where it took more than a comparison."""
         budget, state = self._task.budget, self.now
         if call in state.answers:
             return state.answers[call]
-        if standing.step < budget.minimum_steps:
+        if budget_status.step < budget.minimum_steps:
             return Failed(
                 error=f"An answer is refused before step {budget.minimum_steps}; this is step "
-                f"{standing.step}. {self._hint}".rstrip()
+                f"{budget_status.step}. {self._hint}".rstrip()
             )
-        if standing.evaluations >= budget.evaluations or state.answered_at == standing.step:
+        if (
+            budget_status.evaluations >= budget.evaluations
+            or state.answered_at == budget_status.step
+        ):
             return TooLate()
         score = known or self._compare(text, state.question.answers)
         state.answers[call] = Answered(
@@ -143,16 +146,16 @@ class QuestionAnswering:
             question_id=state.question.id,
             finished=True,
         )
-        state.answered_at = standing.step
+        state.answered_at = budget_status.step
         save_state(self._file, state)
         return state.answers[call]
 
-    def unanswered(self, standing: Standing, tool: str) -> Observation:
+    def unanswered(self, budget_status: BudgetStatus, tool: str) -> Observation:
         """The score of a rollout whose budget is spent without an answer, which the loop asks.
 
         tool: what an agent answers with that calls this itself.
         """
-        if not standing.budget_spent:
+        if not budget_status.budget_spent:
             return Failed(error=f"There is no tool {EVALUATION_CALL!r}; {tool} gives the answer.")
         return Answered(overall_score=0.0, question_id=self.now.question.id, finished=False)
 
@@ -205,7 +208,7 @@ def _scoring_trouble(question: Question, scorer: QuestionScorer) -> str:
     return ""
 
 
-def cannot_go_on(reason: str) -> HoustonError:
+def resume_error(reason: str) -> HoustonError:
     """A rollout that cannot go on as it began."""
     return HoustonError(
         f"The rollout cannot go on: {reason}.", "Nothing was changed.", "Start a new one."

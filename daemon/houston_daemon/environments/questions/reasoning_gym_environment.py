@@ -18,11 +18,11 @@ from houston_daemon.environments import local_host_setup
 from houston_daemon.environments.call_handling import (
     CallInterrupted,
     ToolEnvironment,
+    cancel_on_stop,
+    early_finish_refusal,
     named_failure,
-    too_early,
-    unless_stopped,
 )
-from houston_daemon.environments.environment_protocol import Standing, Stop, Undo
+from houston_daemon.environments.environment_protocol import BudgetStatus, Stop, Undo
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.python.code_environment import sandbox_of_setup
 from houston_daemon.environments.questions.question_answering import Answered
@@ -109,14 +109,14 @@ class ReasoningGymEnvironment(ToolEnvironment):
             return str(problem)
         return named_failure(call, problem) if isinstance(problem, HoustonError) else ""
 
-    async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
+    async def _do(self, call: ToolCall, budget_status: BudgetStatus, stop: Stop) -> Observation:
         if call.name == EVALUATION_CALL:
-            if not standing.budget_spent:
+            if not budget_status.budget_spent:
                 return Failed(error="There is no tool 'eval'; finish gives the answer.")
             return self._answered(0.0, finished=False)
-        if error := too_early(standing, self._task.budget.minimum_steps):
+        if error := early_finish_refusal(budget_status, self._task.budget.minimum_steps):
             return Failed(error=error)
-        worth = await unless_stopped(self._score(call.arguments["answer"]), stop)
+        worth = await cancel_on_stop(self._score(call.arguments["answer"]), stop)
         return self._answered(worth, finished=True)
 
     def _answered(self, worth: float, *, finished: bool) -> Answered:

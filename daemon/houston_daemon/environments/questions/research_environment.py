@@ -13,9 +13,9 @@ from msgspec import Meta
 
 from houston_daemon.environments import local_host_setup
 from houston_daemon.environments.call_handling import (
-    unless_stopped,
+    cancel_on_stop,
 )
-from houston_daemon.environments.environment_protocol import Standing, Stop
+from houston_daemon.environments.environment_protocol import BudgetStatus, Stop
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.python.code_environment import CodeEnvironment, sandbox_of_setup
 from houston_daemon.environments.python.python_tool import MOST_CODE, PythonTool
@@ -167,9 +167,9 @@ class ResearchEnvironment(CodeEnvironment):
             packages = f"(Code may import {', '.join(self._packages)}.)"
             self.brief = "\n\n".join(filter(None, (self.brief, packages)))
 
-    async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
+    async def _do(self, call: ToolCall, budget_status: BudgetStatus, stop: Stop) -> Observation:
         if call.name == EVALUATION_CALL and self._answering:
-            return self._answering.unanswered(standing, Answer.name)
+            return self._answering.unanswered(budget_status, Answer.name)
         arguments = self._catalog.arguments(call)
         if isinstance(arguments, Think):
             return Thought()
@@ -177,16 +177,18 @@ class ResearchEnvironment(CodeEnvironment):
             query = WebSearch(query=arguments.query, top_k=SEARCH_HITS)
             return await self._search.act(query, stop)
         if isinstance(arguments, RunCode):
-            return await unless_stopped(self._tool.run(arguments.code), stop)
-        return await self._take_answer(call, standing)
+            return await cancel_on_stop(self._tool.run(arguments.code), stop)
+        return await self._take_answer(call, budget_status)
 
-    async def _take_answer(self, call: ToolCall, standing: Standing) -> Observation:
+    async def _take_answer(self, call: ToolCall, budget_status: BudgetStatus) -> Observation:
         text: str = call.arguments["text"]
         if self._answering is not None:
             score = await self._tested(call.id, text)
-            return await asyncio.to_thread(self._answering.answer, call.id, text, standing, score)
+            return await asyncio.to_thread(
+                self._answering.answer, call.id, text, budget_status, score
+            )
         least = self._task.budget.minimum_steps
-        if standing.step < least:
+        if budget_status.step < least:
             return Failed(error=f"An answer is refused before step {least}.")
         return GivenAnswer(answer=text)
 

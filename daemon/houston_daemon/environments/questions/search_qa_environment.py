@@ -14,9 +14,9 @@ from msgspec import Meta
 from houston_daemon.environments.call_handling import (
     CallInterrupted,
     ToolEnvironment,
-    unless_stopped,
+    cancel_on_stop,
 )
-from houston_daemon.environments.environment_protocol import Standing, Stop, Undo
+from houston_daemon.environments.environment_protocol import BudgetStatus, Stop, Undo
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.observation_boundary import numbered_lines
 from houston_daemon.environments.questions.answer_scorers import SCORERS, AnswerScore
@@ -24,8 +24,8 @@ from houston_daemon.environments.questions.answer_scoring import exact_match, to
 from houston_daemon.environments.questions.question_answering import (
     QuestionAnswering,
     QuestionState,
-    cannot_go_on,
     check_questions,
+    resume_error,
 )
 from houston_daemon.environments.retrieval.corpus_documents import Document
 from houston_daemon.environments.retrieval.corpus_search import Corpus
@@ -214,16 +214,16 @@ class SearchQa(ToolEnvironment):
     def _error_text(self, call: ToolCall, problem: Exception) -> str:
         return str(problem) if isinstance(problem, SearchFailed | CallInterrupted) else ""
 
-    async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
+    async def _do(self, call: ToolCall, budget_status: BudgetStatus, stop: Stop) -> Observation:
         if call.name == EVALUATION_CALL:
-            return self._answering.unanswered(standing, Answer.name)
+            return self._answering.unanswered(budget_status, Answer.name)
         arguments = self._catalog.arguments(call)
         if isinstance(arguments, Search):
-            return await unless_stopped(self._search(arguments), stop)
+            return await cancel_on_stop(self._search(arguments), stop)
         if isinstance(arguments, OpenDocument):
-            return await unless_stopped(self._read(arguments), stop)
+            return await cancel_on_stop(self._read(arguments), stop)
         text = call.arguments["text"]
-        return await asyncio.to_thread(self._answering.answer, call.id, text, standing)
+        return await asyncio.to_thread(self._answering.answer, call.id, text, budget_status)
 
     async def _search(self, call: Search) -> Observation:
         hits = await self._corpus.search(call.query, call.top_k)
@@ -246,7 +246,7 @@ class SearchQa(ToolEnvironment):
         except SearchFailed as problem:
             raise HoustonError(str(problem), "The rollout cannot start.") from None
         if state is not None and index.name != state.index:
-            raise cannot_go_on("its corpus has changed since it began")
+            raise resume_error("its corpus has changed since it began")
         return index
 
 

@@ -12,10 +12,10 @@ from msgspec import Meta
 from houston_daemon.environments.call_handling import (
     CallInterrupted,
     ToolEnvironment,
-    too_early,
-    unless_stopped,
+    cancel_on_stop,
+    early_finish_refusal,
 )
-from houston_daemon.environments.environment_protocol import Standing, Stop, Undo
+from houston_daemon.environments.environment_protocol import BudgetStatus, Stop, Undo
 from houston_daemon.environments.simulation.simulated_world import (
     SimulatedWorld,
     SimulatorTimeouts,
@@ -278,17 +278,17 @@ class Simulation(ToolEnvironment):
                 return f"The turn cannot be kept: {problem.strerror}. {_NOT_DONE}"
         return ""
 
-    async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
+    async def _do(self, call: ToolCall, budget_status: BudgetStatus, stop: Stop) -> Observation:
         if call.name == EVALUATION_CALL:
-            return self._spent(standing)
-        return await unless_stopped(self._in_the_world(call, standing), stop)
+            return self._spent(budget_status)
+        return await cancel_on_stop(self._in_the_world(call, budget_status), stop)
 
-    async def _in_the_world(self, call: ToolCall, standing: Standing) -> Observation:
+    async def _in_the_world(self, call: ToolCall, budget_status: BudgetStatus) -> Observation:
         arguments = self._catalog.arguments(call)
         if isinstance(arguments, Act):
             return await self._turn(call.id, arguments.action)
         if isinstance(arguments, Finish):
-            return self._finish(standing)
+            return self._finish(budget_status)
         if isinstance(arguments, ListActions):
             return await self._possible(arguments)
         request = Show("place" if isinstance(arguments, LookAround) else "inventory")
@@ -327,15 +327,15 @@ class Simulation(ToolEnvironment):
         actions = tuple(commands[: call.most])
         return PossibleCommands(containing=call.containing, total=len(commands), actions=actions)
 
-    def _finish(self, standing: Standing) -> Observation:
-        error = too_early(standing, self._task.budget.minimum_steps)
+    def _finish(self, budget_status: BudgetStatus) -> Observation:
+        error = early_finish_refusal(budget_status, self._task.budget.minimum_steps)
         if error:
             return Failed(error=error)
         return self._now("Finished.", finished=True)
 
-    def _spent(self, standing: Standing) -> Observation:
+    def _spent(self, budget_status: BudgetStatus) -> Observation:
         """The score of a rollout whose budget is spent, which the loop asks for."""
-        if not standing.budget_spent:
+        if not budget_status.budget_spent:
             return Failed(error="There is no tool 'eval'; finish ends the task.")
         return self._now("The budget is spent.", finished=False)
 

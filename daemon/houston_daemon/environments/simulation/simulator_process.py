@@ -32,7 +32,7 @@ class SimulatorFailed(Exception):
 AnswerT = TypeVar("AnswerT")
 
 
-class LineChild(Generic[AnswerT]):
+class JsonLinesProcess(Generic[AnswerT]):
     """A running program that answers each line of JSON with one."""
 
     def __init__(
@@ -123,7 +123,7 @@ async def start_program(
         raise SimulatorFailed(f"it cannot be started: {problem.strerror}") from None
 
 
-class Child(LineChild[Answer]):
+class Child(JsonLinesProcess[Answer]):
     """A running simulator."""
 
     @classmethod
@@ -134,5 +134,5 @@ class Child(LineChild[Answer]):
         return cls(process, msgspec.json.Decoder(Answer))
 
     async def ask(self, question: Question, seconds: float) -> Answer:
-        """See `LineChild.ask`."""
+        """See `JsonLinesProcess.ask`."""
         return await super().ask(question, seconds)

@@ -21,7 +21,7 @@ from houston_daemon.environments.http.http_simulator_client import (
 )
 from houston_daemon.environments.observation_boundary import one_line
 from houston_daemon.environments.simulation import simulator_process
-from houston_daemon.environments.simulation.simulator_process import LineChild, start_program
+from houston_daemon.environments.simulation.simulator_process import JsonLinesProcess, start_program
 from houston_shared.task_tables import VerifiersSettings
 
 PROGRAM = Path(__file__).with_name("verifiers_child.py")
@@ -48,7 +48,7 @@ class VerifiersEpisode:
         self._python = python
         self._rollout = rollout
         self._variables = {"HOME": os.environ.get("HOME", "/"), **variables}
-        self._child: LineChild[_Said] | None = None
+        self._child: JsonLinesProcess[_Said] | None = None
 
     @property
     def alive(self) -> bool:
@@ -64,7 +64,7 @@ class VerifiersEpisode:
             process = await start_program(words, self._rollout, self._variables)
         except simulator_process.SimulatorFailed as problem:
             raise SimulatorFailed(f"The environment's process: {problem}.") from None
-        self._child = LineChild(process, msgspec.json.Decoder(_Said))
+        self._child = JsonLinesProcess(process, msgspec.json.Decoder(_Said))
         number = own.index if own.index >= 0 else seed // own.repeat
         question = {
             "do": "begin",

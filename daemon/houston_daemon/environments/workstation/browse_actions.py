@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from houston_daemon.environments.call_handling import CallInterrupted, unless_stopped
+from houston_daemon.environments.call_handling import CallInterrupted, cancel_on_stop
 from houston_daemon.environments.environment_protocol import Stop
 from houston_daemon.environments.retrieval.retrieval_protocol import SearchFailed
 from houston_daemon.environments.retrieval.searcher import Searcher
@@ -70,14 +70,14 @@ class BrowseActions:
 
     async def _browse(self, call: WebBrowse, stop: Stop) -> Observation:
         try:
-            page = await unless_stopped(self._of_corpus(call.url), stop)
+            page = await cancel_on_stop(self._of_corpus(call.url), stop)
             if page is not None:
                 return await asyncio.to_thread(self._opened, page, call.line_number)
             address = normal_url(call.url)
             page = await asyncio.to_thread(self._cache.find, address)
             if page is not None:
                 return from_cache(await asyncio.to_thread(self._opened, page, call.line_number))
-            page = await unless_stopped(self._page(address), stop)
+            page = await cancel_on_stop(self._page(address), stop)
         except (FetchFailed, Unreadable, SearchFailed, CallInterrupted) as problem:
             return Failed(error=f"{call.url[:200]}: {problem}")
         return await asyncio.to_thread(self._opened, page, call.line_number)

@@ -44,7 +44,7 @@ def refusal_of_address(address: str) -> bool:
     return any(parsed in network for network in _NEVER if network.version == parsed.version)
 
 
-def oddly_spelled(host: str) -> bool:
+def is_noncanonical_ipv4(host: str) -> bool:
     """Whether a host is an IPv4 address in another form than four decimal numbers.
 
     Such as 2130706433, 0x7f.1 or 0177.0.0.1: resolvers take them (inet_aton), readers do not see
@@ -110,7 +110,7 @@ async def checked(host: str, port: int, private: bool) -> list[str]:
     private: whether the task allows every address. Raises AddressRefused where none is left and
     httpcore.ConnectError where the name is not known.
     """
-    if not private and oddly_spelled(host):
+    if not private and is_noncanonical_ipv4(host):
         raise AddressRefused(f"{host} is an address in disguise and is not fetched.")
     try:
         answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)

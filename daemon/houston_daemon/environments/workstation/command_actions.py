@@ -286,7 +286,7 @@ class CommandActions:
         text = await output_lines(terminal, begin, status.log_bytes, self._limits.characters)
         return _window(status, text, f"(last {call.seconds} s) {note}".rstrip())
 
-    async def standing(self, session_id: str) -> str:
+    async def budget_status(self, session_id: str) -> str:
         """What a session shows now, for a call whose outcome is unknown."""
         try:
             terminal = await self._host.terminal(session_id)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
-from houston_daemon.environments.environment_protocol import Standing, Stop, WaitingForSlot
+from houston_daemon.environments.environment_protocol import BudgetStatus, Stop, WaitingForSlot
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
 from houston_daemon.hosts.host_protocol import ProcessResult, RolloutHost
 from houston_shared.config_sections import LOCAL_HOST
@@ -266,7 +266,7 @@ _INTERRUPT_LOOK = 0.2
 class Attempt:
     """One evaluation under way."""
 
-    standing: Standing
+    budget_status: BudgetStatus
     interrupted: asyncio.Event
     seconds: float
     """Most that all its parts may take."""
@@ -293,40 +293,43 @@ class Evaluation:
         self._slots = slots
         self._mark = mark
 
-    async def run(self, standing: Standing, stop: Stop) -> Observation:
+    async def run(self, budget_status: BudgetStatus, stop: Stop) -> Observation:
         """Score the workspace as it stands, if a submission is left."""
         limit = self._task.budget.evaluations
         if not self._task.evaluate.command:
             return Failed(error="This task has no evaluator; finish when the work is done.")
-        if standing.evaluations >= limit:
+        if budget_status.evaluations >= limit:
             return Failed(error=f"All {limit} submissions are used.")
         if self._host.name == LOCAL_HOST and not self._folder.is_dir():
             reason = "The task's folder, where its evaluator lies, is not there now."
-            return self._failed(reason, standing, fault=True)
-        seconds = self._seconds(standing)
+            return self._failed(reason, budget_status, fault=True)
+        seconds = self._seconds(budget_status)
         if seconds <= 0:
             return Failed(error="The time that evaluations may take is used.")
         async with self._slots.slot(stop.event.is_set) as free:
             if not free:
                 return self._failed(
-                    "The waiting for an evaluation slot ended because a person spoke.", standing
+                    "The waiting for an evaluation slot ended because a person spoke.",
+                    budget_status,
                 )
             snapshot = await self._mark()
             async with _interruption(stop) as interrupted:
                 point("worker.evaluation.before")
-                attempt = Attempt(standing, interrupted, seconds, snapshot)
+                attempt = Attempt(budget_status, interrupted, seconds, snapshot)
                 refused = await self._checked(attempt)
                 result = refused or await self._scored(attempt)
         point("worker.evaluation.after")
         return result
 
-    def _seconds(self, standing: Standing) -> float:
+    def _seconds(self, budget_status: BudgetStatus) -> float:
         """How long this evaluation may take."""
         seconds_each, all_of_them = (
             self._task.evaluate.seconds,
             self._task.budget.evaluation_seconds,
         )
-        seconds_left = all_of_them - standing.evaluation_seconds if all_of_them else seconds_each
+        seconds_left = (
+            all_of_them - budget_status.evaluation_seconds if all_of_them else seconds_each
+        )
         return min(seconds_each, seconds_left)
 
     async def _checked(self, attempt: "Attempt") -> EvaluationResult | None:
@@ -344,7 +347,9 @@ class Evaluation:
                     f"The workspace lacks {join_first(missing, _NAMED)}, which must be there to be"
                     " scored; links that lead out of it do not count."
                 )
-                return self._failed(error, attempt.standing, attempt.seconds_used, "", "format")
+                return self._failed(
+                    error, attempt.budget_status, attempt.seconds_used, "", "format"
+                )
         if not evaluate.format:
             return None
         result = await self._spawn_in_folder(attempt, evaluate.format)
@@ -355,7 +360,7 @@ class Evaluation:
         words = str(safe(result.stdout[:_DETAIL])).strip() or "it does not say what"
         error = f"The format of the work is wrong: {words}"
         detail = str(safe(result.stderr[-_DETAIL:]))
-        return self._failed(error, attempt.standing, attempt.seconds_used, detail, "format")
+        return self._failed(error, attempt.budget_status, attempt.seconds_used, detail, "format")
 
     async def _led_astray(self, attempt: "Attempt") -> EvaluationResult | None:
         """What is wrong with links of the workspace; None where they lead nowhere special."""
@@ -366,9 +371,9 @@ class Evaluation:
         if result.exit_code != 0:
             detail = str(safe(result.stderr[-_DETAIL:]))
             error = "The links of the workspace could not be looked at, so nothing was scored."
-            return self._failed(error, attempt.standing, 0.0, detail, fault=True)
+            return self._failed(error, attempt.budget_status, 0.0, detail, fault=True)
         error = links_found(result.stdout)
-        return self._failed(error, attempt.standing, 0.0, "", "format") if error else None
+        return self._failed(error, attempt.budget_status, 0.0, "", "format") if error else None
 
     def _seen(self) -> list[str]:
         """Parts of the task's folder that are mapped for the agent, too: an environment has links
@@ -412,30 +417,30 @@ class Evaluation:
         detail = str(safe(result.stderr[-_DETAIL:]))
         error = f"The evaluator {reason}."
         fault = not attempt.interrupted.is_set()
-        return self._failed(error, attempt.standing, attempt.seconds_used, detail, fault=fault)
+        return self._failed(error, attempt.budget_status, attempt.seconds_used, detail, fault=fault)
 
     async def _scored(self, attempt: "Attempt") -> EvaluationResult:
-        evaluate, standing = self._task.evaluate, attempt.standing
+        evaluate, budget_status = self._task.evaluate, attempt.budget_status
         result = await self._spawn_in_folder(attempt, evaluate.command)
         if result.exit_code is None:
             return self._ended(result, attempt)
         seconds, detail = attempt.seconds_used, str(safe(result.stderr[-_DETAIL:]))
         if result.exit_code:
             crash = f"The evaluator failed with exit code {result.exit_code} and gave no score."
-            return self._failed(crash, standing, seconds, detail, fault=True)
+            return self._failed(crash, budget_status, seconds, detail, fault=True)
         try:
             score, metrics = read_score(result.stdout, result.cut, evaluate)
         except Malformed as problem:
             error = f"The evaluator gave no valid score: {problem}."
             detail = f"{detail}\nIt printed: {safe(result.stdout[:_DETAIL])}".strip()
-            return self._failed(error, standing, seconds, detail, "format", fault=True)
+            return self._failed(error, budget_status, seconds, detail, "format", fault=True)
         return EvaluationResult(
             overall_score=score,
             state="scored",
             counted=True,
             seconds=round(seconds, 3),
             metrics=metrics,
-            left=self._task.budget.evaluations - standing.evaluations - 1,
+            left=self._task.budget.evaluations - budget_status.evaluations - 1,
             detail=detail,
             snapshot=attempt.snapshot,
         )
@@ -443,7 +448,7 @@ class Evaluation:
     def _failed(
         self,
         error: str,
-        standing: Standing,
+        budget_status: BudgetStatus,
         seconds: float = 0.0,
         detail: str = "",
         state: str = "failed",
@@ -457,7 +462,7 @@ class Evaluation:
             state=state,
             counted=False,
             seconds=round(seconds, 3),
-            left=self._task.budget.evaluations - standing.evaluations,
+            left=self._task.budget.evaluations - budget_status.evaluations,
             detail=detail,
             evaluator_failed=fault,
         )

@@ -446,12 +446,12 @@ class FileActions:
             self._edit.create, workstation_actions.CreateFile(filename=path, content=content)
         )
 
-    def take_touched(self) -> list[str]:
+    def take_written_paths(self) -> list[str]:
         """Paths written since this was asked last: hints for a snapshot."""
         touched, self._edit.touched = self._edit.touched, []
         return touched
 
-    async def standing(self, path: str) -> str:
+    async def budget_status(self, path: str) -> str:
         """What a file is now, for a call whose outcome is unknown."""
         try:
             return await asyncio.to_thread(self._view.facts, path)

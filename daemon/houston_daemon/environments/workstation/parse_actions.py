@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
-from houston_daemon.environments.call_handling import CallInterrupted, unless_stopped
+from houston_daemon.environments.call_handling import CallInterrupted, cancel_on_stop
 from houston_daemon.environments.environment_protocol import Stop
 from houston_daemon.environments.tool_arguments import Arguments
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
@@ -19,8 +19,8 @@ from houston_daemon.environments.workstation.media_endpoint import (
     NoEndpointAnswer,
     Picture,
 )
-from houston_daemon.environments.workstation.parse_sources import DocumentsHere
-from houston_daemon.environments.workstation.remote_documents import DocumentsThere
+from houston_daemon.environments.workstation.parse_sources import LocalDocuments
+from houston_daemon.environments.workstation.remote_documents import RemoteDocuments
 from houston_daemon.environments.workstation_actions import (
     PARSE_ACTIONS,
     ParseAction,
@@ -85,7 +85,7 @@ class ParseActions:
     actions: tuple[type[Arguments], ...] = PARSE_ACTIONS
 
     def __init__(
-        self, documents: DocumentsHere | DocumentsThere, endpoint: Endpoint, write: WriteFile
+        self, documents: LocalDocuments | RemoteDocuments, endpoint: Endpoint, write: WriteFile
     ) -> None:
         self._documents = documents
         self._endpoint = endpoint
@@ -96,7 +96,7 @@ class ParseActions:
         assert isinstance(arguments, ParseAction)
         await self._documents.check_target(arguments.save_path)
         try:
-            text, notes = await unless_stopped(self._text(arguments), stop)
+            text, notes = await cancel_on_stop(self._text(arguments), stop)
         except (Unreadable, NoEndpointAnswer, CallInterrupted) as problem:
             return Failed(error=f"{arguments.file_path}: {problem}")
         text = text.replace("\0", "\ufffd")  # one makes a file binary, which is not shown

@@ -131,7 +131,7 @@ async def frames(host: RolloutHost, file: str, interval: int) -> Frames:
     return Frames(pictures[:MOST], len(pictures) > MOST or result.cut)
 
 
-class DocumentsHere:
+class LocalDocuments:
     """Files of one workspace that are no text, on this machine. Paths are the agent's.
 
     Each call raises PathRefused for a path that is not reached, Unreadable for what cannot be read.

@@ -16,7 +16,7 @@ from houston_daemon.environments.workstation.document_converter import (
     Kind,
     Unreadable,
 )
-from houston_daemon.environments.workstation.parse_sources import DocumentsHere, Frames
+from houston_daemon.environments.workstation.parse_sources import Frames, LocalDocuments
 from houston_daemon.hosts.local_host import LocalHost
 from houston_daemon.hosts.ssh.remote_server import RemoteService
 from houston_daemon.hosts.ssh.ssh_host import SshHost
@@ -55,8 +55,8 @@ class _Done(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: str = ""
 
 
-class DocumentsThere:
-    """The same as `DocumentsHere` for a workspace on an SSH host. Raises HostAway, too."""
+class RemoteDocuments:
+    """The same as `LocalDocuments` for a workspace on an SSH host. Raises HostAway, too."""
 
     def __init__(self, host: SshHost) -> None:
         self._link = host.link
@@ -78,7 +78,7 @@ class DocumentsThere:
         return await self._ask(_Frames(path, interval), Frames)
 
     async def _ask(self, ask: _Asks, kind: type[T]) -> T:
-        answer = await self._link.other(SERVICE, ask, _Done, again=True)
+        answer = await self._link.other(SERVICE, ask, _Done, idempotent=True)
         if answer.refused:
             raise PathRefused(answer.refused)
         if answer.unreadable:
@@ -88,7 +88,7 @@ class DocumentsThere:
 
 def serve(host: LocalHost) -> RemoteService:
     """The far end: documents of the workspace of `host`."""
-    documents = DocumentsHere(host, Converter(host))
+    documents = LocalDocuments(host, Converter(host))
 
     async def answer(_: LocalHost, body: msgspec.Raw, back: asyncio.Event) -> _Done:
         ask: _Asks = msgspec.msgpack.decode(body, type=_Asks)
@@ -107,7 +107,7 @@ def serve(host: LocalHost) -> RemoteService:
     return answer
 
 
-async def _do(documents: DocumentsHere, ask: _Asks) -> _Done:
+async def _do(documents: LocalDocuments, ask: _Asks) -> _Done:
     value: Any = None
     try:
         match ask:

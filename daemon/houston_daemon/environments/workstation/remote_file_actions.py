@@ -71,7 +71,7 @@ class _Done(msgspec.Struct, frozen=True, kw_only=True):
     touched: tuple[str, ...] = ()
 
 
-class FilesThere:
+class RemoteFileActions:
     """The file actions of one SSH host, as `FileActions` offers them."""
 
     def __init__(self, host: SshHost, characters: int) -> None:
@@ -84,27 +84,27 @@ class FilesThere:
         raw = msgspec.Raw(msgspec.msgpack.encode(arguments))
         name = type(arguments).__name__
         ask = _Act(characters=self._characters, action=name, arguments=raw)
-        return _observation(await self._ask(ask, again=arguments.idempotent))
+        return _observation(await self._ask(ask, idempotent=arguments.idempotent))
 
     async def write(self, path: str, content: str) -> FileWindow | Failed:
         """Write what another action made, and show its beginning."""
         ask = _Write(characters=self._characters, path=path, content=content)
-        observation = _observation(await self._ask(ask, again=False))
+        observation = _observation(await self._ask(ask, idempotent=False))
         assert isinstance(observation, FileWindow | Failed)
         return observation
 
-    def take_touched(self) -> list[str]:
+    def take_written_paths(self) -> list[str]:
         """Paths written since this was asked last: hints for a snapshot."""
         touched, self._touched = self._touched, []
         return touched
 
-    async def standing(self, path: str) -> str:
+    async def budget_status(self, path: str) -> str:
         """What a file is now, for a call whose outcome is unknown."""
         ask = _Standing(characters=self._characters, path=path)
-        return (await self._ask(ask, again=True)).text
+        return (await self._ask(ask, idempotent=True)).text
 
-    async def _ask(self, ask: _Asks, again: bool) -> _Done:
-        answer: _Done = await self._link.other(SERVICE, ask, _Done, again=again)
+    async def _ask(self, ask: _Asks, idempotent: bool) -> _Done:
+        answer: _Done = await self._link.other(SERVICE, ask, _Done, idempotent=idempotent)
         self._touched += answer.touched
         if answer.refused:
             raise PathRefused(answer.refused)
@@ -150,9 +150,9 @@ async def _do(files: FileActions, ask: _Asks) -> _Done:
             case _Write():
                 observation = await files.write(ask.path, ask.content)
             case _Standing():
-                return _Done(kind="", text=await files.standing(ask.path))
+                return _Done(kind="", text=await files.budget_status(ask.path))
     except PathRefused as refused:
-        return _Done(kind="", refused=str(refused), touched=tuple(files.take_touched()))
-    touched = tuple(files.take_touched())
+        return _Done(kind="", refused=str(refused), touched=tuple(files.take_written_paths()))
+    touched = tuple(files.take_written_paths())
     name = type(observation).__name__
     return _Done(kind=name, observation=msgspec.to_builtins(observation), touched=touched)

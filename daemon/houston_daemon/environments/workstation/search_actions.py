@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from houston_daemon.environments.call_handling import CallInterrupted, unless_stopped
+from houston_daemon.environments.call_handling import CallInterrupted, cancel_on_stop
 from houston_daemon.environments.environment_protocol import Stop
 from houston_daemon.environments.retrieval.retrieval_protocol import Hit, SearchFailed
 from houston_daemon.environments.retrieval.searcher import Searcher
@@ -62,7 +62,7 @@ class SearchActions:
         assert isinstance(arguments, WebSearch)
         query, top_k = arguments.query, arguments.top_k
         try:
-            answer = await unless_stopped(self._searcher.search(query, top_k), stop)
+            answer = await cancel_on_stop(self._searcher.search(query, top_k), stop)
         except SearchFailed as problem:
             return _failed(arguments, problem.code, str(problem))
         except CallInterrupted as problem:

@@ -41,7 +41,7 @@ class SessionJobs:
         self._news: dict[str, JobReport] = {}
         self._refusals: dict[str, str] = {}
         """Id of a job that cannot be told → why not."""
-        self._untold: set[str] = set()
+        self._awaiting_exit_code: set[str] = set()
         """Ids of those that have ended, and whose shell may yet tell how."""
         self._requests: list[str] = []
         """What the agent asked for since the oldest job that runs."""
@@ -101,7 +101,7 @@ class SessionJobs:
             if job.log_start is not None:
                 self._note_foreground(job, status)
             elif (apart := background.get(job.id)) is None:  # another shell is there, or many more
-                self._untold.discard(job.id)
+                self._awaiting_exit_code.discard(job.id)
                 self._end(job)
             elif apart.ended:
                 self._note_ended_apart(job, apart, status)
@@ -109,7 +109,7 @@ class SessionJobs:
     def closed(self, status: TerminalStatus) -> None:
         """The agent has closed a session."""
         for job in [job for job in self.open_jobs.values() if job.session == status.name]:
-            self._untold.discard(job.id)
+            self._awaiting_exit_code.discard(job.id)
             closed = msgspec.structs.replace(job, stopped_by="agent", log_end=status.log_bytes)
             self._end(job if job.ended_at else closed, end=_CLOSED)
 
@@ -129,7 +129,7 @@ class SessionJobs:
                 continue
             if self._news.get(name) is noted:
                 del self._news[name]
-                if noted.ended_at and name not in self._untold:
+                if noted.ended_at and name not in self._awaiting_exit_code:
                     self.open_jobs.pop(name, None)
 
     async def _report_job(self, job: JobReport, last_line: ReadLastLine) -> None:
@@ -174,9 +174,9 @@ class SessionJobs:
         if job.ended_at and (command.exit_code is None or job.exit_code is not None):
             return
         if command.exit_code is None and not command.adopted and status.alive:
-            self._untold.add(job.id)
+            self._awaiting_exit_code.add(job.id)
         else:
-            self._untold.discard(job.id)
+            self._awaiting_exit_code.discard(job.id)
         line = redact(command.last_line)[-LINE_CHARACTERS:]
         ended = msgspec.structs.replace(job, last_line=line, ended_at=0)
         self._end(ended, command.ended, command.exit_code, status.end)

@@ -64,7 +64,7 @@ class _HostChanges(NamedTuple):
 async def _host_changes(place: WorkstationHost, step: int) -> _HostChanges | None:
     """What a host has to tell now; None while it is away. Raises NeedsPerson where it will be that
     until a person has seen to it."""
-    state, touched = place.state(), place.files.take_touched()
+    state, touched = place.state(), place.files.take_written_paths()
     try:
         spans, ends = await place.sessions.spans()
         snapshot = await place.host.snapshots.take(f"step {step}", hints=touched, since=state.told)

@@ -213,7 +213,7 @@ class PageCache:
 def write(file: Path, page: Page) -> None:
     """Write a page: beside, then in its place."""
     data = zstandard.compress(msgspec.msgpack.encode(page), 3)
-    atomic_file.write_atomically(file, data, beside=atomic_file.unique_beside(file))
+    atomic_file.write_atomically(file, data, beside=atomic_file.temporary_sibling(file))
 
 
 def read(file: Path) -> Page | None:

@@ -20,8 +20,8 @@ import msgspec
 from houston_daemon.environments import call_handling
 from houston_daemon.environments.call_handling import finish, internal_failure, named_failure
 from houston_daemon.environments.environment_protocol import (
+    BudgetStatus,
     Closing,
-    Standing,
     Stop,
     ToolSpec,
     Undo,
@@ -46,9 +46,9 @@ from houston_daemon.environments.workstation.file_actions import FileActions
 from houston_daemon.environments.workstation.media_endpoint import Endpoint
 from houston_daemon.environments.workstation.page_view import PageStore
 from houston_daemon.environments.workstation.parse_actions import ParseActions
-from houston_daemon.environments.workstation.parse_sources import DocumentsHere
-from houston_daemon.environments.workstation.remote_documents import DocumentsThere
-from houston_daemon.environments.workstation.remote_file_actions import FilesThere
+from houston_daemon.environments.workstation.parse_sources import LocalDocuments
+from houston_daemon.environments.workstation.remote_documents import RemoteDocuments
+from houston_daemon.environments.workstation.remote_file_actions import RemoteFileActions
 from houston_daemon.environments.workstation.search_actions import SearchActions
 from houston_daemon.environments.workstation.session_jobs import SessionJobs
 from houston_daemon.environments.workstation.session_records import SessionRecords
@@ -233,24 +233,26 @@ class Workstation:
             return 0.0
         return time.time() + self._sleep_seconds(call)
 
-    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
+    async def act(self, call: ToolCall, budget_status: BudgetStatus, stop: Stop) -> ToolResult:
         """Run one call; see `environment_protocol.Environment.act`."""
         start_time = time.monotonic()
         call = self._catalog.check(call)
-        self._places.hear(standing.step, call)
+        self._places.hear(budget_status.step, call)
         self._state.now.closing = None
-        observation = await self._observe(call, standing, stop)
+        observation = await self._observe(call, budget_status, stop)
         self._state.now.last_action = "think" if call.name == "think" else ""
-        met = await self._places.limits_met()
+        met = await self._places.take_limit_hits()
         return await asyncio.to_thread(self._result, call, observation, start_time, met)
 
-    async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
+    async def recover(
+        self, intent: CallIntent, budget_status: BudgetStatus, stop: Stop
+    ) -> ToolResult:
         """The result of a call that was about to run when the worker ended."""
         call = self._catalog.check(intent.call)
         if call.error:
-            return await self.act(call, standing, stop)
+            return await self.act(call, budget_status, stop)
         start_time = time.monotonic()
-        self._places.hear(standing.step, call)
+        self._places.hear(budget_status.step, call)
         self._state.now.closing = None
         observation: Observation
         if call.name == "sleep":
@@ -259,7 +261,7 @@ class Workstation:
             place = self._places.of(call.arguments)
             observation = await workstation_hosts.interrupted_observation(call, place)
         self._state.now.last_action = ""
-        met = await self._places.limits_met()
+        met = await self._places.take_limit_hits()
         return await asyncio.to_thread(self._result, call, observation, start_time, met)
 
     async def save_state(self, name: str) -> None:
@@ -284,12 +286,14 @@ class Workstation:
         if self._local is not None:
             await self._local.close()
 
-    async def _observe(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
+    async def _observe(
+        self, call: ToolCall, budget_status: BudgetStatus, stop: Stop
+    ) -> Observation:
         if call.error:
             return Failed(error=call.error)
         place = self._places.of(call.arguments)
         try:
-            return await self._do(call, standing, stop)
+            return await self._do(call, budget_status, stop)
         except HostAway as problem:
             return await workstation_hosts.host_away_observation(call, place, problem)
         except TerminalMissing:
@@ -313,7 +317,7 @@ class Workstation:
                 return Failed(error=GONE)
         return Failed(error=workstation_hosts.hide_places(error, place.host)[:_LONGEST_ERROR])
 
-    async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
+    async def _do(self, call: ToolCall, budget_status: BudgetStatus, stop: Stop) -> Observation:
         arguments = without_host_argument(call.arguments, ACTIONS[call.name])
         place = self._places.of(call.arguments)
         if isinstance(arguments, CommandAction):
@@ -321,11 +325,11 @@ class Workstation:
                 return await workstation_hosts.act_on_all_hosts(list(self._places), arguments, stop)
             return await place.commands.act(arguments, stop)
         if isinstance(arguments, SystemAction):
-            return await self._system(call, standing, stop)
+            return await self._system(call, budget_status, stop)
         family = self._families.get(type(arguments), place.files)
         return await family.act(arguments, stop)
 
-    async def _system(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
+    async def _system(self, call: ToolCall, budget_status: BudgetStatus, stop: Stop) -> Observation:
         match call.name:
             case "think":
                 return system_actions.think(self._state.now.last_action)
@@ -333,9 +337,9 @@ class Workstation:
                 running = await self._places.running()
                 return await system_actions.sleep(self._sleep_seconds(call), stop, running)
             case "eval":
-                return await self._evaluation.run(standing, stop)
+                return await self._evaluation.run(budget_status, stop)
             case _:
-                return finish(standing, self._task.budget.minimum_steps, _BEFORE_FINISH)
+                return finish(budget_status, self._task.budget.minimum_steps, _BEFORE_FINISH)
 
     def _result(
         self, call: ToolCall, observation: Observation, start_time: float, met: Sequence[LimitHit]
@@ -374,17 +378,17 @@ def _workstation_host(
 ) -> WorkstationHost:
     spec, task, characters = setup.spec, setup.task, setup.characters
     host: LocalHost | SshHost
-    files: FileActions | FilesThere
-    documents: DocumentsHere | DocumentsThere
+    files: FileActions | RemoteFileActions
+    documents: LocalDocuments | RemoteDocuments
     if name == LOCAL_HOST:
         leased = setup.gpus.get(LOCAL_HOST, ())
         host = local_host(spec, task, setup.owner, branch_origin(spec, task, name), leased)
         files = FileActions(ConfinedFolder(host.workspace, host.inside), state, characters)
-        documents = DocumentsHere(host, Converter(host))
+        documents = LocalDocuments(host, Converter(host))
     else:
         host = ssh_host(setup, name)
-        files = FilesThere(host, characters)
-        documents = DocumentsThere(host)
+        files = RemoteFileActions(host, characters)
+        documents = RemoteDocuments(host)
     budget = task.budget
     allowed = CommandLimits(budget.command_seconds, budget.input_silence_seconds, characters)
     sessions = SessionRecords(host, state, SessionJobs(name, state, setup.report_job))
@@ -465,7 +469,7 @@ async def workstation_arrival(spec: RolloutSpec, places: WorkstationHosts) -> tu
     lost = [
         path if place is places.first else f"{place.host.name}:{path}"
         for place in places
-        for path in await place.host.not_brought_back()
+        for path in await place.host.unrestored_paths()
     ]
     return notice, *call_handling.lost_files_text(lost)
 
@@ -533,7 +537,7 @@ def build_environment(setup: EnvironmentSetup) -> Workstation:
     scored = hosts.of({"host": task.evaluate.host})
 
     async def before_evaluation() -> str:
-        touched = scored.files.take_touched()
+        touched = scored.files.take_written_paths()
         return await snapshot_within_step(scored.host, scored.state(), touched, "evaluation")
 
     # Slots are held here: their files name the host that the evaluations run on.

@@ -15,9 +15,9 @@ from houston_daemon.environments.typed_observation import Failed, Interrupted, O
 from houston_daemon.environments.workstation.command_actions import CommandActions
 from houston_daemon.environments.workstation.command_observations import SessionChange, SessionList
 from houston_daemon.environments.workstation.file_actions import FileActions
-from houston_daemon.environments.workstation.parse_sources import DocumentsHere
-from houston_daemon.environments.workstation.remote_documents import DocumentsThere
-from houston_daemon.environments.workstation.remote_file_actions import FilesThere
+from houston_daemon.environments.workstation.parse_sources import LocalDocuments
+from houston_daemon.environments.workstation.remote_documents import RemoteDocuments
+from houston_daemon.environments.workstation.remote_file_actions import RemoteFileActions
 from houston_daemon.environments.workstation.session_records import SessionRecords
 from houston_daemon.environments.workstation.workstation_state import WorkstationState
 from houston_daemon.environments.workstation_actions import (
@@ -40,8 +40,8 @@ class WorkstationHost:
     state: Callable[[], WorkstationState]
     sessions: SessionRecords
     commands: CommandActions
-    files: FileActions | FilesThere
-    documents: DocumentsHere | DocumentsThere
+    files: FileActions | RemoteFileActions
+    documents: LocalDocuments | RemoteDocuments
 
 
 class WorkstationHosts:
@@ -77,12 +77,12 @@ class WorkstationHosts:
             sessions += [f"{place.host.name}:{name}" if is_other else name for name in names]
         return tuple(sessions)
 
-    async def limits_met(self) -> list[LimitHit]:
+    async def take_limit_hits(self) -> list[LimitHit]:
         """Limits that were met on any host that can be asked now."""
         hits: list[LimitHit] = []
         for place in self:
             try:
-                hits += await place.host.limits_met()
+                hits += await place.host.take_limit_hits()
             except HostAway:
                 continue  # it is told when the host is back: nobody has asked there meanwhile
         return hits
@@ -176,9 +176,9 @@ async def current_view(call: ToolCall, place: WorkstationHost) -> str:
     """What the call was about shows now. Raises HostAway."""
     path = call.arguments.get("path") or call.arguments.get("filename")
     if "session_id" in call.arguments:
-        return await place.commands.standing(call.arguments["session_id"])
+        return await place.commands.budget_status(call.arguments["session_id"])
     if is_known_to_write(call.name) and path:
-        return await place.files.standing(path)
+        return await place.files.budget_status(path)
     return _NO_SUBMISSION if call.name == EVALUATION_CALL else ""
 
 

@@ -75,18 +75,18 @@ def _walk_folder(folder: Path) -> Iterator[Path]:
             yield from _walk_folder(entry)
 
 
-AskRemote = Callable[[m.AnyAsk, Any], Awaitable[Any]]
+SendHostRequest = Callable[[m.AnyHostRequest, Any], Awaitable[Any]]
 """Asks the far end, and returns the answer as what the second argument says."""
 
 
-async def send_bundle(folder: Path, host: str, ask: AskRemote) -> str:
+async def send_bundle(folder: Path, host: str, ask: SendHostRequest) -> str:
     """Have a folder, or a single file, on the machine `host`; the name of its parcel.
 
     Raises HoustonError where it cannot be read, and what `ask` raises.
     """
     try:
         name = await asyncio.to_thread(bundle_name, folder)
-        if not await ask(m.HasParcel(name=name), bool):
+        if not await ask(m.HasBundle(name=name), bool):
             await _send_pieces(folder, name, ask)
     except OSError as problem:
         raise unreadable_folder(problem, host) from problem
@@ -102,7 +102,7 @@ def unreadable_folder(problem: OSError, host: str) -> HoustonError:
     )
 
 
-async def _send_pieces(folder: Path, name: str, ask: AskRemote) -> None:
+async def _send_pieces(folder: Path, name: str, ask: SendHostRequest) -> None:
     token = secrets.token_hex(8)
     with tempfile.TemporaryFile() as packed:
         await asyncio.to_thread(pack_bundle, folder, packed)

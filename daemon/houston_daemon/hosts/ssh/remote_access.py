@@ -58,13 +58,13 @@ async def _ask_to_clean(
     # Who only ends processes drives nothing there and does not need the folder for itself.
     name = remote_part.name_home(Path(home)) if home else ""
     owner = "" if extent == "processes" else name
-    hello = _make_hello(there, rollout, home=name, owner=owner, lease=m.LEASE_AFTER_ALL)
+    hello = _make_hello(there, rollout, home=name, owner=owner, lease=m.CLEANUP_LEASE)
     async with _connected_host(there, hello) as host:
         if extent == "processes":
-            await host.link.ask(m.DestroyTerminals(), again=True)
+            await host.link.ask(m.DestroyTerminals(), idempotent=True)
             return FreedSpace(0)
         ask = m.Free(snapshots=extent == "snapshots")
-        freed: FreedSpace = await host.link.ask(ask, FreedSpace, again=True)
+        freed: FreedSpace = await host.link.ask(ask, FreedSpace, idempotent=True)
         return freed
 
 
@@ -92,7 +92,7 @@ async def _fetch_workspace(there: RemotePart, rollout: str, commit: str, into: P
         )
         with tempfile.TemporaryFile(dir=into.parent) as packed:
             while packed.tell() < workspace.size:
-                part: bytes = await _ask_host(host, m.PartOf(at=packed.tell()), bytes)
+                part: bytes = await _ask_host(host, m.ReadPackedPart(at=packed.tell()), bytes)
                 if not part:
                     raise HoustonError(f"The host {there.host} sent less than it had packed.")
                 packed.write(part)
@@ -117,7 +117,7 @@ async def read_remote_log(
     """Bytes of [start, end) of a terminal's log, as far as there are any. Raises HoustonError."""
     async with _connected_host(there, _make_hello(there, rollout, reads=True)) as host:
         while start < end:
-            ask = m.LogOf(name=terminal, start=start, end=end)
+            ask = m.ReadTerminalLog(name=terminal, start=start, end=end)
             part: bytes = await _ask_host(host, ask, bytes)
             if not part:
                 return
@@ -125,7 +125,7 @@ async def read_remote_log(
             start += len(part)
 
 
-async def _ask_host(host: SshHost, ask: m.AnyAsk, kind: type[Any]) -> Any:
+async def _ask_host(host: SshHost, ask: m.AnyHostRequest, kind: type[Any]) -> Any:
     """Errors of files there are no errors of files here. Raises HoustonError."""
     try:
         return await host.link.ask(ask, kind)

@@ -60,7 +60,7 @@ class _RequestLoop:
     def __init__(self, serving: RemoteServer, writer: asyncio.StreamWriter) -> None:
         self._serving = serving
         self._writer = writer
-        self._backs: dict[int, asyncio.Event] = {}
+        self._cancel_events: dict[int, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def listen(self, reader: asyncio.StreamReader) -> None:
@@ -76,21 +76,23 @@ class _RequestLoop:
             if body is None:
                 return
             message: m.NearEndMessage = decoder.decode(body)
-            if isinstance(message, m.TakeBack):
-                if back := self._backs.get(message.number):
+            if isinstance(message, m.CancelRequest):
+                if back := self._cancel_events.get(message.number):
                     back.set()
             else:
                 self._begin(message)
 
     def _begin(self, request: m.Request) -> None:
-        self._backs[request.number] = asyncio.Event()
+        self._cancel_events[request.number] = asyncio.Event()
         task = asyncio.create_task(self._answer(request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, request: m.Request) -> None:
         try:
-            value: Any = await self._serving.answer(request.ask, self._backs[request.number])
+            value: Any = await self._serving.answer(
+                request.ask, self._cancel_events[request.number]
+            )
             body = _encode_value(m.HostAnswer(request.number, msgspec.Raw(_encode_value(value))))
             data = ssh_protocol.pack_frame(body)
         except Exception as problem:  # it is the near end's to handle
@@ -102,7 +104,7 @@ class _RequestLoop:
                 _encode_value(m.HostAnswer(request.number, nothing, trouble))
             )
         finally:
-            del self._backs[request.number]
+            del self._cancel_events[request.number]
         with contextlib.suppress(ConnectionError):  # it has gone; `listen` will see it
             self._writer.write(data)
             await self._writer.drain()

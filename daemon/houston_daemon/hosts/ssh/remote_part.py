@@ -79,9 +79,7 @@ def write_leftover(note: Path, leftover: RemoteLeftover) -> None:
         return
     note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     # Who ends it drives nothing there, and needs neither the folder for itself nor any key.
-    bare = msgspec.structs.replace(
-        leftover.hello, environment={}, owner="", lease=m.LEASE_AFTER_ALL
-    )
+    bare = msgspec.structs.replace(leftover.hello, environment={}, owner="", lease=m.CLEANUP_LEASE)
     atomic_file.write_atomically(
         note, msgspec.json.encode(msgspec.structs.replace(leftover, hello=bare))
     )
@@ -94,7 +92,7 @@ def read_leftover(note: Path) -> RemoteLeftover:
     """
     leftover = msgspec.json.decode(note.read_bytes(), type=RemoteLeftover)
     hello = msgspec.structs.replace(
-        leftover.hello, protocol=m.PROTOCOL_VERSION, lease=m.LEASE_AFTER_ALL
+        leftover.hello, protocol=m.PROTOCOL_VERSION, lease=m.CLEANUP_LEASE
     )
     return msgspec.structs.replace(leftover, hello=hello)
 

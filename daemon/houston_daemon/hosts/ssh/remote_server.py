@@ -153,14 +153,14 @@ class RemoteReader:
         self._folder = folder
         self._packed: IO[bytes] | None = None
 
-    async def answer(self, ask: m.AnyAsk) -> Any:
+    async def answer(self, ask: m.AnyHostRequest) -> Any:
         """Do one thing. Raises HoustonError and OSError."""
         match ask:
             case m.Pack():
                 return await asyncio.to_thread(self._pack, ask.commit)
-            case m.PartOf():
+            case m.ReadPackedPart():
                 return await asyncio.to_thread(self._part, ask.at)
-            case m.LogOf():
+            case m.ReadTerminalLog():
                 return await asyncio.to_thread(self._log, ask)
             case m.Ping():
                 return None
@@ -194,7 +194,7 @@ class RemoteReader:
         self._packed.seek(at)
         return self._packed.read(file_bundles.PIECE_BYTES)
 
-    def _log(self, ask: m.LogOf) -> bytes:
+    def _log(self, ask: m.ReadTerminalLog) -> bytes:
         folder = self._folder / "terminals" / ask.name
         if not terminal_log_files.is_terminal_name(ask.name) or not folder.is_dir():
             raise HoustonError(f"No log of a terminal {ask.name!r} is on that machine.")
@@ -204,7 +204,13 @@ class RemoteReader:
 
 
 TerminalAsk = (
-    m.RunIn | m.WaitFor | m.TypeInto | m.StatusOf | m.LinesOf | m.SignalTo | m.CloseTerminal
+    m.RunInTerminal
+    | m.WaitFor
+    | m.TypeText
+    | m.ReadTerminalStatus
+    | m.ReadTerminalLines
+    | m.SignalTerminal
+    | m.CloseTerminal
 )
 RemoteService = Callable[[LocalHost, msgspec.Raw, asyncio.Event], Awaitable[Any]]
 """Answers `Other`; the event is set when the request was taken back."""
@@ -217,7 +223,7 @@ class RemoteServer:
         self._makers = dict(services)
         self._services: dict[str, RemoteService] = {}
         self._host: LocalHost | None = None
-        self._shelf: BundleCache | None = None
+        self._bundle_cache: BundleCache | None = None
         self._reading: RemoteReader | None = None
         self._hello: m.Hello | None = None
         self._free: Callable[[bool], Awaitable[FreedSpace]] | None = None
@@ -242,7 +248,7 @@ class RemoteServer:
             await asyncio.to_thread(replace_previous_server, root, ask)
         else:
             trouble = await _probe_machine(ask)
-        self._host, self._shelf, self._hello = host, shelf, ask
+        self._host, self._bundle_cache, self._hello = host, shelf, ask
         self._free = partial(_free_rollout_part, shelf, root.absolute(), ask)
         return m.HostWelcome(
             version=version("houston-agents"),
@@ -251,18 +257,18 @@ class RemoteServer:
             trouble=trouble,
         )
 
-    async def answer(self, ask: m.AnyAsk, back: asyncio.Event) -> Any:
+    async def answer(self, ask: m.AnyHostRequest, back: asyncio.Event) -> Any:
         """Do one thing. back: set when it was taken back. Raises what the host raises."""
         if isinstance(ask, m.Hello) and self._host is None:
             return await self.hello(ask)
-        if self._host is None or self._shelf is None:
+        if self._host is None or self._bundle_cache is None:
             raise HoustonError("The near side asked before it said hello.")
         if self._reading is not None:
             return await self._reading.answer(ask)
-        return await self._answer(self._host, self._shelf, ask, back)
+        return await self._answer(self._host, self._bundle_cache, ask, back)
 
     async def _answer(
-        self, host: LocalHost, shelf: BundleCache, ask: m.AnyAsk, back: asyncio.Event
+        self, host: LocalHost, shelf: BundleCache, ask: m.AnyHostRequest, back: asyncio.Event
     ) -> Any:
         match ask:
             case m.Prepare():
@@ -273,16 +279,16 @@ class RemoteServer:
                 return await host.prepare(source, ask.begun)
             case m.Present():
                 return await host.present()
-            case m.HasParcel():
+            case m.HasBundle():
                 return await asyncio.to_thread(shelf.has, ask.name)
             case m.Piece():
                 return await asyncio.to_thread(shelf.add, ask.name, ask.token, ask.data, ask.last)
             case m.Spawn():
                 return await _spawn_process(host, shelf, ask, back)
-            case m.NotBroughtBack():
-                return await host.not_brought_back()
-            case m.LimitsMet():
-                return await host.limits_met()
+            case m.UnrestoredPaths():
+                return await host.unrestored_paths()
+            case m.TakeLimitHits():
+                return await host.take_limit_hits()
             case m.TakeSnapshot():
                 return await host.snapshots.take(ask.message, ask.hints, ask.mark, ask.since)
             case m.Terminals():
@@ -302,7 +308,7 @@ class RemoteServer:
                 return await (await host.terminal(ask.name, ask.create)).status()
             case m.Hello():
                 raise HoustonError("The near side said hello twice.")
-            case m.Pack() | m.PartOf() | m.LogOf():
+            case m.Pack() | m.ReadPackedPart() | m.ReadTerminalLog():
                 raise HoustonError(f"{type(ask).__name__} is for who reads.")
             case _:
                 return await _answer_terminal(await host.terminal(ask.name), ask, back)
@@ -366,17 +372,17 @@ async def _probe_machine(ask: m.Hello) -> str:
 
 async def _answer_terminal(terminal: LocalTerminal, ask: TerminalAsk, back: asyncio.Event) -> Any:
     match ask:
-        case m.RunIn():
+        case m.RunInTerminal():
             return await terminal.run(ask.command)
         case m.WaitFor():
             return await terminal.wait(ask.seconds, back)
-        case m.TypeInto():
+        case m.TypeText():
             return await terminal.type_text(ask.text)
-        case m.StatusOf():
+        case m.ReadTerminalStatus():
             return await terminal.status()
-        case m.LinesOf():
+        case m.ReadTerminalLines():
             return await terminal.lines(ask.start, ask.end)
-        case m.SignalTo():
+        case m.SignalTerminal():
             return await terminal.signal(ask.signal)
         case m.CloseTerminal():
             await terminal.close()

@@ -85,7 +85,7 @@ class SshSession:
         ]
         return session
 
-    async def ask(self, ask: m.AnyAsk, stop: asyncio.Event | None = None) -> m.HostAnswer:
+    async def ask(self, ask: m.AnyHostRequest, stop: asyncio.Event | None = None) -> m.HostAnswer:
         """Ask, and wait for the answer; `stop` takes the request back. Raises ConnectionCut."""
         if self.ended.is_set():
             raise ConnectionCut(self.why)
@@ -98,11 +98,11 @@ class SshSession:
             if stop is not None:
                 await _wait_for_either(answer, stop)
                 if not answer.done():
-                    await self._say(m.TakeBack(number))
+                    await self._say(m.CancelRequest(number))
             return await answer
         except asyncio.CancelledError:
             with contextlib.suppress(ConnectionCut):
-                await self._say(m.TakeBack(number))
+                await self._say(m.CancelRequest(number))
             raise
         finally:
             del self._waiting[number]
@@ -266,22 +266,22 @@ class HostLink:
 
     async def ask(
         self,
-        ask: m.AnyAsk,
+        ask: m.AnyHostRequest,
         kind: type[AnswerT] | Any = None,
         *,
         stop: asyncio.Event | None = None,
-        again: bool = False,
+        idempotent: bool = False,
     ) -> Any:
         """Ask, and return the answer as `kind`.
 
-        stop: takes the request back. again: may be asked twice.
+        stop: takes the request back. idempotent: may be asked twice.
         Raises HostAway, and whatever the far end met.
         """
         session = await self._there()
         try:
             answer = await self._answer(session, ask, stop)
         except ConnectionCut as cut:
-            if not again:
+            if not idempotent:
                 raise HostAway(self.name, str(cut), self.back, cut=True) from cut
             session = await self._there()
             try:
@@ -291,7 +291,7 @@ class HostLink:
         return self.read(answer, kind)
 
     async def _answer(
-        self, session: SshSession, ask: m.AnyAsk, stop: asyncio.Event | None
+        self, session: SshSession, ask: m.AnyHostRequest, stop: asyncio.Event | None
     ) -> m.HostAnswer:
         """What comes of `ask`; a disk that hangs there must not stop the loop here."""
         most = ANSWER_SECONDS if isinstance(ask, m.SHORT_ASKS) else None
@@ -303,11 +303,13 @@ class HostLink:
             raise HostAway(self.name, reason, self.back, cut=True) from None
 
     async def other(
-        self, service: str, ask: Any, kind: type[AnswerT], *, again: bool = False
+        self, service: str, ask: Any, kind: type[AnswerT], *, idempotent: bool = False
     ) -> AnswerT:
         """Ask a service that the far end was given; `ask` and `kind` are its own."""
         body = msgspec.Raw(msgspec.msgpack.encode(ask))
-        answer: AnswerT = await self.ask(m.Other(service=service, body=body), kind, again=again)
+        answer: AnswerT = await self.ask(
+            m.Other(service=service, body=body), kind, idempotent=idempotent
+        )
         return answer
 
     def read(self, answer: m.HostAnswer, kind: type[AnswerT] | Any) -> Any:

@@ -84,7 +84,9 @@ class SshHost:
                 host=self.name, settings=self._settings, hello=self._hello
             )
             await asyncio.to_thread(remote_part.write_leftover, self._note, leftover)
-        await self.link.ask(m.Prepare(source=parcel, begun=begun, data=self._mapped), again=True)
+        await self.link.ask(
+            m.Prepare(source=parcel, begun=begun, data=self._mapped), idempotent=True
+        )
         self._ready = True
 
     def _names(self) -> dict[str, str]:
@@ -95,29 +97,33 @@ class SshHost:
 
     async def present(self) -> bool:
         """Whether the workspace is there."""
-        return bool(await self.link.ask(m.Present(), bool, again=True))
+        return bool(await self.link.ask(m.Present(), bool, idempotent=True))
 
-    async def not_brought_back(self) -> Sequence[str]:
+    async def unrestored_paths(self) -> Sequence[str]:
         """Of a branch: paths of its past that its workspace there lacks."""
         paths: tuple[str, ...] = await self.link.ask(
-            m.NotBroughtBack(), tuple[str, ...], again=True
+            m.UnrestoredPaths(), tuple[str, ...], idempotent=True
         )
         return paths
 
-    async def limits_met(self) -> Sequence[LimitHit]:
+    async def take_limit_hits(self) -> Sequence[LimitHit]:
         """Limits that the rollout's processes met since the last call."""
-        hits: list[LimitHit] = await self.link.ask(m.LimitsMet(), list[LimitHit], again=True)
+        hits: list[LimitHit] = await self.link.ask(
+            m.TakeLimitHits(), list[LimitHit], idempotent=True
+        )
         return hits
 
     async def terminal(self, name: str, create: bool = False) -> "SshTerminal":
         """Find or create a terminal. Raises TerminalMissing."""
-        await self.link.ask(m.FindTerminal(name=name, create=create), TerminalStatus, again=True)
+        await self.link.ask(
+            m.FindTerminal(name=name, create=create), TerminalStatus, idempotent=True
+        )
         return SshTerminal(self.link, name)
 
     async def terminals(self) -> list[TerminalStatus]:
         """All terminals that were opened and not closed, by name."""
         statuses: list[TerminalStatus] = await self.link.ask(
-            m.Terminals(), list[TerminalStatus], again=True
+            m.Terminals(), list[TerminalStatus], idempotent=True
         )
         return statuses
 
@@ -168,7 +174,7 @@ class SshHost:
     async def destroy_terminals(self) -> None:
         """End every terminal of the rollout; those that cannot be ended now stay noted."""
         try:
-            await self.link.ask(m.DestroyTerminals(), again=True)
+            await self.link.ask(m.DestroyTerminals(), idempotent=True)
         except HoustonError as problem:
             log.warning("terminals of %s are not ended yet: %s", self._hello.rollout, problem)
             return
@@ -196,16 +202,16 @@ class SshHost:
     async def _map_again(self, session: SshSession) -> None:
         """Have the data there that is missing: the machine may have been away when we began."""
 
-        async def ask(request: m.AnyAsk, kind: Any) -> Any:
+        async def ask(request: m.AnyHostRequest, kind: Any) -> Any:
             return self.link.read(await session.ask(request), kind)
 
         for name, path in self._data.items():
-            if not await ask(m.HasParcel(name=self._mapped[name]), bool):
+            if not await ask(m.HasBundle(name=self._mapped[name]), bool):
                 self._mapped[name] = await send_bundle(path, self.name, ask)
 
     async def _brought(self, folder: Path) -> str:
-        async def ask(request: m.AnyAsk, kind: Any) -> Any:
-            return await self.link.ask(request, kind, again=isinstance(request, m.HasParcel))
+        async def ask(request: m.AnyHostRequest, kind: Any) -> Any:
+            return await self.link.ask(request, kind, idempotent=isinstance(request, m.HasBundle))
 
         return await send_bundle(folder, self.name, ask)
 
@@ -232,7 +238,7 @@ class SshTerminal:
 
     async def run(self, command: str) -> int:
         """Start `command`; its log offset at the start. Raises TerminalBusy, TerminalDead."""
-        offset: int = await self._link.ask(m.RunIn(name=self.name, command=command), int)
+        offset: int = await self._link.ask(m.RunInTerminal(name=self.name, command=command), int)
         return offset
 
     async def wait(self, seconds: float, stop: asyncio.Event) -> TerminalStatus:
@@ -242,23 +248,23 @@ class SshTerminal:
 
     async def type_text(self, text: str) -> None:
         """Type into the foreground."""
-        await self._link.ask(m.TypeInto(name=self.name, text=text))
+        await self._link.ask(m.TypeText(name=self.name, text=text))
 
     async def status(self) -> TerminalStatus:
         """How the terminal stands now."""
         if self._closed is not None:
             return self._closed
-        return await self._status(m.StatusOf(name=self.name), again=True)
+        return await self._status(m.ReadTerminalStatus(name=self.name), idempotent=True)
 
     async def lines(self, start: int, end: int | None = None) -> list[str]:
         """The log between two byte offsets as screen lines."""
-        ask = m.LinesOf(name=self.name, start=start, end=end)
-        lines: list[str] = await self._link.ask(ask, list[str], again=True)
+        ask = m.ReadTerminalLines(name=self.name, start=start, end=end)
+        lines: list[str] = await self._link.ask(ask, list[str], idempotent=True)
         return lines
 
     async def signal(self, name: Literal["INT", "TERM", "KILL"]) -> list[str]:
         """Signal the foreground command's processes; returns their names."""
-        ask = m.SignalTo(name=self.name, signal=name)
+        ask = m.SignalTerminal(name=self.name, signal=name)
         names: list[str] = await self._link.ask(ask, list[str])
         return names
 
@@ -266,7 +272,7 @@ class SshTerminal:
         """End the session and everything that runs in it; the log stays."""
         self._closed = await self._status(m.CloseTerminal(name=self.name))
 
-    async def _status(self, ask: m.AnyAsk, **options: Any) -> TerminalStatus:
+    async def _status(self, ask: m.AnyHostRequest, **options: Any) -> TerminalStatus:
         status: TerminalStatus = await self._link.ask(ask, TerminalStatus, **options)
         return status
 
@@ -282,5 +288,5 @@ class SshSnapshots:
     ) -> Snapshot:
         """Record the workspace as it is."""
         ask = m.TakeSnapshot(message=message, hints=tuple(hints), mark=mark, since=since)
-        snapshot: Snapshot = await self._link.ask(ask, Snapshot, again=True)
+        snapshot: Snapshot = await self._link.ask(ask, Snapshot, idempotent=True)
         return snapshot

@@ -89,19 +89,19 @@ async def read_greeting(reader: asyncio.StreamReader) -> None:
         received += byte
 
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """Raised whenever an older end would misunderstand a newer one."""
 
 
-LEASE_AFTER_ALL = 2**62
+CLEANUP_LEASE = 2**62
 """Lease of who ends or frees what a rollout that is over has left: later than any worker's."""
 
 
-class HostAsk(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class HostRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Base of what can be asked."""
 
 
-class Hello(HostAsk, frozen=True, kw_only=True):
+class Hello(HostRequest, frozen=True, kw_only=True):
     """First of all: whose part of the host this is, and how it is shut in. Answer: HostWelcome."""
 
     protocol: int = PROTOCOL_VERSION
@@ -150,7 +150,7 @@ class HostWelcome(msgspec.Struct, frozen=True, kw_only=True):
     """Why no process can be shut in there; empty when a trial worked. Only for doctor."""
 
 
-class Prepare(HostAsk, frozen=True, kw_only=True):
+class Prepare(HostRequest, frozen=True, kw_only=True):
     """`RolloutHost.prepare`; `source` is the name of a parcel, empty for none."""
 
     source: str
@@ -159,17 +159,17 @@ class Prepare(HostAsk, frozen=True, kw_only=True):
     """Name → parcel of what is mapped at `/data/NAME`."""
 
 
-class Present(HostAsk, frozen=True):
+class Present(HostRequest, frozen=True):
     """Whether the workspace is there."""
 
 
-class HasParcel(HostAsk, frozen=True, kw_only=True):
+class HasBundle(HostRequest, frozen=True, kw_only=True):
     """Whether a folder was brought there already."""
 
     name: str
 
 
-class Piece(HostAsk, frozen=True, kw_only=True):
+class Piece(HostRequest, frozen=True, kw_only=True):
     """The next part of a parcel, a tar file; with `last`, it is unpacked."""
 
     name: str
@@ -178,45 +178,45 @@ class Piece(HostAsk, frozen=True, kw_only=True):
     last: bool
 
 
-class FindTerminal(HostAsk, frozen=True, kw_only=True):
+class FindTerminal(HostRequest, frozen=True, kw_only=True):
     """`RolloutHost.terminal`."""
 
     name: str
     create: bool
 
 
-class Terminals(HostAsk, frozen=True):
+class Terminals(HostRequest, frozen=True):
     """`RolloutHost.terminals`."""
 
 
-class RunIn(HostAsk, frozen=True, kw_only=True):
+class RunInTerminal(HostRequest, frozen=True, kw_only=True):
     """`HostTerminal.run`."""
 
     name: str
     command: str
 
 
-class WaitFor(HostAsk, frozen=True, kw_only=True):
+class WaitFor(HostRequest, frozen=True, kw_only=True):
     """`HostTerminal.wait`; taking it back ends the waiting."""
 
     name: str
     seconds: float
 
 
-class TypeInto(HostAsk, frozen=True, kw_only=True):
+class TypeText(HostRequest, frozen=True, kw_only=True):
     """`HostTerminal.type_text`."""
 
     name: str
     text: str
 
 
-class StatusOf(HostAsk, frozen=True, kw_only=True):
+class ReadTerminalStatus(HostRequest, frozen=True, kw_only=True):
     """`HostTerminal.status`."""
 
     name: str
 
 
-class LinesOf(HostAsk, frozen=True, kw_only=True):
+class ReadTerminalLines(HostRequest, frozen=True, kw_only=True):
     """`HostTerminal.lines`."""
 
     name: str
@@ -224,20 +224,20 @@ class LinesOf(HostAsk, frozen=True, kw_only=True):
     end: int | None
 
 
-class SignalTo(HostAsk, frozen=True, kw_only=True):
+class SignalTerminal(HostRequest, frozen=True, kw_only=True):
     """`HostTerminal.signal`."""
 
     name: str
     signal: Literal["INT", "TERM", "KILL"]
 
 
-class CloseTerminal(HostAsk, frozen=True, kw_only=True):
+class CloseTerminal(HostRequest, frozen=True, kw_only=True):
     """`HostTerminal.close`; answered with its last status."""
 
     name: str
 
 
-class Spawn(HostAsk, frozen=True, kw_only=True):
+class Spawn(HostRequest, frozen=True, kw_only=True):
     """`RolloutHost.spawn`; taking it back stops the process."""
 
     command: tuple[str, ...]
@@ -252,15 +252,15 @@ class Spawn(HostAsk, frozen=True, kw_only=True):
     network: bool
 
 
-class NotBroughtBack(HostAsk, frozen=True):
-    """`RolloutHost.not_brought_back`."""
+class UnrestoredPaths(HostRequest, frozen=True):
+    """`RolloutHost.unrestored_paths`."""
 
 
-class LimitsMet(HostAsk, frozen=True):
-    """`RolloutHost.limits_met`."""
+class TakeLimitHits(HostRequest, frozen=True):
+    """`RolloutHost.take_limit_hits`."""
 
 
-class TakeSnapshot(HostAsk, frozen=True, kw_only=True):
+class TakeSnapshot(HostRequest, frozen=True, kw_only=True):
     """`Snapshots.take`."""
 
     message: str
@@ -269,17 +269,17 @@ class TakeSnapshot(HostAsk, frozen=True, kw_only=True):
     since: str
 
 
-class DestroyTerminals(HostAsk, frozen=True):
+class DestroyTerminals(HostRequest, frozen=True):
     """`RolloutHost.destroy_terminals`; HoustonError where another home drives the rollout."""
 
 
-class Free(HostAsk, frozen=True, kw_only=True):
+class Free(HostRequest, frozen=True, kw_only=True):
     """`clean_rollout` of a rollout that is over, with its files. Answer: FreedSpace."""
 
     snapshots: bool
 
 
-class Pack(HostAsk, frozen=True, kw_only=True):
+class Pack(HostRequest, frozen=True, kw_only=True):
     """Have the workspace as it was at a snapshot packed as a tar file. Answer: PackedWorkspace."""
 
     commit: str
@@ -293,13 +293,13 @@ class PackedWorkspace(msgspec.Struct, frozen=True, kw_only=True):
     """Paths that could not be brought back."""
 
 
-class PartOf(HostAsk, frozen=True, kw_only=True):
+class ReadPackedPart(HostRequest, frozen=True, kw_only=True):
     """Bytes of what was packed last, from an offset on; fewer where it ends."""
 
     at: int
 
 
-class LogOf(HostAsk, frozen=True, kw_only=True):
+class ReadTerminalLog(HostRequest, frozen=True, kw_only=True):
     """Bytes of [start, end) of a terminal's log, a part of them where they are many."""
 
     name: str
@@ -307,41 +307,41 @@ class LogOf(HostAsk, frozen=True, kw_only=True):
     end: int
 
 
-class Ping(HostAsk, frozen=True):
+class Ping(HostRequest, frozen=True):
     """Nothing but an answer."""
 
 
-class Other(HostAsk, frozen=True, kw_only=True):
+class Other(HostRequest, frozen=True, kw_only=True):
     """Something for a service that was given to the far end, in its own words."""
 
     service: str
     body: msgspec.Raw
 
 
-AnyAsk = (
+AnyHostRequest = (
     Hello
     | Prepare
     | Present
-    | HasParcel
+    | HasBundle
     | Piece
     | FindTerminal
     | Terminals
-    | RunIn
+    | RunInTerminal
     | WaitFor
-    | TypeInto
-    | StatusOf
-    | LinesOf
-    | SignalTo
+    | TypeText
+    | ReadTerminalStatus
+    | ReadTerminalLines
+    | SignalTerminal
     | CloseTerminal
     | Spawn
-    | NotBroughtBack
-    | LimitsMet
+    | UnrestoredPaths
+    | TakeLimitHits
     | TakeSnapshot
     | DestroyTerminals
     | Free
     | Pack
-    | PartOf
-    | LogOf
+    | ReadPackedPart
+    | ReadTerminalLog
     | Ping
     | Other
 )
@@ -349,19 +349,19 @@ AnyAsk = (
 
 SHORT_ASKS = (
     Present
-    | HasParcel
+    | HasBundle
     | FindTerminal
     | Terminals
-    | RunIn
-    | TypeInto
-    | StatusOf
-    | LinesOf
-    | SignalTo
+    | RunInTerminal
+    | TypeText
+    | ReadTerminalStatus
+    | ReadTerminalLines
+    | SignalTerminal
     | CloseTerminal
-    | NotBroughtBack
-    | LimitsMet
-    | PartOf
-    | LogOf
+    | UnrestoredPaths
+    | TakeLimitHits
+    | ReadPackedPart
+    | ReadTerminalLog
 )
 """What takes no time by its nature; all else may take long where much is to be done."""
 
@@ -370,10 +370,10 @@ class Request(msgspec.Struct, frozen=True, tag=True):
     """One thing asked."""
 
     number: int
-    ask: AnyAsk
+    ask: AnyHostRequest
 
 
-class TakeBack(msgspec.Struct, frozen=True, tag=True):
+class CancelRequest(msgspec.Struct, frozen=True, tag=True):
     """What was asked need go on no longer; it is still answered."""
 
     number: int
@@ -396,7 +396,7 @@ class HostAnswer(msgspec.Struct, frozen=True):
     trouble: RemoteError | None = None
 
 
-NearEndMessage = Request | TakeBack
+NearEndMessage = Request | CancelRequest
 """All that the near end says."""
 
 

@@ -74,7 +74,7 @@ class BackgroundCommands:
         #: Of each that has gone: Unix time, and the monotonic time since which the shell may tell.
         self._gone: dict[str, tuple[float, float]] = {}
         """By key of those that are gone, since when: the shell has yet to tell how."""
-        self._told_up_to = log.size()
+        self._reported_offset = log.size()
         self._written_lines: dict[str, str] = {}
         """By key, the last lines that stand in the terminal's file."""
 
@@ -218,7 +218,7 @@ class BackgroundCommands:
     def _read_exit_codes(self) -> None:
         """Match what the shell told since the last look with those of which it has not told."""
         size = self._log.size()
-        start = max(self._told_up_to, size - _LOOK_BACK_BYTES)
+        start = max(self._reported_offset, size - _LOOK_BACK_BYTES)
         untold = [
             command
             for command in self._state.background
@@ -227,10 +227,10 @@ class BackgroundCommands:
             and (command.ended or command.key in self._gone)
         ]
         if not untold:
-            self._told_up_to = size
+            self._reported_offset = size
             return
         data = self._log.read(start, size)
-        self._told_up_to = start + data.rfind(b"\n") + 1
+        self._reported_offset = start + data.rfind(b"\n") + 1
         lines = sorted(_SHELL_TELLS.finditer(data), key=lambda line: int(line["number"]))
         for command, line in _match_told(untold, lines):
             ended, _ = self._gone.pop(command.key, (command.ended, 0.0))

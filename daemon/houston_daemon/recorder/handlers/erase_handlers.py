@@ -23,7 +23,6 @@ from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_store import Store
 from houston_daemon.recorder.request_checks import UNCHANGED, denial, require_rollout
-from houston_daemon.recorder.rollout_states import has_ended
 from houston_shared.control_messages import EraseBodies
 from houston_shared.errors import UsageError
 from houston_shared.secret_redaction import redact
@@ -96,7 +95,7 @@ def _check_erase_request(message: EraseBodies) -> None:
 
 def _check_erasable(store: Store, rollout: str) -> None:
     row = require_rollout(store, rollout) if rollout else None
-    if row is not None and not has_ended(row):
+    if row is not None and not row.has_ended:
         raise denial(
             f"{row.id} has not ended ({row.state}): it would go on from what is erased.",
             f"houston rollout cancel {row.id}",

@@ -24,7 +24,7 @@ from houston_daemon.recorder.journal_writer import (
 from houston_daemon.recorder.live_workers import WorkerRoute
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
 from houston_daemon.recorder.request_checks import Refusal
-from houston_daemon.recorder.rollout_states import SELF_ENDING_PAUSES, change_state, has_ended
+from houston_daemon.recorder.rollout_states import SELF_ENDING_PAUSES, change_state
 from houston_shared.records import (
     ENDED_STATES,
     PURIFICATION_KEY,
@@ -466,13 +466,13 @@ def _find_stored_before(store: Store, row: RolloutRow, slot: EventSlot) -> int |
 def _handle_heartbeat(store: Store, row: RolloutRow, message: Heartbeat) -> AckContent:
     """Keeps what it does for people to see, and active time where a long step would lose it."""
     activity = message.activity[:ACTIVITY_LIMIT]
-    if activity != row.activity and not has_ended(row):
+    if activity != row.activity and not row.has_ended:
         store.connection.execute(
             "UPDATE rollouts SET activity = ? WHERE id = ?", (activity, row.id)
         )
     store.workers.note_heartbeat(message)
     least = LAST_CLOCK_EVENT_US if store.draining else CLOCK_EVENT_US
-    if message.active_us - row.active_us >= least and not has_ended(row):
+    if message.active_us - row.active_us >= least and not row.has_ended:
         store.journal.append(
             EventKey(row.id), "clock", ActiveTimeStored(active_us=message.active_us)
         )
@@ -532,5 +532,5 @@ def _check_job(row: RolloutRow, job: JobReport) -> None:
 
 
 def _check_not_ended(row: RolloutRow) -> None:
-    if has_ended(row):
+    if row.has_ended:
         raise Refusal("ENDED", f"{row.id} has ended: {row.state}.")

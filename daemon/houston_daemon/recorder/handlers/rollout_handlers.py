@@ -32,7 +32,6 @@ from houston_daemon.recorder.rollout_states import (
     PAUSES_ENDED_BY_PEOPLE,
     SELF_ENDING_PAUSES,
     change_state,
-    has_ended,
     resume_rollout,
 )
 from houston_shared import task_secrets
@@ -196,10 +195,10 @@ def steer_rollout(store: Store, message: Steer, author: Author) -> RequestStored
         return RequestStored(seq=_cancel_rollout(store, row, author, message.reason))
     if row.state == "failed" and message.action == "resume":
         return RequestStored(seq=_requeue_failed_rollout(store, row, author, message.reason))
-    if has_ended(row) or row.cancelling:
+    if row.has_ended or row.cancelling:
         raise denial(
             f"{row.id} has ended ({row.state})."
-            if has_ended(row)
+            if row.has_ended
             else f"{row.id} is being cancelled by {row.cancelling}.",
             f"houston rollout show {row.id}",
         )
@@ -288,7 +287,7 @@ def _cancel_rollout(store: Store, row: RolloutRow, author: Author, reason: str) 
     """At once where no worker runs it; else the worker is told and ends it."""
     if row.state == "cancelled" or row.cancelling:
         return store.journal.seq
-    if has_ended(row):
+    if row.has_ended:
         raise denial(f"{row.id} has already ended ({row.state}).", f"houston rollout show {row.id}")
     if store.workers.get(row.id) is None:
         return change_state(store, row, "cancelled", author.person_label, reason, author=author)
@@ -360,8 +359,8 @@ def store_cleanup_result(store: Store, request: CleanupRequest, report: CleanupR
 
 def _build_cleanup_order(store: Store, rollout: str, message: CleanRollouts) -> CleanupOrder:
     row = require_rollout(store, rollout)
-    if not has_ended(row) or store.workers.get(row.id) is not None:
-        state_text = f"has not ended ({row.state})" if not has_ended(row) else "is just ending"
+    if not row.has_ended or store.workers.get(row.id) is not None:
+        state_text = f"has not ended ({row.state})" if not row.has_ended else "is just ending"
         raise denial(
             f"{row.id} {state_text}: it works with what would be freed.",
             f"houston rollout cancel {row.id} --wait",

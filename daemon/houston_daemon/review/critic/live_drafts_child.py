@@ -43,7 +43,7 @@ _REASONS = frozenset({*SIGNAL_WEIGHTS, "weak_decisions"})
 """Reasons that an agent's own doing gives; a paused rollout or a full disk needs no critic."""
 
 
-def does_badly(need: RolloutNeed) -> bool:
+def has_agent_problem(need: RolloutNeed) -> bool:
     """Whether what the agent does itself calls a person."""
     return any(each.kind in _REASONS and each.weight >= LEAST_WEIGHT for each in need.reasons)
 
@@ -51,8 +51,8 @@ def does_badly(need: RolloutNeed) -> bool:
 def calls_for_draft(need: RolloutNeed, drafts: Sequence[CriticDraft], asked: int = 0) -> bool:
     """Whether a critic is to read a rollout now. drafts: those that it has, the oldest first.
     asked: how many steps it had when a critic read it last; 0 where none did."""
-    rollout = need.standing.rollout
-    if rollout.state != "running" or not does_badly(need):
+    rollout = need.overview.rollout
+    if rollout.state != "running" or not has_agent_problem(need):
         return False
     if drafts and drafts[-1].state == "open":
         return False
@@ -70,8 +70,8 @@ def next_rollout(
     """
     running = attention_ranking.read_rollout_overviews(state="running", bodies=False)
     with Reader(home) as reader:
-        for need in filter(does_badly, rank_rollouts(reader.run(running), now_us())):
-            rollout = need.standing.rollout
+        for need in filter(has_agent_problem, rank_rollouts(reader.run(running), now_us())):
+            rollout = need.overview.rollout
             if rollout.id in resting:
                 continue
             drafts = reader.run(draft_queries.list_drafts(rollout.id))

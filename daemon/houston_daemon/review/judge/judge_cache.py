@@ -72,7 +72,7 @@ class JudgeCache:
         data = msgspec.json.encode(
             _CacheFile(format=CACHE_FORMAT, kept=raw, sha256=_answer_digest(raw))
         )
-        temporary_file = atomic_file.unique_beside(file)
+        temporary_file = atomic_file.temporary_sibling(file)
         with atomic_file.open_atomically(file, beside=temporary_file, mode=0o600) as written:
             written.write(data)
 

@@ -21,7 +21,7 @@ from houston_daemon.review import verdict_updates
 from houston_daemon.review.judge import judge_verdicts
 from houston_daemon.review.judge.judge_client import WindowJudge
 from houston_daemon.review.judge.judge_verdicts import would_keep
-from houston_daemon.review.rollout_trace import RolloutTrace, TextsGone, read_trace
+from houston_daemon.review.rollout_trace import RolloutTrace, TextsUnavailable, read_trace
 from houston_daemon.review.rules import rule_catalog
 from houston_daemon.review.rules.rule_catalog import RuleFailed, RuleMask
 from houston_shared import verdict_precedence
@@ -177,7 +177,7 @@ def calibrate(reader: Reader, rollouts: Sequence[str]) -> CalibrationReport:
         before = len(people)
         try:
             people += _compare_rollout(reader, rollout, pairs)
-        except TextsGone:
+        except TextsUnavailable:
             passed.append(rollout)
         except RuleFailed as problem:
             failed[rollout] = problem
@@ -191,10 +191,10 @@ def calibrate(reader: Reader, rollouts: Sequence[str]) -> CalibrationReport:
 
 def _compare_rollout(reader: Reader, rollout: str, pairs: VerdictPairs) -> Iterator[bool]:
     """Whether people masked, for each of a rollout's own steps that they judged."""
-    standing = reader.run(annotation_queries.read_verdicts_with_reasons(rollout))
+    current_verdicts = reader.run(annotation_queries.read_verdicts_with_reasons(rollout))
     by_source = {
         step: {row.source: row for row in rows}
-        for step, rows in standing.items()
+        for step, rows in current_verdicts.items()
         if any(row.source == "human" for row in rows)
     }
     if not by_source:

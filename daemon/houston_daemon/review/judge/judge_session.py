@@ -30,7 +30,7 @@ from houston_daemon.review.judge.judge_verdicts import (
     JudgeVerdicts,
     rule_failed_sentence,
 )
-from houston_daemon.review.rollout_trace import RolloutTrace, TextsGone, read_trace
+from houston_daemon.review.rollout_trace import RolloutTrace, TextsUnavailable, read_trace
 from houston_daemon.review.rules import rule_catalog
 from houston_daemon.review.rules.rule_catalog import RuleFailed
 from houston_daemon.review.verdict_updates import (
@@ -166,7 +166,7 @@ class JudgeSession:
                 try:
                     with self._lock(rollout):
                         outcome = await self._rollout(rollout, at_once)
-                except TextsGone:
+                except TextsUnavailable:
                     self.passed_over.append(rollout)
                 except RuleFailed as problem:
                     self.failed.append(rollout)

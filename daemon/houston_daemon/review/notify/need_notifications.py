@@ -69,14 +69,14 @@ def find_notifications(needs: Sequence[RolloutNeed], at_need: float) -> list[Not
     return [
         _make_notification(need, reason)
         for need in needs
-        if not need.standing.lookers
+        if not need.overview.viewers
         for reason in need.reasons
         if reason.weight >= at_need
     ]
 
 
 def _make_notification(need: RolloutNeed, reason: NeedReason) -> Notification:
-    row = need.standing.rollout
+    row = need.overview.rollout
     return Notification(
         rollout=row.id,
         kind=reason.kind,

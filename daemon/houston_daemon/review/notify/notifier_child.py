@@ -126,7 +126,7 @@ class Notifier:
         needs = rank_rollouts(self._reader.run(plan), now_us())
         self._read_at = time.monotonic()
         self._rest_until = self._read_at + (self._read_at - now) * REST_PER_WORK
-        self._seen = {n.standing.rollout.id: n.standing.seen_seq for n in needs}
+        self._seen = {n.overview.rollout.id: n.overview.seen_seq for n in needs}
         notifications = find_notifications(needs, self._settings.at_need)
         self._holding = frozenset(notification.key for notification in notifications)
         self._sent.renew_texts(notifications)

@@ -174,7 +174,7 @@ def _process_count(simple: SimpleCommand, words: str, devices: str | None) -> in
 
 
 _NVIDIA_SMI_GPU = re.compile(r"^(?:\| +\d+ +NVIDIA |GPU \d+: )", re.M)
-JobEnds: TypeAlias = Mapping[int, float]
+JobEndSteps: TypeAlias = Mapping[int, float]
 """By step that left a command running, the step that saw it ended; infinity where none did."""
 _BACKGROUND_STEPS = 3
 """Steps after which nobody knows any more whether a command in the background still runs."""
@@ -202,7 +202,7 @@ def idle_compute(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFi
                 )
 
 
-def _idle_reason(use: GpuUse, total: int, among: list[GpuUse], ends: JobEnds, lora: int) -> str:
+def _idle_reason(use: GpuUse, total: int, among: list[GpuUse], ends: JobEndSteps, lora: int) -> str:
     """How a run leaves GPUs idle, in words; empty where it does not."""
     used = total if use.gpus is None else len(use.gpus)
     used = used if use.processes is None else min(used, use.processes)
@@ -223,7 +223,7 @@ def _gpus_of_others(use: GpuUse, beside: list[GpuUse]) -> frozenset[str]:
     return frozenset[str]().union(*used) - (use.gpus or frozenset())
 
 
-def _overlap(use: GpuUse, other_use: GpuUse, ends: JobEnds) -> bool:
+def _overlap(use: GpuUse, other_use: GpuUse, ends: JobEndSteps) -> bool:
     """Whether two runs went on at the same time, whichever began first."""
     first, second = sorted((use, other_use), key=lambda run: run.step)
     if first.step == second.step or (
@@ -233,7 +233,7 @@ def _overlap(use: GpuUse, other_use: GpuUse, ends: JobEnds) -> bool:
     return ends.get(first.step, 0) > second.step
 
 
-def _job_ends(running: list[BackgroundJob]) -> JobEnds:
+def _job_ends(running: list[BackgroundJob]) -> JobEndSteps:
     ends: dict[int, float] = {}
     for job in running:
         end = float("inf") if job.ended_in_step is None else job.ended_in_step

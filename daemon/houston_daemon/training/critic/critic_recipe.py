@@ -10,7 +10,7 @@ from houston_daemon.training.sft.sft_recipe import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    lay_settings,
+    apply_settings,
 )
 from houston_shared.toml_file import Settings, convert_toml
 
@@ -79,7 +79,7 @@ class CriticRow(msgspec.Struct, frozen=True, kw_only=True):
 def critic_recipe(settings: list[str]) -> CriticRecipe:
     """The defaults with `key=value` settings laid over them. Raises ConfigurationError."""
     tables: dict[str, object] = {}
-    lay_settings(tables, settings)
+    apply_settings(tables, settings)
     recipe = convert_toml(tables, CriticRecipe, "--set")
     require_trackers(recipe.report_to)
     return recipe

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from houston_daemon.review.critic.critique_prompt import Attempt
-from houston_daemon.review.rollout_trace import RolloutTrace, TextsGone, read_trace
+from houston_daemon.review.rollout_trace import RolloutTrace, TextsUnavailable, read_trace
 from houston_shared.critic_gain import critique_gain, unit_score
 from houston_shared.errors import HoustonError
 from houston_shared.records import Guidance
@@ -93,7 +93,7 @@ def read_people_examples(reader: Reader, rollouts: Sequence[str]) -> PeopleExamp
     for rollout in rollouts:
         try:
             trace = read_trace(reader, rollout)
-        except TextsGone:
+        except TextsUnavailable:
             every = every._replace(gone=every.gone + 1)
             continue
         messages = [

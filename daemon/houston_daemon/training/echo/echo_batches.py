@@ -20,7 +20,7 @@ from houston_daemon.training.credit.policy_gradient_rows import (
     sampled_answer_row,
 )
 from houston_daemon.training.echo.sampled_critiques import CriticisedAttempt, CritiqueSampler
-from houston_daemon.training.rl.dynamic_sampling import sample_groups, teaches
+from houston_daemon.training.rl.dynamic_sampling import has_learning_signal, sample_groups
 from houston_daemon.training.rl.engine_sampler import EngineSampler
 from houston_daemon.training.rl.policy_gradient_trainer import NO_GAP, EngineGap, Pass
 from houston_daemon.training.rl.rl_recipe import RlRecipe
@@ -140,7 +140,7 @@ class EchoBatches(UpdateBatches):
             self._coordinator.task_order(update),
             self._recipe,
             refined_attempts,
-            lambda attempt: teaches(attempt.refined, self._recipe),
+            lambda attempt: has_learning_signal(attempt.refined, self._recipe),
         )
         return every, teaching
 

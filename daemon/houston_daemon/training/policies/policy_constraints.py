@@ -36,7 +36,8 @@ def activation_command(loaded: LoadedConfiguration, policy: str, engine: str = "
     candidates = [engine or default, *loaded.config.engines]
     kind = _kind_of_policy(loaded.home, policy)
     able = next(
-        (name for name in candidates if name in engines and can_be_given(engines[name], kind)), ""
+        (name for name in candidates if name in engines and can_serve_policy(engines[name], kind)),
+        "",
     )
     command = f"houston policy activate {policy}"
     if not able:
@@ -44,7 +45,7 @@ def activation_command(loaded: LoadedConfiguration, policy: str, engine: str = "
     return command if able == default else f"{command} --engine {able}"
 
 
-def can_be_given(engine: EngineSettings, kind: str) -> bool:
+def can_serve_policy(engine: EngineSettings, kind: str) -> bool:
     """Whether an engine can sample with a policy of this kind, as PolicyRow has it: `full` weights
     need a child of the daemon, which starts it with them."""
     if kind == "full":

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from houston_daemon.review.judge.judge_client import JudgeQuestion, QuestionAsker
 from houston_daemon.review.judge.judge_verdicts import gather_all
 from houston_daemon.training.prm.decision_labels import DecisionLabel, LabelSource
-from houston_daemon.training.prm.prm_figures import pair_order
+from houston_daemon.training.prm.prm_figures import roc_auc
 from houston_daemon.training.prm.recorded_decisions import RecordedDecision, rollout_decisions
 from houston_daemon.training.prm.scoring_rubric import ScoredDecision, ScoringRubric
 from houston_shared.store import rollout_queries
@@ -168,7 +168,7 @@ def _agreement(
     return JudgeAgreement(
         kept=len(kept_scores),
         masked=len(masked),
-        order=pair_order(kept_scores, masked),
+        order=roc_auc(kept_scores, masked),
         mean_kept=sum(kept_scores) / len(kept_scores) if kept_scores else None,
         mean_masked=sum(masked) / len(masked) if masked else None,
     )

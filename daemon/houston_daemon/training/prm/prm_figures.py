@@ -55,7 +55,7 @@ def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float | No
     return statistics.correlation(_ranks(one), _ranks(other))
 
 
-def pair_order(better: Sequence[float], worse: Sequence[float]) -> float | None:
+def roc_auc(better: Sequence[float], worse: Sequence[float]) -> float | None:
     """Share of pairs whose better one has the higher score, ties as one half: the area under the
     ROC curve. None where one side is empty."""
     if not better or not worse:

@@ -47,7 +47,7 @@ def sample_groups(
     return every, kept_groups
 
 
-def teaches(outcome: GroupOutcome, recipe: RlRecipe) -> bool:
+def has_learning_signal(outcome: GroupOutcome, recipe: RlRecipe) -> bool:
     """Whether a group is kept: its rollouts, or with process rewards its decisions, were rewarded
     unlike each other. What weighs nothing does not count."""
     weight = process_weight(recipe)

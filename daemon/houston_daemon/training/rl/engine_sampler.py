@@ -20,7 +20,11 @@ from houston_daemon.engines.engine_protocol import (
     SampleRequest,
 )
 from houston_daemon.engines.engine_registry import choose_engine
-from houston_daemon.engines.logprob_kind import bent_sampling, settings_text, true_logprob_kind
+from houston_daemon.engines.logprob_kind import (
+    non_neutral_sampling,
+    settings_text,
+    true_logprob_kind,
+)
 from houston_daemon.review.judge.judge_client import JudgeClient
 from houston_daemon.review.judge.judge_engine import JudgeEnginePlace, make_judge_client
 from houston_daemon.training.credit.policy_gradient_rows import RATIO_LOGPROB_KIND
@@ -145,7 +149,7 @@ class EngineSampler:
                 request,
                 await self._until_it_answers(lambda: engine.sample(request, asyncio.Event())),
             )
-        if self._trained and (bent := bent_sampling(answer.parameters)):
+        if self._trained and (bent := non_neutral_sampling(answer.parameters)):
             raise HoustonError(
                 f"Engine {self._place.name} answered with {settings_text(bent)}: the policy would"
                 " be trained on answers that are not its own.",

@@ -7,7 +7,7 @@ no torch.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from houston_daemon.engines.logprob_kind import bent_sampling, settings_text
+from houston_daemon.engines.logprob_kind import non_neutral_sampling, settings_text
 from houston_daemon.training.credit.credited_rows import (
     OUTCOME_ONLY,
     CreditedRow,
@@ -122,7 +122,7 @@ def require_plain_sampling(rows: Sequence[TokenRow]) -> None:
                 'Leave thoughts = "strip" out of [sampling] of the task',
             )
         for span in row.spans:
-            bent = bent_sampling(span.sampling)
+            bent = non_neutral_sampling(span.sampling)
             if span.weight and (bent or span.guided):
                 raise HoustonError(
                     f"Rollout {row.rollout} was sampled with {settings_text(bent) or 'a grammar'}:"

@@ -178,7 +178,7 @@ class PolicyGradientTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """transformers' own checkpoint, written beside and renamed when it is whole."""
-        with run_checkpoints.written_beside(self.args) as folder:
+        with run_checkpoints.atomic_checkpoint(self.args) as folder:
             super()._save_checkpoint(model, trial)
             place = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
             for save in self.also_saved:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from houston_daemon.training.credit.credited_rows import RolloutCredit
-from houston_daemon.training.rl.dynamic_sampling import teaches
+from houston_daemon.training.rl.dynamic_sampling import has_learning_signal
 from houston_daemon.training.rl.group_credit import group_credits, process_weight, row_options
 from houston_daemon.training.rl.process_rewards import ProcessRewards
 from houston_daemon.training.rl.rl_recipe import RlRecipe
@@ -124,7 +124,7 @@ def _credit_groups(
     for outcome in outcomes:
         if not outcome.members:
             dropped[LOST if outcome.lost else FAILED] += 1
-        elif not teaches(outcome, recipe):
+        elif not has_learning_signal(outcome, recipe):
             dropped[ALIKE] += 1
         else:
             credits += group_credits(outcome, recipe)

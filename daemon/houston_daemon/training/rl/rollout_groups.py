@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from houston_daemon.engines.logprob_kind import bent_sampling, settings_text
+from houston_daemon.engines.logprob_kind import non_neutral_sampling, settings_text
 from houston_daemon.review.critic.refinements import Critiqued, refinement_specs
 from houston_daemon.service.rollout_end_wait import Rows, wait_until_ended, waiting_sentence
 from houston_daemon.service.rollout_start_checks import build_rollout_specs
@@ -220,7 +220,7 @@ class GroupCoordinator:
             without_memory=True,
         )
         refuse_other_engines(specs[0], recipe)
-        refuse_bent_answers(specs[0])
+        require_neutral_sampling(specs[0])
         return self._start(group, specs)
 
     def _start(self, group: RolloutGroup, specs: Sequence[RolloutSpec]) -> RolloutGroup:
@@ -322,13 +322,13 @@ def refuse_failure_of_all(groups: Sequence[RolloutGroup], rows: Mapping[str, Rol
     )
 
 
-def refuse_bent_answers(spec: RolloutSpec) -> None:
+def require_neutral_sampling(spec: RolloutSpec) -> None:
     """Raise HoustonError, before anything is sampled, for rollouts that `require_plain_sampling`
     would refuse: the engine bends what is drawn, or the task strips thoughts."""
     settings = spec.engine_settings
     drawn = {"temperature": 1.0, **(settings.get("parameters") or {})}
     sent = {name: drawn[name] for name in drawn.keys() - set(settings.get("omit_parameters") or ())}
-    bent = bent_sampling(sent)
+    bent = non_neutral_sampling(sent)
     if thought_handling(spec) == "strip":
         bent["thoughts"] = '"strip"'
     if bent:

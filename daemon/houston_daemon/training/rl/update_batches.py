@@ -17,7 +17,7 @@ from houston_daemon.training.credit.policy_gradient_rows import (
     PolicyGradientRow,
     policy_gradient_row,
 )
-from houston_daemon.training.rl.dynamic_sampling import sample_groups, teaches
+from houston_daemon.training.rl.dynamic_sampling import has_learning_signal, sample_groups
 from houston_daemon.training.rl.group_credit import (
     RAW_OPTIONS,
     credit_rows,
@@ -208,7 +208,7 @@ class UpdateBatches:
             self._coordinator.task_order(update),
             self._recipe,
             ended_groups,
-            lambda outcome: teaches(outcome, self._recipe),
+            lambda outcome: has_learning_signal(outcome, self._recipe),
         )
 
     def _score_decisions(self, ended: list[GroupOutcome]) -> list[GroupOutcome]:

@@ -26,9 +26,9 @@ from houston_daemon.training.rows.row_weights import (
     PlannedContext,
     PlannedStep,
     RolloutPlan,
+    compute_answer_weight,
     ends_with_stop,
     no_action_reason,
-    weigh_answer,
     weigh_summary,
     weight_of_copy,
 )
@@ -371,7 +371,7 @@ def _context_rows(
             sequence.open(plan.row_id(context.number, part), context.number, part)
         _follow_prompt(reader, sequence, seq, body, context.kept_from)
         answer = body.sampled(seq, step.number, step.row.attempt, plan.step_role)
-        weight = weigh_answer(step, body.answer(reserved), options)
+        weight = compute_answer_weight(step, body.answer(reserved), options)
         raw = sequence.branch() if body.purified and step.others else None
         if raw is not None:
             reason = f"put together by purification; sampled in row {plan.raw_row_id(step.number)}"
@@ -402,7 +402,7 @@ def _raw_rows(
         _follow_prompt(reader, sequence, seq, body, context.kept_from)
         role: SampleRole = plan.step_role if number == 1 else "lookahead"
         answer = body.sampled(seq, step.number, number, role)
-        weight = weigh_answer(attempt, body.answer(reserved), options)
+        weight = compute_answer_weight(attempt, body.answer(reserved), options)
         sequence.add_answer(answer, weight, own=not step.trained_in_rollout)
     yield from sequence.rows("react")
 

@@ -26,9 +26,9 @@ from houston_daemon.training.rows.row_weights import (
     PlannedContext,
     PlannedStep,
     RolloutPlan,
+    compute_answer_weight,
     ends_with_stop,
     no_action_reason,
-    weigh_answer,
     weigh_summary,
     weight_of_copy,
 )
@@ -245,7 +245,7 @@ class ContextRows:
     def weight(self, step: ContextStep, row: str, empty: bool) -> AnswerWeight:
         """What the answer of a step weighs in the row with this id."""
         facts = answer_facts(step.record.sample, step.stopped, empty, self.unfit(step))
-        weight = weigh_answer(step.planned, facts, self.options)
+        weight = compute_answer_weight(step.planned, facts, self.options)
         own_row = self.plan.row_id(step.sampled_in_context)
         if row == own_row or (self.options.overlap == "paper" and "/summary." not in row):
             return weight

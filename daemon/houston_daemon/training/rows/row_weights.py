@@ -1,9 +1,9 @@
 """Which step is trained in which row, and what it weighs: how verdicts, interruptions and cut
 answers combine.
 
-`RolloutPlan`, `PlannedContext` and `PlannedStep` hold what decides it; `weigh_answer` gives the
-weight of an answer with its reason and source, in a fixed order of precedence. Pure decisions: it
-reads nothing and knows neither ids nor messages.
+`RolloutPlan`, `PlannedContext` and `PlannedStep` hold what decides it; `compute_answer_weight`
+gives the weight of an answer with its reason and source, in a fixed order of precedence. Pure
+decisions: it reads nothing and knows neither ids nor messages.
 """
 
 from collections.abc import Sequence
@@ -163,7 +163,9 @@ class AnswerWeight(NamedTuple):
     """Whether copies of it have the same reason: no row of this rollout is to train it."""
 
 
-def weigh_answer(step: PlannedStep, answer: AnswerFacts, options: RowOptions) -> AnswerWeight:
+def compute_answer_weight(
+    step: PlannedStep, answer: AnswerFacts, options: RowOptions
+) -> AnswerWeight:
     """What an answer weighs in the row that trains it.
 
     In order: a role that is not trained; a step of another rollout's rows; what a person

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace
 
 from houston_daemon.review import verdict_updates
-from houston_daemon.review.rollout_trace import RolloutTrace, TextsGone, read_trace
+from houston_daemon.review.rollout_trace import RolloutTrace, TextsUnavailable, read_trace
 from houston_daemon.review.rules import rule_catalog
 from houston_daemon.review.rules.rule_catalog import RuleFailed
 from houston_shared import verdict_precedence
@@ -100,7 +100,7 @@ class RuleRuns:
         if part.rollout not in self._verdicts:
             try:
                 trace = read_trace(self.reader, part.rollout)
-            except TextsGone:
+            except TextsUnavailable:
                 if part.rollout == rollout:
                     raise
                 return self._run(_trace_with_own_past(read_trace(self.reader, rollout)))

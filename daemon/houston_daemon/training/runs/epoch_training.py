@@ -62,7 +62,7 @@ class EpochTrainer(Trainer):  # type: ignore[misc]
         return [entry["loss"] for entry in self.state.log_history if "loss" in entry]
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        with run_checkpoints.written_beside(self.args) as folder:
+        with run_checkpoints.atomic_checkpoint(self.args) as folder:
             super()._save_checkpoint(model, trial)
         run_checkpoints.finish_checkpoint(folder, self.state.global_step, self.keep)
 

@@ -39,7 +39,7 @@ def unfinished_checkpoint(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def written_beside(arguments: Any) -> Iterator[Path]:
+def atomic_checkpoint(arguments: Any) -> Iterator[Path]:
     """While it lasts, transformers' trainer writes its checkpoint where it is unfinished; gives the
     folder of checkpoints. arguments: of that trainer."""
     folder = Path(arguments.output_dir)

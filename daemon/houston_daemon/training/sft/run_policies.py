@@ -207,7 +207,7 @@ def conclude_run(folder: RunFolder, writer: ProgressWriter) -> None:
     tell_run_ended(folder, "finished")
 
 
-def tell_run_state(
+def report_run_state(
     loaded: LoadedConfiguration, run: str, state: RunState, reason: str = ""
 ) -> None:
     """How a run stands that the daemon did not start; nothing where no daemon runs."""
@@ -226,7 +226,7 @@ def tell_run_ended(folder: RunFolder, state: RunState, reason: str = "") -> None
     if not spec.beside:
         return
     try:
-        tell_run_state(
+        report_run_state(
             load_configuration(spec.home, os.environ.get("HOUSTON_CONFIG")),
             spec.run,
             state,

@@ -133,7 +133,7 @@ def environment_with_gpus(
     Raises HoustonError where fewer are left.
     """
     visible = os.environ.get(_VISIBLE_DEVICES)
-    if count > 1 and loaded.config.ray.gives_gpus:
+    if count > 1 and loaded.config.ray.schedules_gpus:
         return {}
     if not count:  # where this home knows of no GPUs, a person may still show it one
         return (

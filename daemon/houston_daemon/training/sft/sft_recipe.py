@@ -141,7 +141,7 @@ def load_recipe(name: str, settings: list[str]) -> SftRecipe:
 def changed_recipe(recipe: SftRecipe, settings: list[str]) -> SftRecipe:
     """A recipe with `key=value` settings laid over it. Raises ConfigurationError."""
     tables = msgspec.to_builtins(recipe)
-    lay_settings(tables, settings)
+    apply_settings(tables, settings)
     changed = toml_file.convert_toml(tables, SftRecipe, "--set")
     if not _rate_rises(recipe):  # an older run whose rate does may go on: it cannot be changed
         _check_rates(changed)
@@ -201,11 +201,11 @@ def read_recipe(name: str, folder: Path, settings: list[str], kind: type[Recipe]
     file = find_recipe_file(name, folder)
     tables = toml_file.read_toml(file)
     toml_file.convert_toml(tables, kind, str(file))
-    lay_settings(tables, settings)
+    apply_settings(tables, settings)
     return toml_file.convert_toml(tables, kind, "--set")
 
 
-def lay_settings(tables: dict[str, Any], settings: list[str]) -> None:
+def apply_settings(tables: dict[str, Any], settings: list[str]) -> None:
     """Lay `key=value` settings over the tables of a recipe. Raises ConfigurationError."""
     for setting in settings:
         _lay_setting(tables, setting)

@@ -135,7 +135,7 @@ class WeightedTrainer(SFTTrainer):  # type: ignore[misc]
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """transformers' own checkpoint, written beside and renamed when it is whole."""
-        with run_checkpoints.written_beside(self.args) as folder:
+        with run_checkpoints.atomic_checkpoint(self.args) as folder:
             super()._save_checkpoint(model, trial)
         self.accelerator.wait_for_everyone()
         if self.is_world_process_zero():
