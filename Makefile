@@ -14,7 +14,7 @@
 .DEFAULT_GOAL := help
 # Thousands of short processes import the same modules: compiled ones are kept wherever make runs.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo check test test-all test-consumers test-foreign test-harbor test-ray quick fast promises scenarios slow soak bench size lint types layers system test-system engine pictures release image clean
+.PHONY: help demo check test test-all test-consumers test-foreign test-harbor test-ray quick fast promises rest soak bench size lint types layers system test-system engine pictures release image clean
 
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -89,7 +89,7 @@ test:
 	$(call timed,test,lint types layers fast promises)
 
 test-all:
-	$(call timed,test-all,test scenarios slow)
+	$(call timed,test-all,test rest)
 
 # Runs targets and notes their seconds for `make size`.
 define timed
@@ -107,13 +107,12 @@ types: $(BIN)/.dev
 layers: $(BIN)/.dev
 	$(BIN)/lint-imports
 
-# How many at a time keep two cores busy: console and unit tests wait half of the time, slow ones for
-# servers and models; scenarios work. Where very much fails something else is wrong, and the run ends
-# instead of waiting for every time limit. One server that does not start fails some twenty tests: no
-# reason to end.
-PROCESSES := 3
+# How many at a time keep two cores busy: console and unit tests wait half of the time, others for
+# servers and models. Where very much fails something else is wrong, and the run ends instead of
+# waiting for every time limit. One server that does not start fails some twenty tests: no reason to
+# end.
+PROCESSES := 4
 fast quick: PROCESSES := 5
-promises slow: PROCESSES := 4
 PYTEST = $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --maxfail 60
 # The console first: its files are the long ones.
 FAST   := tests/console tests/unit
@@ -121,21 +120,16 @@ FAST   := tests/console tests/unit
 # Tests beside each other get in each other's way: what fails then must pass alone, also what a part
 # of one file would leave out.
 fast: $(BIN)/.dev
-	$(call and_alone,-m "not slow" $(FAST))
+	$(call and_alone,--tier fast $(FAST))
 
 quick: $(BIN)/.dev
-	$(call and_alone,--quick -m "not slow" $(FAST))
-
-SCENARIOS := -m "not slow" tests $(FAST:%=--ignore=%)
+	$(call and_alone,--tier check $(FAST))
 
 promises: $(BIN)/.dev engine
-	$(call and_alone,--promised only $(SCENARIOS))
+	$(call and_alone,--tier promises tests $(FAST:%=--ignore=%))
 
-scenarios: $(BIN)/.dev engine
-	$(call and_alone,--promised not $(SCENARIOS))
-
-slow: $(BIN)/.dev engine
-	$(call and_alone,-m "slow or every_tier" $(if $(PART),--part $(PART)) tests)
+rest: $(BIN)/.dev engine
+	$(call and_alone,--tier rest $(if $(PART),--part $(PART)) tests)
 
 define and_alone
 $(PYTEST) $(1) $(ARGS) || \

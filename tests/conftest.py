@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.station import Station
-from tests.support.tiers import long_tests, promised_scenarios
+from tests.support.tiers import TIERS, promised_scenarios, tiers_of
 
 # Tests share the cores: a matrix on several threads mostly waits for its own threads, and spins.
 # In children too; engines set their own number.
@@ -133,17 +133,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--part 1/2`: every second file, so that a long tier fits a time limit. `--promised`: the
-    scenarios that docs/promises.md names, or the others. `--quick`: what a run after every edit
-    takes."""
-    parser.addoption("--part", default="1/1", metavar="K/N", help="of N parts, by file")
-    parser.addoption("--promised", choices=("only", "not"), help="scenarios of docs/promises.md")
-    parser.addoption("--quick", action="store_true", help="without those of tests/long_tests.txt")
+    """`--tier`: only tests of that tier (`tests/support/tiers.py`). `--part 1/4`: every fourth file
+    of them, `--part 2,3,4/4` the other three, so that a long tier fits a time limit."""
+    parser.addoption("--tier", choices=TIERS, help="only the tests of one tier")
+    parser.addoption("--part", default="1/1", metavar="K,…/N", help="of N parts, by file")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Files of no promise are not even imported for `--promised only`."""
-    if config.getoption("--promised") != "only" or collection_path.suffix != ".py":
+    """Files of no promise are not even imported for the tier of the promises."""
+    if config.getoption("--tier") != "promises" or collection_path.suffix != ".py":
         return None
     return None if any(collection_path == file for file, _ in promised_scenarios()) else True
 
@@ -162,20 +160,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Of `--part`, each file that has tests to run falls to the next part in that order.
     """
-    if wanted := config.getoption("--promised"):
-        _keep(config, items, [_is_promised(item) == (wanted == "only") for item in items])
-    if config.getoption("--quick"):
-        _keep(config, items, [(item.path, item.originalname) not in long_tests() for item in items])
+    if tier := config.getoption("--tier"):
+        _keep(config, items, [tier in tiers_of(item) for item in items])
     here = Path(__file__).parent
     turns = {here / name: turn for turn, name in enumerate(FIRST)}
     items.sort(key=lambda item: turns.get(item.path, len(turns)))
-    part, _, parts = config.getoption("--part").partition("/")
-    chosen = set(list(dict.fromkeys(item.path for item in items))[int(part) - 1 :: int(parts)])
-    _keep(config, items, [item.path in chosen for item in items])
-
-
-def _is_promised(item: pytest.Item) -> bool:
-    return (item.path, item.originalname) in promised_scenarios()
+    chosen, _, parts = config.getoption("--part").partition("/")
+    part_of = {
+        path: number % int(parts) + 1
+        for number, path in enumerate(dict.fromkeys(item.path for item in items))
+    }
+    _keep(config, items, [str(part_of[item.path]) in chosen.split(",") for item in items])
 
 
 def _keep(config: pytest.Config, items: list[pytest.Item], kept: list[bool]) -> None:

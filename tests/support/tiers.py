@@ -2,7 +2,7 @@
 
 `make check` leaves the longest tests of console and unit to `make test`, which runs all of them and
 of the scenarios those that docs/promises.md names; of a long table some cases, the others are
-marked `slow`. Which tests are the longest is measured anew by
+marked `slow`. `make test-all` runs the rest, too. Which tests are the longest is measured anew by
 
     .venv/bin/pytest -n 1 -m "not slow" tests/console tests/unit --durations=0 -vv |
         .venv/bin/python -m tests.support.tiers
@@ -19,6 +19,9 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
+TIERS = ("check", "fast", "promises", "rest")
+FAST_FOLDERS = (ROOT / "tests/console", ROOT / "tests/unit")
+"""Tests that start neither a daemon nor a model."""
 PROMISES = [
     line
     for line in (ROOT / "docs/promises.md").read_text().splitlines()
@@ -80,6 +83,18 @@ def promised_scenarios() -> frozenset[tuple[Path, str]]:
         for file in promise_tests(line)
         if f"def {name}(" in file.read_text()
     )
+
+
+def tiers_of(item: pytest.Item) -> set[str]:
+    """The tiers that run a test: `check` and `fast` are tests of `FAST_FOLDERS` that are not slow,
+    `promises` the promised scenarios, `rest` what `make test` leaves out."""
+    key = item.path, getattr(item, "originalname", item.name)
+    rest = {"rest"} if item.get_closest_marker("every_tier") else set()
+    if item.get_closest_marker("slow"):
+        return {"rest"}
+    if any(folder in item.path.parents for folder in FAST_FOLDERS):
+        return rest | ({"fast"} if key in long_tests() else {"check", "fast"})
+    return rest | {"promises"} if key in promised_scenarios() else {"rest"}
 
 
 def sampled(cases: Iterable[Any], count: int) -> list[Any]:
