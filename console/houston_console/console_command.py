@@ -181,10 +181,10 @@ def _apply_personal_keymap() -> None:
 
 
 def tune_garbage_collector() -> None:
-    """Let full garbage collections be rare and look at little: each stopped the screen for 100 ms.
+    """Make full garbage collections rare and short: each stopped the screen for 100 ms.
 
-    What was imported lives as long as the process. The many small parts of drawn lines hold no
-    cycles and are freed without a collection.
+    Imported modules live as long as the process. The many small parts of drawn lines form no cycles
+    and are freed without a collection.
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)

@@ -85,9 +85,9 @@ class AsyncControlClient(ControlConnection):
 class LiveFeed:
     """Notices of what was committed, coalesced: the newest of each rollout and kind.
 
-    A notice only says where to look; who was slow, or away while the daemon was, finds everything
-    in the database by `seq`. The socket connects again by itself when a daemon comes back, and a
-    changed `epoch` says that it did.
+    A notice only says where to look. A reader that was slow, or away while the daemon was away,
+    finds everything in the database by `seq`. The socket reconnects when a daemon comes back, and a
+    changed `epoch` shows that it did.
     """
 
     def __init__(self, home: Home) -> None:

@@ -1,8 +1,8 @@
-"""A file that is replaced whole: after a kill or a power cut it is the old one or the new.
+"""Replaces a file atomically: after a kill or a power cut it is the old one or the new one.
 
-Written beside, synced, then renamed: `write_atomically` for content at hand, `open_atomically` for
-what is written bit by bit, `fill_folder_atomically` for a new folder; `read_json_file` reads one.
-What lies in the file is not known here.
+Content is written next to the file, synced, then renamed: `write_atomically` for content at hand,
+`open_atomically` for content in pieces, `fill_folder_atomically` for a new folder; `read_json_file`
+reads one. The content is not known here.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ content: the old file or the new, whichever the folder names. name: the new one.
 def read_json_file(file: Path, kind: type[T], absent: type[OSError] = OSError) -> T | None:
     """What `file` holds; None where there is none, or a power cut left half of it.
 
-    absent: by what it is known that there is none; other errors of the system are raised.
+    absent: the error that means there is no file; other errors of the system are raised.
     """
     try:
         return msgspec.json.decode(file.read_bytes(), type=kind)
@@ -88,11 +88,12 @@ def open_atomically(
 
 @contextlib.contextmanager
 def fill_folder_atomically(folder: Path) -> Iterator[Path]:
-    """An empty folder to fill: its content is `folder`'s at the end, and gone after an exception.
+    """An empty folder to fill: at the end its content moves to `folder`; after an exception it is
+    gone.
 
-    A folder that is there, or that `folder` is a link to, must be empty and stays, with its mode.
-    It is filled from within: the folder above may be of another file system, or not ours to write.
-    Nothing is synced. Raises OSError, also where something else has come there meanwhile.
+    An existing folder, also one that `folder` links to, must be empty; it stays, with its mode, and
+    is filled from inside, because the folder above may be on another file system or not writable.
+    Nothing is synced. Raises OSError, also where something else has appeared there meanwhile.
     """
     target = folder.resolve()
     within = target.is_dir()

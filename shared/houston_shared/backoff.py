@@ -1,7 +1,8 @@
-"""How long to wait before what failed is tried again: longer each time, or as a server asked.
+"""How long to wait before a failed operation is tried again: longer each time, or as a server
+asked.
 
-`RetryPolicy` says how long after how many failures; `Backoff` counts those of one thing. What is
-tried again, and which failures may pass, is their callers'.
+`RetryPolicy` says how long to wait after how many failures; `Backoff` counts the failures of one
+operation. Callers decide what is tried again, and after which failures.
 """
 
 import math

@@ -1,8 +1,8 @@
 """What commands write: safe lines and JSON Lines on stdout, sentences on stderr.
 
-Also the standard streams themselves, whatever the caller made of them: a closed stream must not
-leave its number to the next file that is opened, and text that the terminal's encoding lacks is
-written as escapes. It does not know what is written.
+It also repairs the standard streams: a closed stream must not leave its number to the next file
+that is opened, and characters that the terminal's encoding lacks are written as escapes. It does
+not know what is written.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ def finish_streams() -> None:
 
 
 def abandon_stdout() -> None:
-    """Nobody reads standard output any more: what waits, and what comes, goes nowhere."""
+    """Discard standard output, pending and future, because nobody reads it any more."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)

@@ -85,8 +85,9 @@ class Configuration(Settings, frozen=True):
 
 
 class LoadedConfiguration(msgspec.Struct):
-    """The configuration in force and the home it is for. A program that runs for long shares one
-    of them, and edits of the file (`edits`) give it another `config`: read keys where they count.
+    """The configuration in force and the home it is for. A long-running program shares one
+    instance, and an edit of the file (`config_reload`) replaces its `config`: read keys where they
+    are used.
     """
 
     config: Configuration

@@ -1,10 +1,10 @@
-"""Files of settings that are edited while a program runs: seen, read when whole, taken or refused.
+"""Settings files that are edited while a program runs: an edit is noticed, read when complete, and
+applied or refused.
 
-A thread with watchfiles says at once that something changed; that is only a hint, and what the file
-system says of a file (inode, size, time) decides, so that an edit that no watcher tells of (a
-network file system, a lost event) is seen at the next look. A file is read when it was left alone
-for a moment: editors write in parts, or put another file in its place. What a configuration means
-to whoever runs with it is not known here.
+A thread with watchfiles reports changes at once, but that is only a hint. What the file system says
+of a file (inode, size, time) decides, so that an edit without a report (a network file system, a
+lost event) is noticed at the next look. A file is read once it has been left alone for a moment:
+editors write in parts, or replace the file. What a configuration means is not known here.
 """
 
 import threading
@@ -104,10 +104,10 @@ def find_place(file: Path) -> FilePlace:
 
 
 class WatchedPaths:
-    """Where something must happen to be a change of one of the files: to them, or their folders.
+    """Paths on which an event means a change: the files themselves, or their folders.
 
-    What else lies in these folders does not count: a home has its database there, which changes
-    with every commit.
+    Other files in these folders do not count: a home has its database there, which changes with
+    every commit.
     """
 
     def __init__(self, places: Iterable[FilePlace]) -> None:

@@ -40,11 +40,12 @@ def utf8_length(text: str) -> int:
 def fit_guidance(
     guidance: Sequence[DeliveredGuidance], room: int, cost: TextCost = utf8_length
 ) -> Mapping[str, int]:
-    """By id, how many characters of each message that does not fit whole are shown.
+    """By id, the number of characters shown of each message that is not shown whole.
 
-    guidance: oldest first. room: what all may cost, as rendered. Every message keeps its
-    beginning, the newest first if that is too much already; then the newest are shown whole, as
-    long as there is room. Messages that are not named are shown whole, those with 0 left out.
+    guidance: oldest first. room: the most that all may cost, as rendered. Every message keeps its
+    beginning; if even that is too much, only the newest do. Then the newest are shown whole, as
+    long as there is room. Messages that are not in the result are shown whole, those with 0 are
+    left out.
     """
     if cost(guidance_tag.render_guidance(guidance)) <= room:
         return {}
@@ -140,8 +141,8 @@ _CRITIC_TAG = re.compile(r"</?\s*critic\s*>", re.IGNORECASE)
 
 
 def with_critique(instructions: str, refines: Refinement | None) -> str:
-    """The instructions of a task and, of a refinement, what a critic said of an earlier attempt,
-    which can write no live tag."""
+    """The instructions of a task. For a refinement, also what a critic said of an earlier attempt;
+    that text cannot contain a live tag."""
     if refines is None:
         return instructions
     critique = guidance_tag.disarm(_CRITIC_TAG.sub("", refines.text)).text

@@ -1,12 +1,12 @@
-"""Ask the daemon one thing after the other over `control`; for commands.
+"""Asks the daemon one thing after the other over `control`; for commands.
 
-Before a word is said, the socket's folder and file are looked at and the kernel is asked who bound
-it (SO_PEERCRED): another user's is refused; another process of the same user is not told apart.
-Whether a daemon runs is read from the lock of the home, never guessed from a long silence; without
-one the answer is `DaemonNotRunning` at once. `send_with_retry` sends again what must be heard once:
-that is safe for messages that carry an id, a key or a revision of their own. It imports no asyncio
-(a third of what `houston guide` took); `async_control_client` is for event loops. What a message
-means is for who sends it.
+Before anything is sent, the socket's folder and file are checked, and the kernel says who bound it
+(SO_PEERCRED). A socket of another user is refused; other processes of the same user are not told
+apart. Whether a daemon runs is read from the lock of the home, never guessed from a long silence;
+without one the answer is `DaemonNotRunning` at once. `send_with_retry` repeats a message that must
+be heard once. That is safe for messages with an id, a key or a revision of their own. It imports no
+asyncio (a third of the time of `houston guide`); `async_control_client` is for event loops. The
+sender knows what a message means.
 """
 
 import errno

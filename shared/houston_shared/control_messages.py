@@ -1,10 +1,10 @@
 """Messages of people, and of programs that they run, to the recorder; and the daemon's status.
 
-Starting, importing, branching, erasing and cleaning rollouts; verdicts, order and claims; training
-runs and policies. Each may be sent again after a lost answer: `request` (or the id, or the order
-itself) tells that it is the same word. `seen` is the newest event that the sender had read: what
-somebody else said later about the same thing is never overwritten unseen. Who they are is the
-kernel's word. The unions, the messages of workers and guidance stand in `wire`.
+They start, import, branch, erase and clean rollouts; give verdicts, order and claims; and manage
+training runs and policies. Each may be sent again after a lost answer: `request` (or the id, or the
+order itself) identifies it as the same message. `seen` is the newest event that the sender had
+read, so that a later message of somebody else about the same thing is never overwritten unseen. The
+kernel says who the sender is. `wire` has the unions, the messages of workers, and guidance.
 """
 
 import os
@@ -282,8 +282,8 @@ class ClaimRollout(FromPerson, frozen=True, kw_only=True):
 
 
 class ReadNote(FromPerson, frozen=True, kw_only=True):
-    """A note was read by whom it is meant for; its author sees that. Said of one's own note, of
-    another person's or of an older one, it changes nothing."""
+    """A note was read by its recipient; its author sees that. It changes nothing for one's own
+    note, for a note to another person, or for an older one."""
 
     rollout: str
     note: int
@@ -432,8 +432,8 @@ class RegisterPolicy(FromPerson, frozen=True, kw_only=True):
 class ActivatePolicy(FromPerson, frozen=True, kw_only=True):
     """Have new rollouts of an engine sample with a policy, once the engine has answered with it.
 
-    The answer means that it was asked for; what came of it is the row of `activations` whose `seq`
-    is the answer's.
+    The answer only confirms the request; the result is in the row of `activations` that has the
+    answer's `seq`.
     """
 
     request: str

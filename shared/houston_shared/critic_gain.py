@@ -26,9 +26,10 @@ def critique_gain(
 ) -> float:
     """Gain of a critique by the scores before and after it, each 0 to 1.
 
-    `saturation`: ln((1 - before + η) / (1 - after + η)), the integral of 1 / (1 - s + η): the sum
-    over two steps is the gain of both, and back is minus forth. Raises ValueError for a score out
-    of 0 to 1, and for a smoothing that is not above 0: a full score would then be worth infinity.
+    `saturation`: ln((1 - before + η) / (1 - after + η)), the integral of 1 / (1 - s + η). The gains
+    of two steps add up, and the reverse step has the negative gain. Raises ValueError for a score
+    outside 0 to 1, and for a smoothing that is not above 0, with which a full score would be worth
+    infinity.
     """
     if not (0.0 <= before <= 1.0 and 0.0 <= after <= 1.0):
         raise ValueError(f"scores are shares of the full one, 0 to 1: {before}, {after}")

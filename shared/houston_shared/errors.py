@@ -79,7 +79,7 @@ class NotFound(HoustonError):
 
 
 class Busy(HoustonError):
-    """Somebody else is at it, or it takes longer than was waited: the same may go later."""
+    """Somebody else is using it, or it took longer than the wait: a retry may succeed."""
 
     code = ExitCode.BUSY
 
@@ -92,7 +92,7 @@ class ConfigurationError(HoustonError):
 
 @contextlib.contextmanager
 def unwritable_as_error(place: object, effect: str = "", next: str = "") -> Iterator[None]:
-    """Around writing to `place`, a path or the words for one: an OSError becomes a HoustonError."""
+    """Turn an OSError from writing to `place` (a path or words for one) into a HoustonError."""
     try:
         yield
     except OSError as problem:
@@ -104,8 +104,8 @@ def unwritable_as_error(place: object, effect: str = "", next: str = "") -> Iter
 def unreadable_as_error(
     place: object, effect: str = "", next: str = "", error: type[HoustonError] = HoustonError
 ) -> Iterator[None]:
-    """The same around reading what a person named, text or not: `error`, with the code of NotFound
-    for what is not there."""
+    """As `unwritable_as_error`, to read what a person named, text or not: raises `error`, with the
+    code of NotFound if it is missing."""
     try:
         yield
     except (OSError, UnicodeDecodeError) as problem:

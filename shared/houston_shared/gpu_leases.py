@@ -1,7 +1,7 @@
-"""The ledger of GPUs as it lies in the home: who has which, and who waits for one.
+"""The ledger of GPUs in the home: who holds which GPU, and who waits for one.
 
-The daemon writes it; commands read it. A home without one has leased none. Who gets a GPU is
-decided by the daemon.
+The daemon writes it; commands read it. Without a ledger no GPU is leased. The daemon decides who
+gets a GPU.
 """
 
 from collections.abc import Sequence

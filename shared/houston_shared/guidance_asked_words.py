@@ -1,8 +1,8 @@
-"""Whether what a person said can be seen to be followed: the words of it that a step can name.
+"""Whether it can be seen that a person's message is followed: the words of it that a step can name.
 
 A file, a flag, quoted words, a submission, or something forbidden can be looked for in the steps
-after; "be more careful" cannot. Sentences with a condition, and questions, ask for nothing here. It
-reads text and knows no step: what an agent did is the review's.
+after the message; "be more careful" cannot. Sentences with a condition, and questions, count as
+asking for nothing. It reads text and knows no step; the review decides what an agent did.
 """
 
 import re
@@ -30,8 +30,8 @@ _NUMBER = re.compile(r"[\d.,/-]+\Z")
 
 @lru_cache(maxsize=8192)
 def can_be_checked(text: str) -> bool:
-    """Whether a message names or forbids anything, so that an agent can be seen not to follow it;
-    of any other nobody knows by its words."""
+    """Whether a message names or forbids anything, so that it can be seen whether an agent follows
+    it. Any other message cannot be checked by its words."""
     return bool(asked_words(text) or find_prohibitions(text) or files_to_read_first(text))
 
 

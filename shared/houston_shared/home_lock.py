@@ -77,7 +77,8 @@ class HomeLock:
         _write_owner(self._fd, owner)
 
     def release(self, leave: HomeOwner | None = None) -> None:
-        """Let the home go; leave: the daemon that died on it, nobody without one. Idempotent."""
+        """Release the home. leave: whom to name as the daemon that died on it, if any.
+        Idempotent."""
         if self._fd < 0:
             return
         with contextlib.suppress(OSError):  # a disk that fails: the lock decides

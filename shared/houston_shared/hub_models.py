@@ -1,9 +1,9 @@
-"""Models of the Hugging Face hub by id: `org/name` or `org/name@revision`, and what a home made of
-them.
+"""Models of the Hugging Face hub by id: `org/name` or `org/name@revision`, and the commit that a
+home has resolved each id to.
 
-An id is resolved once in a home, to a commit, and stays that commit until somebody fetches it anew
-(`houston doctor --fetch-model ID`); `hub_models.json` in the home keeps which. A fetched model lies
-in the hub's own cache, in a folder that ends in `models--org--name/snapshots/COMMIT`, so that every
+A home resolves an id once, to a commit, and keeps that commit until somebody fetches the id again
+(`houston doctor --fetch-model ID`); `hub_models.json` in the home stores it. A fetched model is in
+the hub's own cache, in a folder that ends in `models--org--name/snapshots/COMMIT`, so that every
 path to it says what it is. Nothing here asks the hub: `houston_daemon.engines.hub_downloads` does.
 """
 
@@ -81,8 +81,8 @@ def read_pins(home: Home) -> dict[str, HubPin]:
 def with_hub_folders(
     settings: EngineSettings, home: Home, beside: Path | None = None
 ) -> EngineSettings:
-    """An engine's settings with folders in the place of ids: one of that name here or in `beside`
-    wins, else what was fetched. Ids that were not fetched stay ids, at their commit if they have
+    """An engine's settings with ids replaced by folders: a folder of that name here or in `beside`,
+    or else the fetched model. Ids that were not fetched stay ids, with their commit if they have
     one."""
     places: dict[str, str] = {}
     pins: dict[str, HubPin] | None = None

@@ -1,8 +1,8 @@
-"""Results of `houston evaluate` and `houston suite run`, as files of a home: reading them, and what
-they say of a policy before and after.
+"""Results of `houston evaluate` and `houston suite run`, as files of a home: reads them, and
+compares a policy before and after.
 
-Statistics (pass@k, intervals over worlds, tests) are the daemon's `suites`; here is only what a
-list or a screen shows: shares that were solved, and which worlds flipped.
+The daemon's `suites` computes statistics (pass@k, intervals over worlds, tests). Here are only the
+figures for a list or a screen: shares that were solved, and which worlds changed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -156,10 +156,10 @@ class SuiteOutcome(NamedTuple):
 def suite_outcomes(
     runs: Sequence[KeptRun], policy: str, ancestors: Iterable[str]
 ) -> list[SuiteOutcome]:
-    """What runs say of a policy: of each suite, split and decoding its newest one.
+    """Results of a policy: its newest run of each suite, split and decoding.
 
-    policy: as it samples, empty for an engine's own model. ancestors: what it comes from, the
-    nearest first, as they sample.
+    policy: as it samples, empty for an engine's own model. ancestors: the policies that it comes
+    from, nearest first, as they sample.
     """
     newest = {_kind_of(entry.run): entry for entry in runs if entry.run.policy == policy}
     outcomes: list[SuiteOutcome] = []

@@ -1,7 +1,7 @@
-"""Where rollouts run, or wait to run, in a cluster, as it lies in the home.
+"""Where rollouts run in a cluster, or wait to run, as a file in the home.
 
 The daemon writes it; commands and the console read it, also while the daemon is down. A home whose
-workers all run on the daemon's machine has none. Which node a rollout gets is the cluster's to say.
+workers all run on the daemon's machine has none. The cluster decides which node a rollout gets.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""The URLs of `[notify] urls`: variables of the environment put in, and what of a URL is secret.
+"""The URLs of `[notify] urls`: fills in environment variables, and finds the secret parts of a URL.
 
-A URL of Apprise holds its keys in any of its parts: user, password, host, path or query. What is
-sent to it is not known here, nor which services there are.
+A URL of Apprise may have its keys in any part: user, password, host, path or query. This module
+knows neither the messages nor which services there are.
 """
 
 import re

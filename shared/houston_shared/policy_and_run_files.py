@@ -68,8 +68,8 @@ def is_run_name(text: str) -> bool:
 
 
 class RunVersion(NamedTuple):
-    """Which version of a run of reinforcement learning a policy is: the run has several, so that
-    only its last one is registered as what came of it."""
+    """Which version of a reinforcement learning run a policy is. A run has several versions; only
+    the last one is registered as its result."""
 
     run: str
     update: int
@@ -95,8 +95,8 @@ def missing_run_error(run: str, effect: str) -> HoustonError:
 
 def full_run_name(home: Home, name: str) -> str:
     """The training run that `name` stands for: its name, or a unique beginning or else ending of
-    one; `name` itself where there is none, for who asks to refuse. Raises HoustonError (2) naming
-    those that are meant."""
+    one. Returns `name` itself where there is none; the caller then refuses it. Raises HoustonError
+    (2) naming the candidates."""
     folder = training_folder(home)
     if not name or (is_run_name(name) and (folder / name).is_dir()):
         return name

@@ -1,8 +1,8 @@
 """Where a worker reaches the recorder: the address of `ingest`, and keys where that is a TCP port.
 
-All that a worker must be given to find its daemon, whoever starts it: as an argument on this
-machine, as a file on another one (`houston host add` writes it), or as this struct. How it connects
-is `agent.recorder_client`, who may do so is `recorder.disk.host_keys`.
+This is all that a worker needs to find its daemon, whoever starts it: an argument on this machine,
+a file on another one (`houston host add` writes it), or this struct. `agent.recorder_client`
+connects; `recorder.disk.host_keys` decides who may.
 """
 
 import re

@@ -362,7 +362,7 @@ class BranchPoint(Record, frozen=True):
 
 
 class RoleEngine(Record, frozen=True):
-    """What a role samples with that has another engine than its rollout's policy; as there."""
+    """The engine of a role that has another one than its rollout's policy; fields as there."""
 
     engine: str
     engine_settings: dict[str, Any]
@@ -371,7 +371,7 @@ class RoleEngine(Record, frozen=True):
 
 
 class Refinement(Record, frozen=True):
-    """Of a rollout that tries again what another one did, told what a critic said of that one."""
+    """For a rollout that repeats an attempt: that attempt, and what a critic said of it."""
 
     rollout: str
     """The attempt that was criticised; nothing else of it is shown to the agent."""

@@ -69,7 +69,7 @@ class SafeText(str):
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a text can be written: half of a pair of UTF-16, alone, cannot."""
+    """Whether a text can be written as UTF-8; a lone surrogate of UTF-16 cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,12 +1,13 @@
-"""Secrets out of text: known values, and the shapes of well-known keys, become `[secret:NAME]`.
+"""Takes secrets out of text: known values, and the shapes of well-known keys, become
+`[secret:NAME]`.
 
-The redactor knows values and shapes. Which values are secret in this process stands below it:
-environment variables that the configuration names or whose names look like it, such values in the
-environments that it gives to engines, and the keys in the URLs that messages go to. The daemon
-decides (`install_secrets`) and tells its children by `HOUSTON_SECRETS`; a process that was told
-nothing goes by the defaults. Found is also what a cut has left of a known value: its beginning or
-its end. Not found is a value in another encoding (Base64, spaces between), and one shorter than
-`SHORTEST_SECRET`. Where text goes is not known here.
+The redactor knows values and shapes. The code below it decides which values are secret in this
+process: environment variables that the configuration names or whose names suggest a secret, such
+values in the environments that it gives to engines, and the keys in the URLs that messages go to.
+The daemon decides (`install_secrets`) and tells its children by `HOUSTON_SECRETS`; other processes
+use the defaults. The beginning or the end of a known value that was cut is found, too. Not found is
+a value in another encoding (Base64, spaces between), or one shorter than `SHORTEST_SECRET`. Where
+text goes is not known here.
 """
 
 import json

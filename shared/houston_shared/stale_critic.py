@@ -14,8 +14,8 @@ LEFT_SHARE = 0.5
 
 
 def staleness(gains: Sequence[float]) -> str:
-    """What people are told where the critic's mean gain over the last updates is below half of its
-    best; empty otherwise. gains: of all updates so far in which something was criticised, in order.
+    """The alert where the critic's mean gain over the last updates is below half of its best; empty
+    otherwise. gains: of all updates so far in which something was criticised, in order.
     """
     means = [sum(gains[end - WINDOW : end]) / WINDOW for end in range(WINDOW, len(gains) + 1)]
     if not means or max(means) < LEAST_GAIN or means[-1] >= LEFT_SHARE * max(means):

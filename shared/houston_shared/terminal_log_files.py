@@ -96,8 +96,8 @@ MAX_JOB_LINES_BYTES = 1 << 18
 
 
 def job_lines_file(terminal: Path) -> Path:
-    """The file in which a terminal keeps what each command that runs apart from its foreground
-    printed last to a file: a JSON object, last lines by the command's key."""
+    """The file with the last line that each background command of a terminal printed to a file: a
+    JSON object, last lines by the command's key."""
     return terminal / "job_lines.json"
 
 

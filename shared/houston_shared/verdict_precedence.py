@@ -1,10 +1,11 @@
 """Which of the verdicts on a step counts: the one place that says so, for rows and for people.
 
-A person's counts before all others. An observation that is an error is one whatever was meant: the
-rules' mask that names it counts before a judge's keep, whichever of the two came later. Else a
-judge's verdict counts before the rules'. It is told by the stored reason, so that what was stored
-before this was so counts alike: rules' reasons are one text, `error_observation@1: ls: exit code 2;
-blind_edit@1: a.py was changed …`, which people read as it stands and programs find the rules in.
+A person's verdict counts before all others. An error in an observation is an error whatever was
+intended: the rules' mask that names it counts before a judge's keep, whichever came later.
+Otherwise a judge's verdict counts before the rules'. The stored reason tells which mask it is, so
+older verdicts count in the same way. Rules' reasons are one text,
+`error_observation@1: ls: exit code 2; blind_edit@1: a.py was changed …`, which people read as it
+is, and in which programs find the rules.
 """
 
 import re

@@ -31,8 +31,8 @@ class ConfidenceInterval(NamedTuple):
 def wilson_interval(hits: float, of: int, confidence: float = 0.95) -> ConfidenceInterval:
     """The share `hits / of` with its bounds, each 0 to 1 (Wilson 1927, eq. 6).
 
-    hits: a trial that is a mean from 0 to 1 counts as that; the bounds are rather too wide then.
-    Without any trial nothing is known: the bounds are 0 and 1.
+    hits: a trial may count as any mean from 0 to 1; the bounds are then somewhat too wide. Without
+    any trial nothing is known: the bounds are 0 and 1.
     """
     if of == 0:
         return ConfidenceInterval(None, 0.0, 1.0)

@@ -1,7 +1,7 @@
-"""Why queued rollouts have no worker yet, as it lies in the home: an engine that does not answer,
-or paused rollouts that hold the workers.
+"""Why queued rollouts have no worker yet, as a file in the home: an engine does not answer, or
+paused rollouts hold the workers.
 
-The daemon writes it; commands and the console read it. A home in which nobody waits so has none.
+The daemon writes it; commands and the console read it. A home without such waits has none.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,9 @@
-"""Which rollouts began to need a person while the console was in the background.
+"""Reports rollouts that begin to need a person while the console is in the background.
 
-A terminal says when it loses the focus and has it again, where it can. Meanwhile every urgent
-reason that is new is told once; what held as the person left, or was told, is not. How a terminal
-is told is `terminal_driver`'s, and people who have no console open are the daemon's `[notify]`.
+Terminals report, where they can, when they lose and regain the focus. Without the focus, every
+urgent reason that is new is reported once; reasons that held when the person left, or that were
+reported before, are not. `terminal_driver` notifies the terminal; the daemon's `[notify]` reaches
+people who have no console open.
 """
 
 from houston_console.app.console_state import NeedsBoard

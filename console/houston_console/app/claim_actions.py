@@ -89,7 +89,7 @@ class ClaimActions:
             self._screen.show_message(f"You do not look after {rollout}: c claims it.", "warning")
 
     def mark_read(self, note: ClaimStatus | None) -> None:
-        """Tell the author of a note that who it is for has it before their eyes; once."""
+        """Tell the author of a note, once, that its recipient has it on the screen."""
         if (
             note is None
             or note.read_by

@@ -1,7 +1,7 @@
-"""Edits of houston.toml and of the keymap, taken while the console is open.
+"""Applies edits of houston.toml and of the keymap while the console is open.
 
-Woken by the folders of both files, and now and then without. An edit that is refused is said and
-changes nothing.
+Changes in the folders of both files wake it; it also looks from time to time. A refused edit is
+reported and changes nothing.
 """
 
 import asyncio

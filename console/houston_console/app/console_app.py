@@ -156,7 +156,7 @@ class HoustonConsole(ErrorBoundary, App[None]):
         )
 
     def get_default_screen(self) -> Screen[None]:
-        """The rollout that is looked at lies below everything else."""
+        """The screen of the open rollout, below everything else."""
         return self.watch_screen
 
     async def on_mount(self) -> None:
@@ -198,7 +198,7 @@ class HoustonConsole(ErrorBoundary, App[None]):
         return [*filters, *self._terminal_filters]
 
     async def on_unmount(self) -> None:
-        """What is on its way arrives; then let go of files and sockets."""
+        """Wait for pending actions, then close files and sockets."""
         await self.undo_offers.settle()
         if self._configuration_watcher:
             self._configuration_watcher.close()
@@ -461,11 +461,11 @@ class HoustonConsole(ErrorBoundary, App[None]):
         self.copy_in_background("the selection", text)
 
     def copy_in_background(self, label: str, text: str) -> None:
-        """Copy as shown: what is pasted elsewhere holds no control character either.
+        """Copy as shown, so that pasted text contains no control characters either.
 
         label: how the text is named to the person. Each key copies once, however long it takes;
-        nothing else does. No text leaves what the clipboard has: a line's own cut asks without a
-        selection, too.
+        nothing else copies. An empty text leaves the clipboard as it is: a line's own cut asks
+        without a selection, too.
         """
         if text and self._key_may_copy:
             self._key_may_copy = False

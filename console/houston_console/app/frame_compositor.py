@@ -1,10 +1,9 @@
-"""Of a frame only what it writes is rendered: the rows that changed, and what is seen of them.
+"""Renders only what a frame writes: the rows that changed, and what is visible of them.
 
-Textual's compositor renders for a partial update every widget between the topmost and the lowest
-row that changed, with all of its rows: also frames that lie behind others, and areas in which
-nothing has changed. `FrameCompositor` puts the same pieces together, from the front to the back,
-and ends as soon as nothing is missing. Full updates are Textual's. Which widgets have changed is
-not known here; see `screens.base_screen` for who uses it.
+For a partial update, Textual's compositor renders every widget between the topmost and the lowest
+changed row, with all of its rows: also hidden frames and unchanged areas. `FrameCompositor` puts
+the same pieces together, from front to back, and stops as soon as nothing is missing. Full updates
+are Textual's. It does not know which widgets have changed; `screens.base_screen` uses it.
 """
 
 from itertools import pairwise

@@ -1,15 +1,15 @@
-"""What is typed is handled one key after the other, each where the key before has led.
+"""Handles typed keys one after the other, each where the key before has led.
 
-Textual hands a key to what has the focus when it is read. The key then rises from queue to queue
-until a binding takes it; letters that came in the same read overtake it, and are typed where the
-focus was. `KeyOrder` holds what is typed until everything that the key before has begun is done:
-messages on their way, the focus, a dialog that opens or closes. Screens draw then, too, not in
-between: Textual draws at most 60 times a second, so that a second frame for one key came 16 ms
-after the first. Background work (Textual's workers) is waited for only where the next keys are
-meant for what it leads to (`hold_keys`): a dialog that needs the store, a step that must be found.
-Where it leads to nothing they are dropped, and that is said; what was meant for a line of text up
+Textual sends a key to the widget that has the focus when the key is read. The key then rises from
+queue to queue until a binding takes it. Letters from the same read overtake it, and are typed where
+the focus was. `KeyOrder` therefore holds each key until all effects of the key before are done:
+pending messages, the focus, a dialog that opens or closes. Screens are drawn only then, because
+Textual draws at most 60 times a second, and a second frame for one key came 16 ms after the first.
+Background work (Textual's workers) is waited for only where the next keys depend on its result
+(`hold_keys`): a dialog that needs the store, a step that must be found. If the work leads to
+nothing, these keys are dropped and that is reported; keys meant for a line of text are dropped up
 to the first pause. A reason must not be taken for commands, and no verdict may fall on a step that
-was to be left. What a key does is not known here.
+was to be left. It does not know what a key does.
 """
 
 import asyncio

@@ -232,10 +232,10 @@ _NO_OSC_TERMINALS = ("linux", "dumb", "vt")
 
 
 def notification_sequence(text: str, environment: Mapping[str, str]) -> str:
-    """What asks the terminal to notify its person: OSC 777 or 9, and nothing where it would show.
+    """The sequence that asks a terminal to notify its person: OSC 777 or 9; empty if it would show.
 
-    A terminal takes one of them, so that nobody is told twice. A multiplexer in between hands it on
-    where it may (`set -g allow-passthrough on`).
+    Only one of them is sent, so that nobody is notified twice. A multiplexer in between passes it
+    on where it may (`set -g allow-passthrough on`).
     """
     term = environment.get("TERM", "")
     words = _CONTROL_CHARACTERS.sub(" ", text.replace("\n", " ").replace("\t", " "))
@@ -273,11 +273,11 @@ class TypedKeyParser(XTermParser):
 
 
 class SafeDriver(LinuxDriver):
-    """Textual's driver behind the filter, on stdout: stderr is free for `2>file`, where a fault is
-    told. It leaves with its terminal.
+    """Textual's driver behind the filter, on stdout; stderr stays free for `2>file`, where faults
+    are written. The driver ends when its terminal closes.
 
-    A terminal that is closed sends SIGHUP only to those that it controls. Textual would read its
-    end for ever, and wait for ever to write once its queue is full.
+    A closing terminal sends SIGHUP only to those that it controls. Textual would read its end of
+    file forever, and wait forever to write once its queue is full.
     """
 
     typed_ahead = ""

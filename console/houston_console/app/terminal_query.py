@@ -1,11 +1,11 @@
-"""What the terminal says of itself: whether it shows 16 million colours and takes UTF-8.
+"""Asks the terminal whether it shows 16 million colours and takes UTF-8.
 
 SSH forwards neither COLORTERM nor, often, the locale, so the terminal is asked before the console
-opens: a colour is set and its setting asked back (DECRQSS), its name is asked (XTVERSION), and a
-character of two bytes is written between two questions for the cursor (CPR). Every terminal
-answers the last question (DA1), so nothing is waited for longer. tmux is asked by its own command.
-What somebody types meanwhile is handed on. What follows from the answers is decided in
-`widgets.color_themes` and `widgets.ascii_marks`.
+opens. A colour is set and read back (DECRQSS), the terminal's name is asked (XTVERSION), and a
+character of two bytes is written between two queries of the cursor (CPR). Every terminal answers
+the last query (DA1), so its answer ends the wait. tmux is asked by its own command. Text that is
+typed meanwhile is passed on. `widgets.color_themes` and `widgets.ascii_marks` decide what follows
+from the answers.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Arguments that several commands share: a rollout, a place, a time, `--json`, `--as`.
 
-Also the parsers behind them, and what is said of steps that are not there and of archived texts.
-What a command does is in its own module.
+Also their parsers, and the messages about missing steps and archived texts. Each command's own
+module says what the command does.
 """
 
 import argparse

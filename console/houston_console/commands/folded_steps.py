@@ -98,8 +98,8 @@ class FoldedStepPrinter:
 
 
 def fold_key(record: StepRecord) -> bytes | None:
-    """What a step failed equally by; None for one that has to have a line of its own: it did not
-    fail, heard guidance, changed a file, was scored, or began a new context."""
+    """The key of a step's failure, for equal failures; None for a step that needs its own line: it
+    did not fail, heard guidance, changed a file, was scored, or began a new context."""
     closed = record.observation
     alone = (
         closed is None

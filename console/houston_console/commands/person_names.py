@@ -1,7 +1,7 @@
-"""Whether a name that somebody typed is the one that they meant.
+"""Checks whether a name that somebody typed may be a slip.
 
-Names are free: whoever comes under a new one is a new person. One that nobody here has, and that is
-nearly the name of somebody, is asked about at a terminal and refused with a sentence elsewhere.
+Names are free: a new name makes a new person. A name that is not known here, but close to a known
+one, is questioned at a terminal and refused with a sentence elsewhere.
 """
 
 import pwd
@@ -14,9 +14,9 @@ from houston_shared.store.store_reader import Reader
 
 
 def confirm_name(reader: Reader, name: str, effect: str, next: str) -> bool:
-    """Whether the name is one that is known here; asks where it may be a slip of one that is.
+    """Whether the name is known here; asks where it may be a slip of a known name.
 
-    effect: what was not done where it is one. next: the command that means it as it stands.
+    effect: what was not done because of a slip. next: the command that takes the name as typed.
     Raises HoustonError (2) for a slip.
     """
     known_names = reader.run(presence_queries.list_known_names())

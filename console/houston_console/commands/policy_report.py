@@ -1,8 +1,8 @@
-"""What a person decides by before a policy is activated: scores before and after, obedience, the
-data that it was trained on, held-out loss, and the curves of its run. Also of a run that goes on.
+"""The facts for deciding whether to activate a policy: scores before and after, obedience, training
+data, held-out loss, and the curves of its run. Also for a run that has not ended.
 
-Read by plans and from files, then told in lines that `houston policy show`, `houston train show`
-and the console print alike. What is not known is said, with the command that finds it out.
+Plans and files give the facts; `houston policy show`, `houston train show` and the console print
+the same lines. If a fact is not known, the line says so, with the command that finds it out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -124,7 +124,8 @@ def gather_evidence(home: Home, records: PolicyRecords, runs: Sequence[KeptRun])
 
 
 def run_of_policy(records: PolicyRecords) -> str:
-    """The run that made a policy, or made it on the way; empty where none of this home did."""
+    """The run of this home that made a policy, as its result or as a version on the way; else
+    empty."""
     if records.policy.run or records.registration is None:
         return records.policy.run
     version = parse_version_note(records.registration.note)

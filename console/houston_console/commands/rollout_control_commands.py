@@ -82,8 +82,8 @@ def add_steer_arguments(parser: argparse.ArgumentParser) -> None:
 def run_steer(
     arguments: argparse.Namespace, loaded: LoadedConfiguration, action: SteerAction
 ) -> int:
-    """Ask for all of them, and print the state of each. Of several, those that are refused are
-    told, and the others go on. Raises HoustonError (75) where some do not stand so in time."""
+    """Ask for all of them, and print the state of each. Where some are refused, that is reported
+    and the others continue. Raises HoustonError (75) where some do not reach the state in time."""
     code, steered_names = ExitCode.DONE, []
     late: list[RolloutRow] = []
     with Reader(loaded.home) as reader:

@@ -215,8 +215,8 @@ def print_rollout_table(
 def print_rollouts_by_task(
     page: OutputPage, needs: Sequence[RolloutNeed], archives: dict[str, str], fold: bool
 ) -> None:
-    """A table for each task, in the order of the first rollout of each; those of numbered tasks, as
-    a suite has, are one. fold: what has ended and asks for nobody is one line behind its table.
+    """Print a table for each task, in the order of their first rollouts; numbered tasks, as in a
+    suite, share one. fold: ended rollouts that need nobody become one line after their table.
     """
     stems = Counter(map(_task_stem, {need.overview.rollout.task for need in needs}))
     by_title: dict[str, list[RolloutNeed]] = {}

@@ -124,11 +124,11 @@ _NUMBERS = re.compile(r"\d+(?:[.,:]\d+)*")
 
 
 def failure_key(results: Iterable[ToolResult]) -> bytes | None:
-    """Two steps failed equally where this is equal; None for a step that did not fail.
+    """The key that equal failures share; None for a step that did not fail.
 
-    results: what all calls of the step returned, in order. Equal are: the same actions; the same
-    arguments, where runs of blanks count as one; and the same result: its kind, its exit code, and
-    the last line of what was printed, in which all numbers count as one (times, process ids and
+    results: what all calls of the step returned, in order. Equal failures have the same actions;
+    the same arguments, where runs of blanks count as one; and the same result: its kind, its exit
+    code, and the last printed line, in which all numbers count as one (times, process ids and
     addresses are never the same twice).
     """
     calls = list(results)

@@ -217,9 +217,9 @@ class Composer(PaneBoundary, TextArea):
         self._store_draft(draft.text)
 
     def drop_sent(self, draft: GuidanceDraft) -> None:
-        """`draft` has gone; what was typed behind it since is a message of its own.
+        """Remove `draft`, which was sent; text typed after it becomes a message of its own.
 
-        Another rollout may have been opened meanwhile: then only what is stored changes.
+        If another rollout was opened meanwhile, only what is stored changes.
         """
         if self.is_editing(draft):
             self.write(_draft_of_rest(draft, self.text))

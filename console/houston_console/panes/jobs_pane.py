@@ -1,8 +1,8 @@
 """The strip of jobs above the trajectory, and the dialog that lists all of them.
 
-The strip takes no line while nothing runs and nothing has failed. Its facts come with the board
-(`attention_ranking`); only what a running job printed last is read from its log here, beside all
-keys. From a job one goes to its step or to its terminal.
+The strip is hidden while nothing runs and nothing has failed. Its facts come with the board
+(`attention_ranking`); only the last line of a running job is read from its log here, and no key
+waits for that. A person can go from a job to its step or to its terminal.
 """
 
 import asyncio

@@ -103,7 +103,7 @@ class Pen:
 
     @property
     def tone(self) -> Tone:
-        """A colour says more than a weight."""
+        """The colour, or else the weight."""
         return self.weight if self.colour == "text" else self.colour
 
 
@@ -112,9 +112,10 @@ Cursor = tuple[int, int, Pen]
 
 
 class PackedScreen(NamedTuple):
-    """A terminal at some place of its log, kept to go on from there; two that are alike are equal.
+    """The state of a terminal at some place of its log, to continue from there; states that are
+    alike compare equal.
 
-    Of the main screen only from the line on that is at its top.
+    The main screen is kept only from the line at its top on.
     """
 
     rows: tuple[PackedRow, ...]

@@ -93,7 +93,8 @@ class TerminalEmulator:
 
     @property
     def ends_in_default_state(self) -> bool:
-        """Whether what follows can be told without this screen: below and above is nothing else."""
+        """Whether later output can be drawn without this screen: default state, on an empty last
+        line."""
         screen = self._screen
         return (
             screen is self._main
@@ -203,7 +204,8 @@ class TerminalEmulator:
     # --- what is printed -----------------------------------------------------------------------
 
     def feed(self, data: bytes, final: bool = False) -> None:
-        """Print bytes, cut wherever they may be. final: half a sequence at the end counts, too."""
+        """Print bytes, which may be cut anywhere. final: also print an unfinished sequence at the
+        end."""
         text = self._unread + self._decoder.decode(data, final)
         self._unread = ""
         if not final and (rest := _UNFINISHED.search(text, max(0, len(text) - _MAX_UNFINISHED))):

@@ -94,10 +94,11 @@ class Pane(ErrorBoundary, Vertical):
     def run_before_keys(
         self, work: Awaitable[bool | None], group: str, asks_for_text: bool = False
     ) -> None:
-        """The same where the next keys wait: for a dialog, or a step that is looked for.
+        """As `run_reporting`, but the next keys wait: for a dialog, or for a step that is looked
+        for.
 
-        work: False where it leads to neither; then it says why, and they are dropped.
-        asks_for_text: it opens a line, and what is typed on is no command either.
+        work: False where it leads to neither; it then says why, and the keys are dropped.
+        asks_for_text: it opens a line of text, and keys typed for it are no commands either.
         """
         hold = cast(Any, self.app).keys.hold_keys(asks_for_text)
 

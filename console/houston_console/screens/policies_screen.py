@@ -1,8 +1,8 @@
 """The screen of policies and training runs: what was trained, how it did, what engines sample with.
 
-Beside the list stands what is known of the line at the cursor, which is followed while its run goes
-on. Activates a policy, rolls back, and cancels a training run by requests to the daemon. Progress
-and figures are read from the folders of trainers, on another thread. It trains nothing.
+Next to the list it shows what is known of the line at the cursor, updated while its run continues.
+It sends requests to the daemon: activate a policy, roll back, cancel a training run. Progress and
+figures are read from the folders of trainers, on another thread. It trains nothing.
 """
 
 import asyncio

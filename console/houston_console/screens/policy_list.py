@@ -77,7 +77,8 @@ def read_policies_snapshot() -> ReadPlan[PoliciesSnapshot]:
 
 
 def read_run_progress(home: Home, runs: list[TrainingRunRow]) -> dict[str, TrainingProgress]:
-    """How far runs have come that go on, as their folders say it; who may not look sees none."""
+    """The progress of runs in state `running`, from their folders; none where this user may not
+    read them."""
     return {
         run.id: progress
         for run in runs
@@ -126,9 +127,9 @@ class PolicyFold(NamedTuple):
 def fold_versions(
     policies: Sequence[PolicyRow], kept: Collection[str]
 ) -> Iterator[PolicyRow | PolicyFold]:
-    """Policies in the order of `policies`, but for versions of updates that are not `kept`.
+    """Policies in the order of `policies`; versions of updates that are not `kept` are folded.
 
-    What a run ended with names that run, and is never folded; nor is a base.
+    The policy that a run ended with names that run, and is never folded; nor is a base.
     """
 
     def family_of(policy: PolicyRow) -> tuple[str, bool]:

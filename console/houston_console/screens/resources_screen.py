@@ -1,7 +1,7 @@
 """The screen of engines, machines and queues: what there is, what runs where, and what waits.
 
-The same lines as `houston daemon status`, asked of the daemon again and again while they are looked
-at. Without a daemon it says so, and what the home knows of rollouts that wait for a node.
+It shows the lines of `houston daemon status` and asks the daemon for them repeatedly while it is
+open. Without a daemon it says so, and shows what the home knows of rollouts that wait for a node.
 """
 
 from collections.abc import Sequence

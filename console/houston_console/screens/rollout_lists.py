@@ -1,9 +1,9 @@
 """How rollouts are listed: their order and their words.
 
-Order is by need, held steady while somebody reads: for some seconds after a key nothing moves,
-and the rollout at the cursor keeps its place for a minute. What has ended and asks for nobody may
-be folded by task. The words cover state, reasons, the score's direction, people who look or hold a
-claim, and costs. Pure: it reads nothing and knows no widget.
+Rollouts are sorted by need, but not while somebody reads: for some seconds after a key nothing
+moves, and the rollout at the cursor keeps its place for a minute. Ended rollouts that need nobody
+may be folded by task. The words cover state, reasons, the score's direction, people who look or
+hold a claim, and costs. Pure: it reads nothing and knows no widget.
 """
 
 import time
@@ -59,7 +59,7 @@ def claim_text(claim: ClaimStatus | None, person: str, now: int) -> str:
 
 
 def handover_note(claim: ClaimStatus | None, person: str) -> ClaimStatus | None:
-    """A note that waits for this person: nobody has taken the rollout since, or they have."""
+    """The note for this person, unless somebody else has taken the rollout since."""
     if claim is None or not claim.is_note_for(person):
         return None
     return claim if claim.holder in ("", person, claim.note_by) else None
@@ -218,10 +218,10 @@ def arrange_rows(
     keep: str = "",
     hold: bool = False,
 ) -> list[ListRow]:
-    """`needs`, which is in the order of need, as it is listed.
+    """`needs`, which are sorted by need, as the list shows them.
 
-    by_task: under their tasks, the task with the neediest rollout first. before, keep: what was
-    listed, and the rollout of it whose place stays as it is. hold: all of it keeps its order.
+    by_task: grouped by task, the task with the neediest rollout first. before, keep: the rows shown
+    before, and the rollout whose place stays as it is. hold: all rows keep their order.
     """
     rows = [ListRow(need.overview.rollout.task, need) for need in needs]
     if hold:

@@ -1,9 +1,9 @@
 """What is known of all steps of a rollout at once: failures, guidance, scores, and equal failures.
 
-The index is read in parts, the newest first, and grows with new steps: nothing is read twice but
-what changed. It says which steps stand on one line because they failed equally one after the other
-(`runs`), and what the gutter shows of each part of the rollout. Results are decoded in a thread.
-Which rows are drawn is in `transcript.transcript_layout`.
+The index is read in parts, the newest first, and grows with new steps; only what has changed is
+read again. It says which steps share a line because they failed equally one after the other
+(`runs`), and what the gutter shows for each part of the rollout. Results are decoded in a thread.
+`transcript.transcript_layout` decides which rows are drawn.
 """
 
 import asyncio
@@ -118,8 +118,8 @@ class StepIndex:
         return self._known.get(step, (0, 0, 0))[0]
 
     def put(self, rows: Sequence[IndexRow], first: int, last: int) -> list[int]:
-        """Take in what is to be said of the steps `first` to `last`; those that say something else
-        than before, in order."""
+        """Replace what is known of the steps `first` to `last`; returns the steps that changed, in
+        order."""
         missing = last + 1 - len(self.failed)
         if missing > 0:
             self.failed.extend(bytes(missing))
@@ -207,10 +207,10 @@ class StepIndex:
         return first, last
 
     def find_runs(self, first: int, last: int) -> None:
-        """Look again at which of the steps `first` to `last` stand on one line, and with whom.
+        """Find again which of the steps `first` to `last` share a line, and with which steps.
 
-        Runs that reach beyond them are cut or grow at these steps only: what lies outside is not
-        looked at, however long it is.
+        Runs that reach beyond the range are cut or extended at these steps only; the steps outside
+        are not looked at, however many there are.
         """
         low = bisect_left(self.runs, first - 1, key=lambda run: run[1])
         high = bisect_right(self.runs, last + 1, key=lambda run: run[0])

@@ -1,8 +1,8 @@
 """Verdicts of people: keep or mask steps, with reasons, undo, and the history of a step.
 
-`VerdictSession` holds the chosen range, what was sent and how to undo it; what was never answered
-is sent again under its own key. Verdicts do not wait for a daemon that is away: that is said, and
-the steps stay chosen.
+`VerdictSession` holds the chosen range, the sent verdicts and how to undo them. A verdict without
+an answer is sent again under its own key. Verdicts do not wait for a daemon that is away: the
+console says so, and the steps stay chosen.
 """
 
 import asyncio

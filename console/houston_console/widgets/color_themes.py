@@ -1,9 +1,10 @@
 """Houston's colour themes at each colour depth of a terminal: 16 million, 256 or 16 colours.
 
-Finds the depth by what the terminal told (`app.terminal_query`), else by the environment (TERM,
-COLORTERM, NO_COLOR), and brings every drawn colour to the nearest one the terminal has (CIE 1976).
-Themes with fewer colours are chosen by hand, because rounding makes added look like removed.
-Contrast (WCAG 2) is measured by a test. What each tone means is in `widgets.styled_text`.
+The depth comes from the terminal's answer (`app.terminal_query`), or else from the environment
+(TERM, COLORTERM, NO_COLOR). Every drawn colour becomes the nearest one that the terminal has (CIE
+1976). Themes with fewer colours are chosen by hand, because rounding would make added lines look
+like removed ones. A test measures contrast (WCAG 2). `widgets.styled_text` says what each tone
+means.
 """
 
 import math

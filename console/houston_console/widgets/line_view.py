@@ -182,11 +182,11 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
         self.refresh()
 
     def measure(self) -> None:
-        """There are more lines, or fewer.
+        """Update the size after the number of lines has changed.
 
-        Where more come to what is longer than the screen already, no part of the screen moves.
-        Textual's layout, which draws the whole list again, is left out then: a rollout may grow ten
-        times a second.
+        If lines are added to a list that is already longer than the screen, no part of the screen
+        moves. Textual's layout, which draws the whole list again, is then skipped: a rollout may
+        grow ten times a second.
         """
         size, before = Size(self.line_cells, self.line_count()), self.virtual_size
         if size.width == before.width and size.height >= before.height > self.size.height:
@@ -246,10 +246,10 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
     # --- what the mouse selects --------------------------------------------------------------
 
     def with_selection(self, strip: Strip, number: int) -> Strip:
-        """The line `number` as it is drawn, what is selected of it marked.
+        """The line `number` as it is drawn, with its selected part marked.
 
-        Where its characters are is said only to who asks for this line alone, as Textual does below
-        the mouse: in a frame it would make every piece of text a style of its own.
+        Offsets of characters are added only when this line alone is asked for, as Textual does
+        below the mouse: in a frame they would make every piece of text a style of its own.
         """
         selection = self.text_selection
         span = selection.get_span(number) if selection else None

@@ -1,8 +1,8 @@
-"""Lists that `/` filters: a line under the list, and only what holds all its words is shown.
+"""Lists that `/` filters: a line under the list takes words, and only items with all of them show.
 
-`FilterPrompt` is that line, also home's. `FilteredList` has one and does the rest: a subclass says
-which words an item is found by. The list behind the filter goes on: what is new is shown if it
-fits.
+`FilterPrompt` is that line, also on the home screen. `FilteredList` has one and does the rest; a
+subclass says in which words to look. The list behind the filter keeps updating: new items show if
+they match.
 """
 
 from collections.abc import Callable, Sequence

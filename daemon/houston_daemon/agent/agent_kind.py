@@ -1,8 +1,8 @@
-"""What kinds of agents do otherwise in the one loop: which actions a step may take, what follows
-its calls, and how a rollout ends without an answer.
+"""What one kind of agent does differently in the common loop: which actions a step may take, what
+follows its calls, and how a rollout ends without an answer.
 
-`react` does nothing here: its steps are thought, action and observation. `flow` is in `agent.flow`.
-The loop, the journal, resume, guidance, forks and budgets are the same for all of them.
+`react` adds nothing here: its steps are thought, action and observation. `flow` is in `agent.flow`.
+The loop, the journal, resume, guidance, forks and budgets are the same for every kind.
 """
 
 from collections.abc import Sequence
@@ -52,8 +52,8 @@ class AgentKind(Protocol):
         ...
 
     def fallback_call(self, opened: StepAttempt) -> ToolCall | None:
-        """The call that answers for a rollout whose budget ends without an answer, where there is
-        one and it was not made."""
+        """The call that gives an answer when the budget ends without one; None if the agent has no
+        such call or has made it already."""
         ...
 
     async def after_calls(
@@ -61,7 +61,8 @@ class AgentKind(Protocol):
     ) -> AfterCalls:
         """What follows the calls of a step, before its observation. Raises WorkerExit.
 
-        context: the step's own, without it. finished: whether the rollout ends with it.
+        context: the step's context, without the step itself. finished: whether the rollout ends
+        with it.
         """
         ...
 
@@ -71,11 +72,11 @@ class AgentKind(Protocol):
         observation: ObservationBody,
         guidance: Sequence[DeliveredGuidance],
     ) -> None:
-        """Take note of a step that is closed; of those of before a restart, in their order."""
+        """Take note of a closed step; after a restart, also of the earlier ones, in order."""
         ...
 
     async def end(self) -> None:
-        """The rollout is over, and is about to say so. May be told twice, after a kill."""
+        """Called when the rollout is over, before it reports that; perhaps again after a kill."""
         ...
 
 
@@ -91,15 +92,15 @@ class ReactAgent:
         self._environment = environment
 
     def allowed_tools(self, step: int) -> Sequence[ToolSpec]:
-        """All of them."""
+        """All tools."""
         return self._environment.tools
 
     def check(self, decided: AgentAction, step: int) -> AgentAction:
-        """It takes whatever can be read."""
+        """Accepts any readable answer."""
         return decided
 
     def fallback_call(self, opened: StepAttempt) -> ToolCall | None:
-        """None: what it leaves is scored as it is."""
+        """None: the work is scored as it is."""
         return None
 
     async def after_calls(
@@ -114,7 +115,7 @@ class ReactAgent:
         observation: ObservationBody,
         guidance: Sequence[DeliveredGuidance],
     ) -> None:
-        """It remembers nothing beside the context."""
+        """Remembers nothing outside the context."""
 
     async def end(self) -> None:
         """It keeps nothing beyond the rollout."""

@@ -1,8 +1,8 @@
-"""The agent loop: sample, act, observe, hear (APOLLO, Algorithm 1, part A), and when it ends.
+"""The agent loop: sample, act, observe, hear guidance (APOLLO, Algorithm 1, part A); when it ends.
 
-Each step is sample → calls → observation, every part acked before the next begins, so that a new
-worker goes on after any of them. A rollout ends by `finish` or a spent budget and is scored one
-last time. This module orders the parts; each part's rules are in its own module.
+Each step is sample → calls → observation. Every part is acked before the next starts, so a new
+worker can continue after any of them. A rollout ends by `finish` or a spent budget and is scored
+one last time. This module orders the parts; each part's rules are in its own module.
 """
 
 import logging
@@ -63,10 +63,10 @@ def ending_reason(
     step: int,
     budgets: RolloutBudgets,
 ) -> str:
-    """Why the rollout is over after a closed step; empty when it goes on.
+    """Why the rollout is over after a closed step; empty when it continues.
 
-    A person's word that reached the last observation is heard: the agent goes on, unless its
-    steps are spent.
+    A person's message in the last observation is heard: the agent continues after its `finish`,
+    unless its steps are spent.
     """
     if not observation.finished:
         return ""
@@ -78,11 +78,11 @@ def ending_reason(
 
 
 def may_run_final_evaluation(last: Sequence[ToolResult]) -> bool:
-    """Whether the last evaluation may run, after those of the ending step that the loop added.
+    """Whether the last evaluation may run. last: those that the loop added to the ending step.
 
-    One that a restart or a machine broke off gave no score and took no submission, so another
-    follows it: the work of days is not left without a score for that. Whatever breaks off every
-    one of them is not tried for ever.
+    An evaluation that a restart or a machine broke off gave no score and used no submission, so
+    another one follows: days of work should not stay without a score. The number of tries is
+    limited, in case something breaks off every one of them.
     """
     broken_off = all(result.kind == "interrupted" and not result.success for result in last)
     return len(last) < _MAX_FINAL_EVALUATIONS and broken_off
@@ -105,7 +105,7 @@ class UnscoredChanges:
             self.is_unscored = True
 
     def note_record(self, record: StepRecord) -> None:
-        """Take note of a step read back."""
+        """Take note of a step of the journal."""
         if record.observation is not None:
             observation = record.observation
             self.note_step(record.results, bool(observation.files or observation.more_files))
@@ -161,7 +161,7 @@ class AgentLoop:
         return {tool.name: tool for tool in self.environment.tools}
 
     def ended_reason(self) -> str:
-        """Why the rollout is over already: its worker ended between the last step and saying so."""
+        """Why the rollout was over already: its worker ended before it could report that."""
         if self.last_closed is None or self.last_closed.observation is None:
             return ""
         last = self.last_closed
@@ -171,8 +171,8 @@ class AgentLoop:
         )
 
     async def run(self) -> str:
-        """Steps until the rollout is over; why it is. Raises WorkerExit, and HoustonError when it
-        cannot go on."""
+        """Run steps until the rollout is over; return why. Raises WorkerExit, and HoustonError when
+        it cannot continue."""
         while True:
             await self.line.wait_at_safe_point()
             opened = self.open_step or await self._sample_step()

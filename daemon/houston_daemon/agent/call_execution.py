@@ -1,7 +1,7 @@
 """Executing the calls of one step, in order: intent, ack, run, result. No call without a result.
 
-What an agent does wrong, what a tool raises, a person's word and a spent budget all end in a
-result. It knows the environment and control; what a call does is the environment's.
+Mistakes of the agent, errors raised by a tool, a person's message and a spent budget all end in a
+result. This module knows the environment and control; what a call does is up to the environment.
 """
 
 import asyncio
@@ -64,10 +64,10 @@ class CallExecutor:
         attempt: int = 1,
         counts: bool = True,
     ) -> None:
-        """Run what is left of `calls`; `results` grows by one for each.
+        """Run those of `calls` that have no result yet; `results` grows by one for each.
 
-        intents, results: what the journal has of the attempt at the step already. counts: whether
-        scores in it do, which those of a look-ahead do not. Raises WorkerExit.
+        intents, results: what the journal has already of this attempt at the step. counts: whether
+        its scores count; those of a look-ahead do not. Raises WorkerExit.
         """
         if len(intents) > len(results):
             await self._recover(step, intents[-1], len(calls), results, attempt, counts)
@@ -82,8 +82,9 @@ class CallExecutor:
         intents: int,
         results: list[ToolResult],
     ) -> None:
-        """Store what the calls of a look-ahead gave as the results of the attempt that took it
-        over; nothing runs. intents, results: what the journal has of it. Raises WorkerExit."""
+        """Store the results of a look-ahead's calls as those of the attempt that replaces it;
+        nothing is run. intents, results: what the journal has of that attempt. Raises
+        WorkerExit."""
         for index, result in enumerate(source):
             if index < len(results):
                 continue
@@ -108,8 +109,8 @@ class CallExecutor:
     ) -> None:
         """Run one call and store its result.
 
-        counts: whether a score in it does. last: whether the rollout ends with it whatever a person
-        says, so that a waiting word neither keeps it from running nor ends it. Raises WorkerExit.
+        counts: whether its score counts. last: whether the rollout ends with this call in any case;
+        then a person's waiting message neither prevents nor interrupts it. Raises WorkerExit.
         """
         environment = self._environment
         call = call if call.error else environment.check(call)

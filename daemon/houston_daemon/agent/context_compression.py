@@ -1,8 +1,8 @@
-"""Forking a context that is too long: where it is cut, its summary's samples, and the new context.
+"""Forking a context that is too long: where it is cut, how its summary is sampled, the new context.
 
-APOLLO, Algorithm 1 A, lines 4 to 9: of t entries k = ⌊t/2⌋ or more are compressed and t becomes t −
-k + 1. Summary samples and the fork go into the ledger; a try that fails is kept there too, and
-after three the summary is made without a model.
+APOLLO, Algorithm 1 A, lines 4 to 9: of t entries, k = ⌊t/2⌋ or more are compressed, and t becomes t
+− k + 1. Summary samples and the fork go into the ledger, failed tries too; after three failed tries
+the summary is made without a model.
 """
 
 import logging
@@ -35,7 +35,7 @@ class ForkPlan:
 
 
 def least_k(t: int, forked: bool) -> int:
-    """⌊t/2⌋, but never so few that nothing new would be compressed."""
+    """⌊t/2⌋, but at least so many that something new is compressed."""
     return max(t // 2, 2 if forked else 1)
 
 
@@ -49,10 +49,10 @@ def choose_k(
 ) -> int:
     """How many entries to compress; 0 when there is nothing to compress.
 
-    sizes: tokens of each entry. beside: tokens of what stands beside the summary when it replaces
-    as many entries: oₖ, and guidance kept verbatim. fixed: tokens of head and summary.
-    limit: what the new context may have.
-    The least k whose context fits is taken, from ⌊t/2⌋ up; all entries when none fits.
+    sizes: tokens of each entry. beside: by k, the tokens that stay next to a summary of k entries:
+    oₖ and guidance kept verbatim. fixed: tokens of head and summary.
+    limit: tokens that the new context may have.
+    The result is the smallest k from ⌊t/2⌋ up whose context fits; all entries when none fits.
     """
     t = len(sizes)
     if t < least_k(t, forked):
@@ -108,9 +108,9 @@ def forked_context(context: Context, k: int, pair: ContextEntry, anchor_seq: int
 def compressed_guidance(
     context: Context, k: int
 ) -> tuple[tuple[str, ...], list[DeliveredGuidance]]:
-    """Ids of all guidance of the compressed part, and what of it must be said again beside oₖ.
+    """Ids of all guidance in the compressed part, and the messages of it to repeat next to oₖ.
 
-    That of earlier forks comes first.
+    Guidance of earlier forks comes first.
     """
     return tuple(message.id for message in context.guidance_of(k)), _guidance_before_last(
         context, k
@@ -147,9 +147,9 @@ class ContextForker:
         tries: Sequence[SideSample],
         scores: EvaluationScores,
     ) -> Context:
-        """The new context before `step`; stored when this returns.
+        """The new context before `step`; it is stored when this returns.
 
-        tries: tries at this summary that the journal has already (after a restart).
+        tries: tries at this summary that are in the journal already (after a restart).
         """
         first = context.entries[0].step if not context.begins_with_summary else 1
         last = cut.first_kept_step - 1

@@ -1,8 +1,8 @@
-"""The summary of a compressed context: how it is asked for, parsed, and made without a model.
+"""The summary of a compressed context: how it is requested, parsed, and made without a model.
 
-Five sections (APOLLO §3.1.3 names what must survive; the state of the task comes first). Guidance
-is never left to the summary: it is kept verbatim beside it. When a context is summarised is decided
-in `context_compression`.
+It has five sections (APOLLO §3.1.3 lists what must survive; the state of the task comes first).
+Guidance is never left to the summary: it is kept verbatim next to it. `context_compression` decides
+when a context is summarised.
 """
 
 import json
@@ -33,10 +33,10 @@ SUMMARY_REQUEST = (
 
 
 def parse_summary(text: str, first: int, last: int) -> str:
-    """The summary that a model wrote, as it stands in the context; empty when it is none.
+    """The summary that a model wrote, as it appears in the context; empty when it wrote none.
 
-    first, last: numbers of the steps that it replaces. Guidance tags in it are disarmed: what a
-    model writes is not a person's word.
+    first, last: numbers of the steps that it replaces. Guidance tags in it are disarmed, because a
+    model's text must not pass for a person's.
     """
     start, end = text.find("{"), text.rfind("}")
     try:
@@ -57,10 +57,10 @@ def parse_summary(text: str, first: int, last: int) -> str:
 def mechanical_summary(
     task: str, entries: Sequence[ContextEntry], scores: EvaluationScores, first: int, tokens: int
 ) -> str:
-    """A summary without a model: task, what was known, actions, files, score. It says what it is.
+    """A summary made without a model: task, earlier knowledge, actions, files, score. It says so.
 
-    entries: the compressed part; where it begins with an earlier summary, as much of that as two
-    characters for each of `tokens` hold is kept.
+    entries: the compressed part. If it starts with an earlier summary, the first 2 × `tokens`
+    characters of that one are kept.
     """
     files = [path for entry in entries for path in entry.files]
     last = entries[-1].step

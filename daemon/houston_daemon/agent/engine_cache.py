@@ -1,10 +1,10 @@
-"""The engines of a shared worker: rollouts that ask in the same way have one together.
+"""The engines of a shared worker: rollouts with the same engine settings share one engine.
 
-An engine of its own costs a short rollout a connection and two or three requests before its first
-sample (is the server there, what is its window, whose adapter has it). An engine keeps nothing of a
-rollout, so several can ask through one, and it stays when they have ended. One that goes away
-meanwhile is waited for where it is asked (`sample_requests`), as by a long rollout. A script is
-read anew each time, and what an engine of another package keeps is not known: these are not shared.
+A separate engine costs a short rollout a connection and two or three requests before its first
+sample (is the server there, what is its window, which server has its adapter). An engine keeps no
+state of a rollout, so several can use one, and it stays open after they end. If it goes away, each
+request waits for it (`sample_requests`), as in a long rollout. Scripts, which are read anew each
+time, and engines of other packages, whose state is not known, are not shared.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class _CachedEngine:
 
 
 class EngineCache:
-    """By everything that an engine is made from; used from one event loop."""
+    """Engines by everything that they are made from; used from one event loop."""
 
     def __init__(self) -> None:
         self._entries: dict[bytes, _CachedEngine] = {}
@@ -39,7 +39,7 @@ class EngineCache:
         return _key(spec, url) in self._entries
 
     def take(self, spec: RolloutSpec, url: str) -> tuple[Engine, Mapping[str, Any]] | None:
-        """The engine of a rollout and its settings, where another has made it; for `release`."""
+        """A rollout's engine and its settings, if another made it; to be given to `release`."""
         entry = self._entries.get(_key(spec, url))
         if entry is None:
             return None
@@ -49,7 +49,7 @@ class EngineCache:
     async def keep(
         self, spec: RolloutSpec, url: str, engine: Engine, settings: Mapping[str, Any]
     ) -> tuple[Engine, Mapping[str, Any]]:
-        """Keep an engine that answers; the one to use, which another may have kept before."""
+        """Keep an engine that answers; return the one to use, which may be an earlier one."""
         if spec.engine_settings.get("kind") not in SHARED_KINDS:
             return engine, settings
         if (cached_pair := self.take(spec, url)) is not None:
@@ -59,7 +59,7 @@ class EngineCache:
         return engine, settings
 
     async def release(self, engine: Engine) -> None:
-        """A rollout needs it no more; those that were unused for longest are closed."""
+        """A rollout no longer needs the engine; those that were unused for longest are closed."""
         items = self._entries.items()
         key = next((key for key, entry in items if entry.engine is engine), None)
         if key is None:
@@ -71,7 +71,7 @@ class EngineCache:
             await self._entries.pop(old).engine.close()
 
     async def close(self) -> None:
-        """Close all; no rollout runs any more."""
+        """Close all engines, once no rollout runs."""
         while self._entries:
             await self._entries.popitem()[1].engine.close()
 

@@ -1,6 +1,6 @@
-"""Jobs as the recorder is told of them: what an environment sees, with whether an end was an error.
+"""Jobs as they are reported to the recorder: what the environment saw, and whether a job failed.
 
-The judgement is that of the attention signal and of the rules (`command_failures`).
+Failure is judged by `command_failures`, as for the attention signal and the rules.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from houston_shared.records import JobReport
 
 
 def job_reporter(line: RecorderClient) -> ReportJob:
-    """What tells the recorder of jobs. An old lease is silent here: the heartbeat says it."""
+    """A function that reports jobs. It ignores an old lease: the heartbeat reports that."""
 
     async def report(job: JobReport, requests: str) -> None:
         with contextlib.suppress(WorkerExit):

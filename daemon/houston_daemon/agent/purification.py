@@ -1,11 +1,11 @@
-"""Purification: a failed call is corrected ahead, and the step stored as if it had come right at
-once (CLEANER §4, SAAR).
+"""Purification: a failed call is corrected ahead, and the step is stored as if the correction had
+come first (CLEANER §4, SAAR).
 
-When a call fails, or an answer is no action, the failure is not committed: up to K corrections are
-sampled in a temporary context, the step's own and what failed in it. The first that succeeds makes
-a further attempt of the same step, which counts from then on. After K failures, or as soon as a
-person speaks, the raw attempt stays. Every attempt is in the journal. Only where the environment
-can take calls back. How the two answers become one is in `purified_answer`.
+When a call fails, or an answer is not an action, the failure is not committed at once: up to K
+corrections are sampled in a temporary context, which is the step's own with the failure added. The
+first that succeeds makes a further attempt at the same step, which counts from then on. After K
+failures, or as soon as a person speaks, the raw attempt stays. Every attempt is in the journal.
+This needs an environment that can undo calls. `purified_answer` makes one answer of the two.
 """
 
 import hashlib
@@ -63,7 +63,7 @@ GUIDED = "a person has something to say"
 
 @dataclass(slots=True)
 class StepAttempt:
-    """One attempt at a step that is not closed: what was sampled and what its calls gave."""
+    """One attempt at a step that is not closed: its sample and the results of its calls."""
 
     step: int
     attempt: int
@@ -77,7 +77,7 @@ class StepAttempt:
 
     @property
     def failed(self) -> bool:
-        """Whether it did not come right by its own fault."""
+        """Whether it failed, and not because it was cut off."""
         if self.sample.finish_reason == "interrupted":
             return False
         wrong = [result for result in self.results if not result.success]
@@ -86,7 +86,7 @@ class StepAttempt:
 
     @property
     def succeeded(self) -> bool:
-        """Whether every call came right."""
+        """Whether all calls succeeded."""
         calls = self.sample.calls
         ran = bool(calls) and len(self.results) >= len(calls)
         return ran and all(
@@ -114,7 +114,7 @@ def is_purified_rollout(settings: PurifySettings, seed: int) -> bool:
 
 @dataclass(slots=True)
 class StepPurifier:
-    """Decides the steps of one rollout: runs their calls, and looks ahead where one fails."""
+    """Completes the steps of one rollout: runs their calls, and looks ahead where one fails."""
 
     settings: PurifySettings
     active: bool
@@ -140,9 +140,9 @@ class StepPurifier:
         )  # a package's may be of before there was one
 
     async def decide(self, opened: StepAttempt, context: Context, grammar: Grammar) -> StepAttempt:
-        """Run the calls of a step; the attempt that counts. Raises WorkerExit.
+        """Run the calls of a step; return the attempt that counts. Raises WorkerExit.
 
-        context: the step's own, of which the newest sample is `opened`'s.
+        context: the step's own; its newest sample is that of `opened`.
         """
         stored, self.stored = self.stored, []
         if story := opened.sample.parameters.get(PURIFICATION_KEY):
@@ -346,7 +346,7 @@ def _named_call(call: ToolCall, step: int, attempt: int) -> ToolCall:
 
 
 class LookaheadContext:
-    """h̃: the context of a step, and what failed in it (CLEANER, equation 7)."""
+    """h̃: the context of a step and its failed attempts (CLEANER, equation 7)."""
 
     def __init__(
         self,
@@ -363,8 +363,8 @@ class LookaheadContext:
         """The end of the newest observation in it."""
 
     def add(self, failed: StepAttempt, after: StepAttempt | None) -> None:
-        """A failed attempt with its observation. after: the correction that was sampled after it
-        already, whose prompt tells the observation's ids."""
+        """Add a failed attempt with its observation. after: the correction that was sampled after
+        it already; its prompt gives the observation's ids."""
         sample = failed.sample
         notes = (malformed_note(sample, self._renderer),) if sample.malformed else ()
         lookahead = after.sample.parameters.get(LOOKAHEAD_KEY, {}) if after else {}
@@ -377,6 +377,6 @@ class LookaheadContext:
 
 
 def malformed_note(sample: SampleBody, renderer: PromptRenderer) -> str:
-    """What a model is told whose answer was no action."""
+    """The note to a model whose answer was not an action."""
     note = f"No action was taken: {sample.malformed}. {renderer.answer_hint}"
     return f"[{disarm(note).text}]"

@@ -1,9 +1,9 @@
-"""What a purified step says: a failed answer and its correction put together as one.
+"""The answer of a purified step: a failed answer and its correction, put together as one.
 
-CLEANER §4.2: where the corrected call is like the failed one (difflib's ratio at or above γ), the
-first thought is kept and the call exchanged (shallow); else thought and call are the correction's
-(deep). Token ids are what the policy would have said in the purified context. Pure functions: it
-samples, runs and stores nothing.
+CLEANER §4.2: where the corrected call is similar to the failed one (difflib's ratio at or above γ),
+the first thought is kept and the call replaced (shallow); otherwise thought and call are the
+correction's (deep). Token ids are those that the policy would have sampled in the purified context.
+Pure functions: they sample, run and store nothing.
 """
 
 import difflib
@@ -39,7 +39,7 @@ _ANY_NAME = "\ue000"
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """How a failed answer gives way to its correction."""
+    """How a correction replaces a failed answer."""
 
     mode: ReplacementMode
     similarity: float
@@ -49,10 +49,10 @@ class Replacement:
 def choose_replacement(
     failed: SampleBody, results: Sequence[ToolResult], corrected: SampleBody, threshold: float
 ) -> Replacement:
-    """Shallow from `threshold` on, else deep. An answer that was no action has no thought that
-    could be kept: deep in any case.
+    """Shallow from `threshold` on, otherwise deep. An answer that was not an action has no thought
+    to keep, so it is always replaced deep.
 
-    failed: the first attempt, whatever failed after it. results: of its calls.
+    failed: the first attempt, even if a later one failed too. results: those of its calls.
     """
     first, second = _compared_texts(failed, results, corrected)
     ratio = round(difflib.SequenceMatcher(None, first, second).ratio(), 4)
@@ -94,8 +94,8 @@ def build_purified_sample(
 ) -> SampleBody:
     """The sample of the purified step; replaced deep where its ids cannot be put together.
 
-    provenance: `attempts` and `from_attempt`. The prompt is that of the first
-    attempt. It has no log-probabilities: nobody sampled it there, and who trains it recomputes them
+    provenance: `attempts` and `from_attempt`. The prompt is that of the first attempt. The sample
+    has no log-probabilities, because it was not sampled in that context; a trainer recomputes them
     in the purified context (CLEANER §4.3).
     """
     shallow, ids = replacement.mode == "shallow", corrected.token_ids
@@ -135,11 +135,11 @@ def graft_calls(
     tokens: PromptTokenizer,
     tools: Mapping[str, ToolSpec],
 ) -> tuple[tuple[int, ...], int] | None:
-    """What was sampled of the failed answer before its calls, then what was sampled of the
-    correction from its calls on; with how many ids those are.
+    """The failed answer's ids before its calls, then the correction's ids from its calls on; and
+    how many ids come from the correction.
 
-    None where either cannot be cut there between two tokens, and where the dialect does not read
-    the first thought and the corrected calls back.
+    None where one of them cannot be cut there between two tokens, or where the dialect does not
+    read the first thought and the corrected calls back.
     """
     expected_parts = (failed.thought, *map(_said, corrected.calls))
     first, second = failed.token_ids or (), corrected.token_ids or ()

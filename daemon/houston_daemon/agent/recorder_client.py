@@ -1,10 +1,10 @@
 """A worker's connection to the recorder: messages sent until answered, heartbeats, pauses, lease.
 
-`IngestConnection` keeps a message's bytes however often it is sent, so that the recorder can tell a
-repetition from a contradiction; the rollouts of a shared worker have one together. `RecorderClient`
-adds lease and active time to every message, beats every second (`HeartbeatRounds`: together with
-the others of a shared worker) and waits at safe points while paused. It does not know what a step
-is made of.
+`IngestConnection` sends the same bytes of a message each time, so that the recorder can tell a
+repetition from a contradiction; the rollouts of a shared worker have one in common.
+`RecorderClient` adds lease and active time to every message, sends a heartbeat every second
+(`HeartbeatRounds`: with those of the other rollouts of a shared worker) and waits at safe points
+while paused. It does not know what a step consists of.
 """
 
 import asyncio
@@ -73,8 +73,8 @@ class IngestConnection:
         return next(self._numbers).to_bytes(8, "big")
 
     async def exchange(self, number: bytes, body: bytes) -> wire.IngestReply:
-        """Send the same bytes again for as long as no answer comes, over TCP also as soon as
-        another line stands. Raises LineRefused where none will.
+        """Send the same bytes again until they are answered; over TCP also when a new line comes
+        up. Raises LineRefused when no answer can come.
         """
         answer: asyncio.Future[wire.IngestReply] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
@@ -143,7 +143,7 @@ class IngestConnection:
 
 
 class IngestSocket:
-    """What one rollout says and hears over a connection."""
+    """What one rollout sends and receives over a connection."""
 
     def __init__(
         self,
@@ -172,16 +172,17 @@ class IngestSocket:
     def storage_refusal(self) -> str:
         """Why something cannot be stored now; empty while everything can.
 
-        The first reason of the wait: figures in it that change would have to be stored again.
+        The reason stays the first one of the wait, since changing figures would be stored each
+        time.
         """
         return next(iter(self._refusals.values()), "")
 
     async def ask(self, message: wire.FromWorker, kind: type[Reply]) -> Reply:
-        """Send until answered with `kind`; the answer.
+        """Send until the answer is a `kind`; return it.
 
-        Raises WorkerExit when the lease is old or the rollout has ended, GuidanceWaits where that
-        is why a step is not purified, HoustonError for any other refusal that sending again cannot
-        change.
+        Raises WorkerExit when the lease is old or the rollout has ended, GuidanceWaits when a step
+        is not purified because guidance waits, HoustonError for any other refusal that sending
+        again cannot change.
         """
         number = self._connection.next_number()
         body = wire.encode_message(message)
@@ -201,10 +202,10 @@ class IngestSocket:
             self._refusals.pop(number, None)
 
     async def beat(self, heartbeat: Callable[[], wire.Heartbeat], first_after: float) -> None:
-        """A heartbeat every second until cancelled, with those of the connection's other rollouts
-        where it has any. Raises as `ask` does.
+        """Send a heartbeat every second until cancelled, together with those of other rollouts if
+        the connection is shared. Raises as `ask` does.
 
-        first_after: seconds until the first one, of a connection that is not shared.
+        first_after: seconds until the first one, if the connection is not shared.
         """
         if self._shared:
             await self._connection.heartbeats.take_part(heartbeat, self.take_heartbeat_answer)
@@ -214,7 +215,7 @@ class IngestSocket:
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
     def take_heartbeat_answer(self, reply: wire.Ack | wire.Refused, sent_at: float) -> None:
-        """What a heartbeat of this rollout was answered with that was sent with others."""
+        """Take the answer to a heartbeat of this rollout that was sent together with others."""
         if isinstance(reply, wire.Refused):
             _raise_refusal(reply)
             log.warning("a heartbeat was not taken: %s", reply.reason)
@@ -222,7 +223,7 @@ class IngestSocket:
             self._take_answer(reply, sent_at)
 
     async def close(self) -> None:
-        """Hear nothing more; a connection of its own is closed."""
+        """Receive nothing more; close the connection if it is not shared."""
         self._connection.controls.pop(self._rollout, None)
         if not self._shared:
             await self._connection.close()
@@ -275,7 +276,7 @@ class _Participant(NamedTuple):
 class HeartbeatRounds:
     """The heartbeats of all rollouts of a connection, in one message a second.
 
-    Each is answered as it would be alone: what one is refused ends none of the others.
+    Each is answered as if it were alone: a refusal of one does not end the others.
     """
 
     def __init__(self, connection: IngestConnection) -> None:
@@ -288,7 +289,7 @@ class HeartbeatRounds:
         heartbeat: Callable[[], wire.Heartbeat],
         take: Callable[[wire.Ack | wire.Refused, float], None],
     ) -> None:
-        """Until cancelled; raises what `take` raised, or what ended the connection."""
+        """Take part until cancelled; raises what `take` raised, or what ended the connection."""
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         participant = _Participant(heartbeat, take, over)
         self._participants.append(participant)
@@ -340,7 +341,7 @@ LEASE_FRESH_SECONDS = 3.0
 
 
 class RecorderClient:
-    """The rollout's line to the recorder."""
+    """One rollout's connection to the recorder."""
 
     def __init__(
         self,
@@ -363,7 +364,7 @@ class RecorderClient:
         self.lease = lease
 
     async def store(self, kind: type[wire.FromWorker], **fields: Any) -> wire.Ack:
-        """Say one thing and return when it is on disk; waiting for that is no active time.
+        """Send one message and return when it is on disk; the wait is not active time.
 
         Raises as `IngestSocket.ask` does.
         """
@@ -403,7 +404,7 @@ class RecorderClient:
         await self._client.beat(heartbeat, first_after)
 
     async def report_job(self, job: JobReport) -> None:
-        """Say how a job stands, while the rollout works. Raises as `IngestSocket.ask` does."""
+        """Report the state of a job, while the rollout works. Raises as `IngestSocket.ask` does."""
         message = wire.StoreJob(
             rollout=self.rollout,
             lease=self.lease,
@@ -413,15 +414,16 @@ class RecorderClient:
         await self._client.ask(message, wire.Ack)
 
     async def ensure_lease_valid(self) -> None:
-        """Before an act: ask again where the last proof is old. Raises WorkerExit for an old lease.
+        """Before an act: ask again if the last proof is old. Raises WorkerExit for an old lease.
 
-        A worker that was stopped behind an ack would act beside its successor when it goes on.
+        A worker that was suspended after an ack would otherwise act at the same time as its
+        successor.
         """
         if time.monotonic() - self._client.lease_valid_at > LEASE_FRESH_SECONDS:
             await self.heartbeat_once()
 
     async def heartbeat_once(self) -> None:
-        """One heartbeat that is waited for. Raises as `store` does."""
+        """Send one heartbeat and wait for its answer. Raises as `store` does."""
         with self.clock.excluded():
             await self._client.ask(self._heartbeat(), wire.Ack)
 
@@ -437,7 +439,7 @@ class RecorderClient:
         )
 
     async def wait_at_safe_point(self) -> None:
-        """Nothing is under way: leave here when wanted, wait here while paused."""
+        """A point at which nothing is under way: exit here if requested, wait here while paused."""
         raise_if_exiting(self.control.current)
         if not self.control.current.pause:
             return
@@ -452,7 +454,7 @@ class RecorderClient:
     async def wait_while_paused(
         self, until: Coroutine[Any, Any, None], activity: str = AT_REST_ACTIVITY
     ) -> None:
-        """Wait for `until` at a safe point, while paused; leave here when wanted."""
+        """Wait for `until` at a safe point, while paused; exit here if requested."""
         self.activity = activity
         waiting = asyncio.create_task(until)
         try:

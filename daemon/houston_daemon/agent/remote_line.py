@@ -1,10 +1,10 @@
-"""A worker's TCP line to the recorder: its options, whether it stands, and why it never will.
+"""A worker's TCP line to the recorder: its options, whether it is up, and why it was given up.
 
-libzmq connects again by itself; its monitor says when a line stands and when it is lost, so that a
-worker sends only over one that stands and sends again whatever was not answered. That is the whole
-spool: a worker says nothing new before what it said last is acked. A dead line is noticed by TCP,
-since a heartbeat is on it each second; ZMTP's own heartbeats abort libzmq 4.3.5 in rare cases
-(libzmq#3937). What is said is `recorder_client`'s.
+libzmq reconnects automatically; its monitor reports when a line is up and when it is lost, so a
+worker sends only over a line that is up and sends again what was not answered. No other spool is
+needed: a worker sends nothing new before its last message is acked. TCP notices a dead line, since
+a heartbeat uses it each second; ZMTP's own heartbeats abort libzmq 4.3.5 in rare cases
+(libzmq#3937). The messages are those of `recorder_client`.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ _EVENTS = (
 
 
 class LineRefused(HoustonError):
-    """The recorder does not listen to this host, or cannot be reached: the worker leaves."""
+    """The recorder refuses this host, or cannot be reached: the worker leaves."""
 
 
 class RemoteLine:
@@ -91,7 +91,7 @@ class RemoteLine:
         self._monitor.connect(place)
 
     async def send(self, frames: list[bytes]) -> asyncio.Future[None]:
-        """Send once, over a line that stands; waits for one. Done when that line is lost."""
+        """Wait for a working line and send once. The future is done when it is lost."""
         while True:
             await self._connected.wait()
             lost = self._lost
@@ -116,7 +116,7 @@ class RemoteLine:
                 self._check_patience()
 
     def close(self) -> None:
-        """Before the socket is closed."""
+        """Stop the monitor; called before the socket is closed."""
         self._socket.disable_monitor()
         self._monitor.close(linger=0)
 
@@ -167,7 +167,7 @@ class RemoteLine:
             )
 
     def connect_again(self) -> None:
-        """Leave the line that there is, and try for another one."""
+        """Drop the present line and try a new one."""
         self._lose()
         with contextlib.suppress(zmq.ZMQError):  # given up: there is nothing to disconnect
             self._socket.disconnect(self._address)

@@ -1,8 +1,8 @@
-"""Rebuilding a rollout's context from the journal after a restart, and the step that is open.
+"""Rebuilding a rollout's context from the journal after a restart, with its open step.
 
-The ledger is the truth: where it tells the ids of a prompt, they are taken from it and never
-rendered again, so that an upgrade of a dialect cannot change a running rollout. It reads records
-only; the recorder is asked in `rollout_setup`.
+The ledger is the truth: where it has the ids of a prompt, they are used and never rendered again,
+so that an upgrade of a dialect cannot change a running rollout. This module reads records only;
+`rollout_setup` asks the recorder for them.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from houston_shared.records import (
 
 @dataclass(frozen=True, slots=True)
 class ResumedContext:
-    """Where a rollout stands."""
+    """How far a rollout had come."""
 
     context: Context
     open: StepRecord | None
@@ -90,7 +90,7 @@ def _render_fork_pair(
 
 
 def with_ledger_ids(entry: ContextEntry, own: SampleBody, after: SampleBody | None) -> ContextEntry:
-    """`entry` with the ids that the next sample's prompt tells, where it extends this one."""
+    """`entry` with the ids from the next sample's prompt, if that prompt extends this one."""
     if after is None or after.new_prompt_ids is None or after.drift == "forked":
         return entry
     length = own.kept + len(own.new_prompt_ids or ())

@@ -1,10 +1,10 @@
-"""What each role of a rollout samples with: its engine, how it is asked, and how a context is shown
-to it.
+"""What each role of a rollout samples with: engine, settings, and the context in its own form.
 
-The policy's is there from the start; one with settings of its own (`[agent.summary]` of the task)
-is made when it is first asked for. An engine of its own has its own dialect, tokenizer and window:
-the context is rendered anew for it from the same messages, and its samples are no ancestors of the
-policy's prompts. What is asked in a role is decided where the role is (`context_compression`).
+The policy's sampler exists from the start; one with settings of its own (`[agent.summary]` of the
+task) is made when it is first needed. An engine of its own has its own dialect, tokenizer and
+window: the context is rendered anew for it from the same messages, and its samples are not
+ancestors of the policy's prompts. The prompts of a role are made where it is used
+(`context_compression`).
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -40,7 +40,7 @@ class RoleSampler:
     """See `SampleBody.tokenizer`."""
 
     def shown(self, context: Context) -> Context:
-        """A context of the policy as this role's engine is shown it."""
+        """A context of the policy in the form that this role's engine reads."""
         head = self.own_head
         if head is None:
             return context
@@ -51,12 +51,12 @@ class RoleSampler:
         return role_context
 
     def room(self, prompt: int, wanted: int) -> int:
-        """Most tokens of an answer after `prompt` tokens, of which `wanted` are enough."""
+        """Most tokens of an answer after `prompt` tokens; `wanted` at most."""
         return self.limits.answer_room(prompt, min(wanted, self.most_tokens or wanted))
 
 
 class RoleSamplers:
-    """By role, made when first asked for."""
+    """Samplers by role, each made when it is first needed."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class RoleSamplers:
         self._made: dict[SampleRole, RoleSampler] = {"policy": policy}
 
     def has_own_engine(self, role: SampleRole) -> bool:
-        """Whether what it says is no ancestor of the policy's prompts."""
+        """Whether it has its own engine: its samples are then not the policy's."""
         return role in self._own_engines
 
     async def get(self, role: SampleRole) -> RoleSampler:
@@ -96,7 +96,7 @@ class RoleSamplers:
 
 
 def role_sampling(task: Task, role: SampleRole) -> SamplingSettings:
-    """How a role samples: `[sampling]` with what the role sets otherwise."""
+    """A role's sampling settings: its own values over `[sampling]`."""
     own, sampling = task.role(role), task.sampling
     return SamplingSettings(
         temperature=sampling.temperature if own.temperature is None else own.temperature,

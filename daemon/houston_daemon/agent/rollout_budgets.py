@@ -1,9 +1,9 @@
 """Active time and budgets: what a rollout has used and has left of steps, time and submissions.
 
-The active clock leaves out downtime, pauses, a missing engine, waiting for a slot or the recorder,
-and time in which this process was stopped. Time for a last evaluation is set aside from the start.
-Also the line about clock and budgets that ends each observation. How a rollout ends is in
-`agent_loop`.
+The active clock leaves out downtime, pauses, a missing engine, waits for a slot or the recorder,
+and time in which this process was suspended. Time for a last evaluation is reserved from the start.
+Also makes the line about clock and budgets that ends each observation. `agent_loop` decides how a
+rollout ends.
 """
 
 import asyncio
@@ -46,7 +46,8 @@ class ActiveClock:
         return self.microseconds() / 1_000_000
 
     async def watch(self) -> None:
-        """Count every second until cancelled; from now on a long gap is a stop, not work."""
+        """Count every second until cancelled; while it runs, a long gap is a suspension, not
+        work."""
         self._count()
         self._watched = True
         try:
@@ -57,7 +58,7 @@ class ActiveClock:
             self._watched = False
 
     def exclude(self, waiting: bool) -> None:
-        """Stop counting (True) or go on (False); every hold needs its own end."""
+        """Stop counting (True) or resume (False); every stop needs its own resume."""
         self._count()
         self._exclusions += 1 if waiting else -1
 
@@ -117,7 +118,7 @@ class EvaluationScores:
 
 @dataclass(slots=True)
 class SpentCost:
-    """What the samples of a rollout cost so far, those of its roles too."""
+    """The cost of a rollout's samples so far, those of its roles included."""
 
     total: float = 0.0
 
@@ -151,18 +152,18 @@ class RolloutBudgets:
 
     @property
     def seconds_left(self) -> float:
-        """Active time left for the agent, without what is set aside for a last evaluation."""
+        """Active time left for the agent, without the time reserved for a last evaluation."""
         reserve = self._reserve if self.evaluations_left else 0.0
         return self.budget.active_seconds - reserve - self.clock.seconds
 
     @property
     def is_cost_spent(self) -> bool:
-        """Whether samples have cost what they may."""
+        """Whether the samples have used up the cost budget."""
         return 0 < self.budget.cost <= self.cost.total
 
     @property
     def visible_scores(self) -> EvaluationScores:
-        """The scores as far as the agent may know them."""
+        """The scores that the agent may know."""
         return EvaluationScores() if self._secret else self.scores
 
     @property

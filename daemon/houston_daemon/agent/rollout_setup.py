@@ -1,7 +1,7 @@
 """From the recorder's welcome to a loop that can run: engine, environment, head and context.
 
-The only module that knows how the parts of a rollout fit. It waits for engines and hosts that are
-away, pauses where only a person can help, and stores the head of a new rollout.
+Only this module knows how the parts of a rollout fit together. It waits for engines and hosts that
+are away, pauses where only a person can help, and stores the head of a new rollout.
 """
 
 import asyncio
@@ -127,13 +127,13 @@ async def wait_for_engine(
     engines: EngineCache | None = None,
     of_role: bool = False,
 ) -> tuple[Engine, Mapping[str, Any]]:
-    """The rollout's engine once it answers, and its settings; waiting is no active time.
+    """The rollout's engine once it answers, and its settings; the wait is not active time.
 
-    engines: those of other rollouts of this process; what comes out of it goes back there. of_role:
-    whether it is a role's own (`spec_of_role`).
+    engines: the cache of this process; an engine taken from it is released to it. of_role: whether
+    the engine is a role's own (`spec_of_role`).
 
     An engine that is away, or a key that is missing where the daemon was started, is waited for:
-    neither is the rollout's fault. One that refuses pauses it. Raises WorkerExit, and
+    the rollout is not at fault. An engine that refuses pauses the rollout. Raises WorkerExit, and
     HoustonError for settings that are wrong.
     """
     tries, refusals = 0, EngineRefusalPause(line, spec.engine, of_role)
@@ -179,10 +179,10 @@ async def _make_ready_engine(
 
 
 async def wait_for_task_requirements(task: Task, line: RecorderClient) -> None:
-    """Have what the node gives to a task: packages that bring its environment and signals, and keys
-    that it names. Without them, pause until a person resumes.
+    """Wait for what a task needs of the node: packages with its environment and signals, and keys
+    that it names. While something is missing, pause until a person resumes.
 
-    It is no fault of the rollout: the daemon may run where they are not. Raises WorkerExit.
+    The rollout is not at fault: the daemon may run where they are missing. Raises WorkerExit.
     """
     while lacking := _missing_requirements(task):
         await line.store(wire.StoreState, state="paused", by="host", reason=lacking)
@@ -213,9 +213,9 @@ async def open_environment(
 ) -> None:
     """Open the rollout's world; where only a person can help, pause until one resumes.
 
-    A host that is away pauses it, too, and ends that pause when it is back. begun: its head is
-    stored, so its world was made once. bring_files: brings what a store has of its files, where
-    they are not here. was_on: the other machine that its last worker ran on. Raises WorkerExit, and
+    A host that is away also pauses it; the pause ends when the host is back. begun: the head is
+    stored, so the world was made before. bring_files: fetches the rollout's missing files from a
+    store. was_on: the other machine that its last worker ran on. Raises WorkerExit, and
     HoustonError as `open` does.
     """
     waits = chain([0.0], ENGINE_AWAY_WAITS, repeat(ENGINE_AWAY_WAITS[-1]))
@@ -250,7 +250,7 @@ async def _pause_until_host_back(away: HostAway, line: RecorderClient, seconds: 
 
 
 def has_begun(welcome: wire.Welcome) -> bool:
-    """Whether its world was made: its head is stored; for a branch, a step of its own."""
+    """Whether its world was made: its head is stored, or a branch has a step of its own."""
     shared = welcome.spec.parent_step if welcome.spec.origin else None
     return welcome.head is not None if shared is None else welcome.next_step > shared + 1
 
@@ -281,10 +281,10 @@ async def build_agent_loop(
     environment: Environment,
     open_role_engine: OpenRoleEngine | None = None,
 ) -> AgentLoop:
-    """A rollout that goes on where the journal ends; its first head is stored on the way.
+    """A rollout that continues where the journal ends; the head of a new one is stored on the way.
 
-    The engine is ready and the environment open. open_role_engine: only for rollouts of which a
-    role has an engine of its own. Raises HoustonError, WorkerExit.
+    The engine is ready and the environment open. open_role_engine: only for rollouts with a role
+    that has its own engine. Raises HoustonError, WorkerExit.
     """
     spec, task = welcome.spec, parse_task_record(welcome.spec.task)
     reasoning = task.sampling.reasoning or bool(settings.get("reasoning"))
@@ -435,8 +435,8 @@ def _scores_so_far(welcome: wire.Welcome) -> EvaluationScores:
 
 
 def full_instructions(spec: RolloutSpec, environment: Environment) -> str:
-    """What the agent is asked: the task's instructions, what its open world adds to them, and what
-    a critic said of an earlier attempt."""
+    """The agent's instructions: the task's own, those that its open world adds, and a critic's
+    words on an earlier attempt."""
     parts = (spec.task.instructions, environment.brief)
     return with_critique("\n\n".join(part for part in parts if part), spec.refines)
 
@@ -463,7 +463,7 @@ def make_dialect_and_tokenizer(
 ) -> tuple[Dialect, PromptTokenizer | None]:
     """The dialect of an engine's model, and its tokenizer where it takes ids.
 
-    Raises ConfigurationError where one of them is not there, or they do not fit.
+    Raises ConfigurationError where one of them is missing, or they do not fit together.
     """
     dialect = choose_dialect(str(settings.get("dialect") or "chatml-json"), reasoning)
     tokens = load_prompt_tokenizer(tokenizer_file(settings)) if token_ids else None
@@ -593,6 +593,6 @@ def _make_agent(
 
 
 def step_budget(task: Task) -> BudgetSettings:
-    """The task's budget, with the limit of an answer that the role which decides steps sets."""
+    """The task's budget, with the answer limit of the role that decides steps."""
     own = task.role(task.step_role).answer_tokens
     return msgspec.structs.replace(task.budget, answer_tokens=own) if own else task.budget

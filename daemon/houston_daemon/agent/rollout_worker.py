@@ -1,7 +1,7 @@
-"""The process of one rollout: connects, learns where it stands, runs, says how it ended.
+"""The process of one rollout: connects, reads the rollout's state, runs it, reports how it ended.
 
 `python -m houston_daemon.agent.rollout_worker --endpoint ipc://…|FILE --rollout R --lease N
-[--engine-url U] …`. Started by the supervisor; ends with code 0 when it left as it was meant to.
+[--engine-url U] …`. Started by the supervisor; ends with code 0 when it left as intended.
 """
 
 import argparse
@@ -94,7 +94,7 @@ def _argument_parser() -> argparse.ArgumentParser:
 
 
 class EngineOverrides(NamedTuple):
-    """What the daemon knows of a rollout's engines now, over what its spec says of them."""
+    """What the daemon knows of a rollout's engines now; it overrides what the spec says."""
 
     url: str = ""
     """Where a child engine answers."""
@@ -117,7 +117,7 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_engine_arguments(asked: argparse.Namespace) -> EngineOverrides:
-    """What they were given."""
+    """The values of those arguments."""
     requests, roles = json.loads(asked.engine_requests), json.loads(asked.role_engines)
     return EngineOverrides(asked.engine_url, requests, roles)
 
@@ -138,9 +138,9 @@ async def run_worker(
 ) -> None:
     """Run one rollout until it is over, or until this worker is told to leave.
 
-    now: what is known of its engines. gpus: the GPUs that it has, by host. store: where snapshots
-    are. workspace_was_on: the machine that its last worker ran on; empty for this one.
-    Raises HoustonError when the recorder refuses what it says.
+    now: overrides for its engines. gpus: its leased GPUs, by host. store: where snapshots are.
+    workspace_was_on: the machine that its last worker ran on; empty for this one.
+    Raises HoustonError when the recorder refuses a message.
     """
     control = ControlState()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -173,9 +173,9 @@ async def run_rollout(
     store: WorkerStore = NO_STORE,
     workspace_was_on: str = "",
 ) -> None:
-    """As `run_worker`, over a line that is there; `client` stays open.
+    """Does what `run_worker` does, over an open connection; `client` stays open.
 
-    engines: those that it shares with other rollouts of this process.
+    engines: those shared with other rollouts of this process.
     """
     try:
         hello = wire.Hello(rollout=rollout, lease=lease, pid=os.getpid())
@@ -192,8 +192,8 @@ async def run_rollout(
 
 
 def with_current_requests(welcome: wire.Welcome, now: EngineOverrides) -> wire.Welcome:
-    """The welcome with what the configuration of today says about asking the engines: a parameter
-    that one refuses, or a key's variable, is mended there."""
+    """The welcome with the request settings of the present configuration: there, people correct a
+    parameter that an engine refuses, or the variable of a key."""
     settings = {**welcome.spec.engine_settings, **now.requests}
     roles = {
         role: msgspec.structs.replace(
@@ -206,7 +206,7 @@ def with_current_requests(welcome: wire.Welcome, now: EngineOverrides) -> wire.W
 
 
 def hide_endpoint_file(welcome: wire.Welcome, file: str) -> wire.Welcome:
-    """The welcome with the file of this host's keys among what agents never see."""
+    """The welcome with this host's key file added to the files that agents never see."""
     if not file:
         return welcome
     spec = msgspec.structs.replace(welcome.spec, hidden=(*welcome.spec.hidden, file))

@@ -1,8 +1,8 @@
 """Sampling the policy: the request, one patient try after another, and the answer as an action.
 
 Builds requests from the task's sampling parameters, cuts a sample on interrupt, waits (without
-active time) for an engine that is away, pauses while it refuses, and writes the ledger entry of a
-sample. It does not decide what is in the prompt.
+active time) for an engine that is away, pauses while an engine refuses, and makes the ledger entry
+of a sample. It does not decide what is in the prompt.
 """
 
 import asyncio
@@ -98,7 +98,7 @@ class SampleRequestBuilder:
 def parse_action(
     sampled: EngineSample, step: int, dialect: Dialect, tools: Mapping[str, ToolSpec]
 ) -> AgentAction:
-    """What was decided. Never raises: an answer that is no action says why."""
+    """The action in an answer. Never raises: an answer that is not an action says why."""
     text = replace_surrogates(sampled.thought if sampled.thought is not None else sampled.text)
     if sampled.finish_reason == "interrupted":
         return AgentAction(
@@ -155,10 +155,10 @@ _KEY_HINT = (
 
 
 class EngineRefusalPause:
-    """A pause by `engine`: it refuses, and a person is to mend a key, an account or a model.
+    """A pause by `engine`: it refuses until a person corrects a key, an account or a model.
 
-    The same request is sent again by itself, at least every five minutes, and at once when a person
-    resumes the rollout; what is accepted ends the pause.
+    The same request is sent again automatically, at least every five minutes, and at once when a
+    person resumes the rollout; the first success ends the pause.
     """
 
     def __init__(self, line: RecorderClient, engine: str, of_role: bool = False) -> None:
@@ -167,7 +167,8 @@ class EngineRefusalPause:
         self._tries = 0
 
     def activity(self, problem: HoustonError) -> str:
-        """What a worker does that waits for the engine: it names the one that is a role's own."""
+        """The activity of a worker that waits for the engine; it names an engine that is a role's
+        own."""
         name = f" {self._engine}" if self._of_role else ""
         return f"{AWAY_ACTIVITY}{name}{AWAY_MARK}{problem.cause}"
 
@@ -215,8 +216,8 @@ class CountedTokens(NamedTuple):
 
 
 def count_tokens(request: SampleRequest, sampled: EngineSample) -> CountedTokens:
-    """Tokens of prompt and answer: of ids their number, else as the endpoint counts them, else
-    reckoned from bytes."""
+    """Tokens of prompt and answer: the number of ids where there are any, otherwise the endpoint's
+    count, otherwise an estimate from bytes."""
     usage, texts = sampled.usage, TokenEstimator()
     prompt, answer = usage.prompt_tokens, usage.completion_tokens
     if request.prompt_ids is not None:
@@ -242,7 +243,7 @@ def with_cost(request: SampleRequest, sampled: EngineSample, price: EnginePrice)
 
 
 class PolicySampler:
-    """Samples from one engine for one rollout, and adds up what that costs."""
+    """Samples from one engine for one rollout, and adds up the cost."""
 
     def __init__(
         self,
@@ -261,8 +262,8 @@ class PolicySampler:
         self._refusals = EngineRefusalPause(line, engine.name, of_role)
 
     async def sample(self, request: SampleRequest, interruptible: bool = True) -> EngineSample:
-        """Sample once; waits, without spending active time, while the engine is away, and paused
-        while it refuses.
+        """Sample once; while the engine is away, wait without spending active time; while it
+        refuses, wait paused.
 
         Raises WorkerExit, ContextOverflow, and HoustonError when the engine saw another prompt.
         """

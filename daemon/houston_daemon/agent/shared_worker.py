@@ -1,11 +1,11 @@
 """The process of many short rollouts: takes one after another, several at once.
 
 `python -m houston_daemon.agent.shared_worker --endpoint ipc://…|FILE --line FD [--engine-url U]`.
-Started by the supervisor for rollouts whose environment needs no host. Each has its lease, its
-control state and its log, as with a worker of its own; they share the process, one socket to the
-recorder with one message for all heartbeats, and their engines, and nothing else. What one raises
-ends that one: the supervisor hears of it, and starts it again by itself. How one rollout runs is
-`rollout_worker`.
+Started by the supervisor for rollouts whose environment needs no host. Each rollout has its own
+lease, control state and log, as in a separate worker; they share only the process, one socket to
+the recorder with one message for all heartbeats, and their engines. An exception ends only its own
+rollout: the supervisor is told, and starts that rollout again in a worker of its own.
+`rollout_worker` runs one rollout.
 """
 
 import argparse
@@ -42,10 +42,10 @@ _current_log: contextvars.ContextVar[Path | None] = contextvars.ContextVar("log"
 
 
 class RolloutLogHandler(logging.StreamHandler):  # type: ignore[type-arg]
-    """Each rollout's lines into its own file; what belongs to none to stderr.
+    """Writes each rollout's lines into its own file, and all other lines to stderr.
 
-    A file is opened for a line and closed again: short rollouts have nothing to say, as a rule, and
-    one that was moved away is begun anew.
+    The file is opened and closed for each line: short rollouts rarely log anything, and after a
+    file was moved away a new one is started.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -79,7 +79,7 @@ class SharedWorker:
         self._draining = asyncio.Event()
 
     async def run(self) -> None:
-        """Until no more rollouts come, or this process is told to leave, and all have been left."""
+        """Run until no more rollouts come, or this process is told to leave, and none is left."""
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._drain)
         endings = [asyncio.create_task(end.wait()) for end in (self._line.closed, self._draining)]

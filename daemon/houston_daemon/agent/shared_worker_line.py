@@ -1,9 +1,9 @@
-"""What the supervisor and a shared worker say to each other: run this rollout, it was left.
+"""The messages between the supervisor and a shared worker: run this rollout, a rollout was left.
 
-The line is a SOCK_SEQPACKET pair: one message a packet, as JSON. The supervisor closes its end when
-it has no more rollouts for a worker, which then leaves when its last one has ended. The worker's
-end is here, the supervisor's in `service.shared_workers`. Rollouts themselves are spoken of with
-the recorder only.
+The line is a SOCK_SEQPACKET pair with one JSON message a packet. The supervisor closes its end when
+it has no more rollouts for the worker, which exits when its last one has ended. This module has the
+worker's end, `service.shared_workers` the supervisor's. Everything else about a rollout goes to the
+recorder only.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ MESSAGE_BYTES = 65_536
 
 
 class RunRollout(msgspec.Struct, frozen=True, tag=True):
-    """Run this rollout until it ends, beside those that run already."""
+    """Run this rollout until it ends, concurrently with those that run already."""
 
     rollout: str
     lease: int
@@ -26,7 +26,7 @@ class RunRollout(msgspec.Struct, frozen=True, tag=True):
 
 
 class RolloutExited(msgspec.Struct, frozen=True, tag=True):
-    """The worker runs this rollout no more, and lives on."""
+    """The worker no longer runs this rollout, and keeps running."""
 
     rollout: str
     lease: int

@@ -1,8 +1,8 @@
-"""The attention signals of a closing step, put into its observation.
+"""Adds the attention signals of a closing step to its observation.
 
-Brings the signals what they look at: the step, its results and the budgets. Signals and their
-thresholds are in the review room's attention catalog; this module decides none of them. What
-people said is followed from the ack that brought it.
+Gives the signals their input: the step, its results and the budgets. The signals and their
+thresholds are decided in the review room's attention catalog, not here. Guidance is tracked from
+the ack that brought it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,7 +46,7 @@ class StepAttention:
 
     @property
     def needs_more_steps(self) -> bool:
-        """Whether records of before would say more of what the last steps repeat."""
+        """Whether earlier records would show more of a pattern that the last steps repeat."""
         return self._tracker.cut_off
 
     def with_signals(
@@ -73,7 +73,7 @@ class StepAttention:
         )
 
     def hear(self, guidance: tuple[DeliveredGuidance, ...]) -> None:
-        """Guidance that was joined to the observation of the step that was looked at last."""
+        """Take guidance that was joined to the observation of the last step seen here."""
         self._following.hear(guidance)
 
     def _remaining_budgets(self, step: int, closing: ObservationBody) -> RemainingBudgets:
@@ -111,10 +111,10 @@ async def load_step_attention(
     closed: Sequence[StepRecord],
     following: int,
 ) -> StepAttention:
-    """A watch that knows the last steps. following: the number of the step after them.
+    """A StepAttention that has seen the last steps. following: the number of the step after them.
 
-    closed: the steps that were read already; where a window reaches further back than the current
-    context, or what the last steps repeat began before it, more are read.
+    closed: the steps that were read already. More are read where a window is longer than the
+    current context, or where a pattern that the last steps repeat started earlier.
     """
     reach = window_length(task.attention)
     while True:

@@ -1,10 +1,10 @@
-"""A rollout's files on this machine and in the store: brought before its world is opened, copied
+"""A rollout's files on this machine and in the store: fetched before its world is opened, copied
 while it works.
 
-Brought is the workspace of a rollout that has begun, as it was after its last closed step, and the
-snapshots that a branch begins from: where the configuration names a store and the files are not
-here. Copied are the snapshots of a worker on another machine than the daemon's, whose own copies do
-not reach them. How both is done is for `artifacts`.
+Fetched are the workspace of a rollout that has started, as it was after its last closed step, and
+the snapshots that a branch starts from, if the configuration names a store and the files are not
+here. Copied are the snapshots of a worker on a machine other than the daemon's, because the
+daemon's copies do not cover them. `artifacts` does both.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ LAST_COPY_SECONDS = 20.0
 
 
 class WorkerStore(NamedTuple):
-    """The store that a worker was told of."""
+    """The store that a worker was given."""
 
     url: str = ""
     """Empty: there is none."""
@@ -58,7 +58,8 @@ def keeps_snapshots_here(task: Task) -> bool:
 
 
 class SnapshotCopies:
-    """Copies the snapshots of one rollout into the store, beside its steps, which never wait."""
+    """Copies the snapshots of one rollout into the store, while its steps continue without
+    waiting."""
 
     def __init__(
         self, store: WorkerStore, rollout: str, host_root: Path, tell: Callable[[str], None]
@@ -73,7 +74,7 @@ class SnapshotCopies:
         self._task = asyncio.create_task(self._copy_until_end())
 
     async def end(self) -> None:
-        """Copy the last snapshot; a store that does not answer is waited for a while only."""
+        """Copy the last snapshot; wait only a limited time for a store that does not answer."""
         self._ending.set()
         _, late = await asyncio.wait([self._task], timeout=LAST_COPY_SECONDS)
         if late:
@@ -122,10 +123,10 @@ class SnapshotCopies:
 async def bring_missing_files(
     store: WorkerStore, welcome: wire.Welcome, task: Task, line: RecorderClient
 ) -> None:
-    """Fetch what is not here; nothing without a store, or where all is here.
+    """Fetch what is missing here; nothing without a store, or where everything is here.
 
-    On a machine whose snapshots the worker copies itself, a workspace from before the rollout went
-    on elsewhere is moved aside. Raises NeedsPerson where something could not be fetched.
+    Where the worker itself copies snapshots, a workspace from before the rollout continued on
+    another machine is moved aside. Raises NeedsPerson where something could not be fetched.
     """
     url = store.url
     if not url or not keeps_snapshots_here(task):

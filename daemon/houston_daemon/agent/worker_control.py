@@ -1,9 +1,9 @@
-"""What is wanted of this worker right now: guidance, pause, cancel, drain, and what each stops.
+"""What this worker should do right now: guidance, pause, cancel, drain, and what each stops.
 
-Acks, heartbeats' answers and pushes feed one state: a lost push changes nothing, the next ack
+Acks, answers to heartbeats and pushes feed one state: a lost push changes nothing, the next ack
 repeats it. `next` waits for the observation, `wake` also ends sleeps and waits, `interrupt` also
-stops the sample in flight and the waiting of any call (docs/design.md#guidance). Pure decisions:
-the loop carries them out.
+stops the sample in flight and the waiting of any call (docs/design.md#guidance). The decisions here
+are pure; the loop carries them out.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class ControlState:
         self._drain = False
 
     def update(self, control: WorkerControl) -> None:
-        """Take a newer state; wakes all who wait when it differs."""
+        """Take a newer state; wake all waiters if it differs."""
         if self._drain and not control.drain:  # this process was told to go; that stays
             control = msgspec.structs.replace(control, drain=True)
         if control != self.current:
@@ -34,12 +34,12 @@ class ControlState:
             self._changed = asyncio.Event()
 
     def drain(self) -> None:
-        """This process is to leave at the next safe point, whatever the recorder wants."""
+        """Make this process leave at the next safe point, whatever the recorder wants."""
         self._drain = True
         self.update(self.current)
 
     async def wait(self, tasks: Collection[asyncio.Task[Any]], seconds: float | None) -> None:
-        """Return when the state differs from now, a task is done, or `seconds` have passed."""
+        """Return when the state has changed, a task is done, or `seconds` have passed."""
         # The event of this moment: a change before the first await below is not missed.
         changed = asyncio.create_task(self._changed.wait())
         try:

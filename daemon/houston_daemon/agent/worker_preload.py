@@ -1,7 +1,7 @@
-"""What workers are forked with: the worker, and the environment that most of them have.
+"""The modules that workers are forked with: the worker, and the most common environment.
 
-Imported once by the process that forks workers (`service.fork_server`). Another environment is
-imported by the worker that needs it.
+Imported once by the process that forks workers (`service.fork_server`). A worker with another
+environment imports that itself.
 """
 
 import houston_daemon.agent.rollout_worker

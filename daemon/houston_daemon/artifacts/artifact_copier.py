@@ -1,9 +1,9 @@
-"""Copies what a home commits into a store, in the order in which it can be gone on from.
+"""Copies what a home commits into a store, in an order that allows a restore at any time.
 
-Of each run of new events first the bodies, snapshots and adapters that they name, then the head,
-last the run: what can be restored never names what is not there. Where the store stands is read
-from the store; nothing here is removed because of it. Erased and repaired events take the place of
-what they were, there too. How objects look is `journal_segments`' and `snapshot_bundles`'.
+For each run of new events it copies first the bodies, snapshots and adapters that they name, then
+the head, then the run: what can be restored never names missing objects. Progress is read from the
+store; nothing here is removed because of it. Erased and repaired events replace the earlier ones
+there too. `journal_segments` and `snapshot_bundles` define the objects.
 """
 
 import contextlib
@@ -82,7 +82,7 @@ class ArtifactCopier:
         """By rollout, why its snapshots are not copied."""
 
     def round(self) -> int:
-        """Copy all that is committed; how many events that was.
+        """Copy all that is committed; return how many events that was.
 
         Raises StoreRefused, StoreTaken; HoustonError where the home cannot be read now.
         """
@@ -278,8 +278,8 @@ def query_home(home: Home, ask: Callable[[sqlite3.Connection], AnswerT]) -> Answ
 
 
 def take_over(store: ArtifactStore, home: Home, host: str) -> StoreOwner:
-    """Make this home the one that writes to the prefix. The daemon of the owner before copies
-    nothing any more, as soon as it looks.
+    """Make this home the one that writes to the prefix. The former owner's daemon stops copying as
+    soon as it notices.
 
     Raises HoustonError where the store holds another history than this home, StoreTaken where
     another was faster, StoreRefused.

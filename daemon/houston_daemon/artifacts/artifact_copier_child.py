@@ -1,10 +1,10 @@
 """The process that copies a home into its store, round after round.
 
 `python -m houston_daemon.artifacts.artifact_copier_child PARENT HOME CONFIG`, started and watched
-by the supervisor where `[artifacts] url` names a store. What the store refuses stops nothing else:
-it is said once, tried again ever more rarely, and taken up where it was. After SIGTERM it copies
-what is left, and ends. On its stdout it says what is wrong. What is copied, and in which order, is
-`artifact_copier`'s.
+by the supervisor where `[artifacts] url` names a store. A refusal of the store stops nothing else:
+it is reported once, retried at growing intervals, and copying continues where it stopped. After
+SIGTERM it copies the rest, and ends. Its stdout says what is wrong. `artifact_copier` decides what
+is copied, and in which order.
 """
 
 import signal

@@ -1,8 +1,8 @@
-"""The one door to a store outside the machine: whatever fsspec knows, by its URL.
+"""The only access to a store outside the machine: everything that fsspec supports, by its URL.
 
-Objects are named by what they hold where that is possible, and are compared with it on both ways:
-what was written is read back, what is read is held against its digest. What a store refuses is one
-sentence, without keys. What the objects mean is their callers'.
+Objects are named by their content where possible, and compared with it in both directions: a
+written object is read back, a read one is checked against its digest. A refusal of the store
+becomes one sentence, without keys. The callers know what the objects mean.
 """
 
 import contextlib
@@ -100,8 +100,8 @@ class ArtifactStore:
         return {name: int(entry["size"] or 0) for name, entry in names if ".new-" not in name}
 
     def read(self, name: str, sha256: str = "") -> bytes:
-        """An object's bytes. Raises ObjectMissing, ObjectDamaged where a digest is given and is
-        another, StoreRefused."""
+        """An object's bytes. Raises ObjectMissing, ObjectDamaged where they do not have the given
+        digest, StoreRefused."""
         try:
             data: bytes = self._fs.cat_file(self._path(name))
         except FileNotFoundError:
@@ -157,14 +157,15 @@ class ArtifactStore:
             raise self._refused(problem) from problem
 
     def keep_file(self, name: str, source: Path, sha256: str) -> None:
-        """As `write_file`, for a name that only this content has: not written where it is there."""
+        """Like `write_file`, for a name that stands for its content: an existing object is not
+        rewritten."""
         if self.size(name) != source.stat().st_size:
             self.write_file(name, source, sha256)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write an object that nobody has written; False where there is one. Raises StoreRefused.
+        """Write an object only if it does not exist; False if it does. Raises StoreRefused.
 
-        A store that cannot say so atomically is asked afterwards whose it is.
+        If the store cannot do this atomically, the object is read back to see whose it is.
         """
         try:
             if self._is_local:
@@ -291,8 +292,8 @@ def _missing_package(url: str, package: str) -> ConfigurationError:
 
 @contextlib.contextmanager
 def open_folder_atomically(target: Path) -> Iterator[Path]:
-    """A path beside `target` for a folder, which takes its place when all went well, and else is
-    removed. Raises HoustonError where the disk refuses."""
+    """A temporary path next to `target` for a folder. It replaces `target` on success, and is
+    removed otherwise. Raises HoustonError where the disk refuses."""
     temp_folder = target.with_name(f".{target.name}.new")
     shutil.rmtree(temp_folder, ignore_errors=True)
     try:

@@ -1,8 +1,8 @@
 """Where an export is written: a folder of this machine, or a place in a store.
 
-The one door for commands whose `--out` takes a URL. What goes to a store is made in a temporary
-folder first and copied when it is whole, the file that says so last; each file is read back. What
-is exported is not known here.
+All commands whose `--out` takes a URL use this. An export to a store is made in a temporary folder
+and copied when complete; the file that marks it complete comes last, and each file is read back.
+The content is not known here.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ NOTHING_EXPORTED = "Nothing was exported."
 
 
 class ExportDestination(NamedTuple):
-    """Where to write, and what people are told."""
+    """Where to write, and what people are shown."""
 
     folder: Path
     """A folder of this machine."""
@@ -31,11 +31,11 @@ class ExportDestination(NamedTuple):
 def open_destination(
     out: str, default: Path, force: bool, last: str = "manifest.json"
 ) -> Iterator[ExportDestination]:
-    """A folder to write an export into; of a URL its files are there afterwards.
+    """A folder to write an export into; for a URL, its files are copied there afterwards.
 
-    out: what `--out` was given; empty for `default`. force: whether what is at the URL may be
-    replaced. last: the file that is copied when the others are there. Raises ConfigurationError for
-    a URL that nobody knows; HoustonError where something is there already, StoreRefused.
+    out: the value of `--out`; empty for `default`. force: whether existing objects at the URL may
+    be replaced. last: the file that is copied after all others. Raises ConfigurationError for an
+    unknown kind of URL; HoustonError where something is there already, StoreRefused.
     """
     if not is_store_url(out):
         folder = Path(out).absolute() if out else default

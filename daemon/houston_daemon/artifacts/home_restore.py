@@ -1,8 +1,8 @@
-"""A home out of a store: fetched as a backup of it, checked as every backup, then restored.
+"""Restores a home from a store: fetched as a backup, checked like any backup, then restored.
 
-Nothing is written to the store. What is damaged or missing there is named, and nothing is restored;
-`until` leaves out what is behind an event. Workspaces are not fetched here, but by the workers that
-go on in them (`missing_files`).
+Nothing is written to the store. If something there is damaged or missing, it is named, and nothing
+is restored; `until` leaves out what comes after an event. Workspaces are not fetched here, but by
+the workers that continue in them (`missing_files`).
 """
 
 import sqlite3

@@ -1,9 +1,9 @@
-"""The journal in a store: runs of events as objects, named by what they hold.
+"""The journal in a store: runs of events as objects, named by their content.
 
-`journal/LEVEL-FIRST-LAST-OWNER-DIGEST` is a run of whole rows of `events`, packed; the digest is
-that of the bytes before they were packed, so that the same rows always have the same name. Runs are
-only added; many short ones become a longer one of the next level. Read back, every row is held
-against the hash chain. Where rows come from and go to is the callers'.
+`journal/LEVEL-FIRST-LAST-OWNER-DIGEST` is a run of whole rows of `events`, compressed; the digest
+is that of the uncompressed bytes, so that the same rows always have the same name. Runs are only
+added; many short ones become a longer one of the next level. When rows are read back, each is
+checked against the hash chain. The callers know where rows come from and go to.
 """
 
 import hashlib
@@ -61,9 +61,9 @@ def list_segments(store: ArtifactStore) -> dict[Segment, int]:
 
 
 def choose_segments(segments: Iterable[Segment], limits: Mapping[int, int]) -> list[Segment]:
-    """Runs that together hold every event, in order, the longest that there are.
+    """Runs that together hold every event, in order, as few and as long as possible.
 
-    limits: of each owner the last event that counts. It ends where the next event is in no run.
+    limits: by owner, the last event that counts. The list ends where no run has the next event.
     """
     ordered = sorted(
         (segment for segment in segments if segment.owner in limits),
@@ -90,7 +90,7 @@ def last_event(segment: Segment, limits: Mapping[int, int]) -> int:
 
 
 def make_segment(rows: Sequence[EventRow], owner: int, level: int = 0) -> tuple[Segment, bytes]:
-    """The run that these rows are, and what its object holds. rows: at least one, without gaps."""
+    """The run of these rows, and its object's content. rows: at least one, without gaps."""
     payload = msgspec.msgpack.encode(rows)
     packed = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(payload)
     digest = hashlib.sha256(payload).hexdigest()
@@ -128,9 +128,9 @@ def check_chain(rows: Iterable[EventRow], place: str) -> Iterator[EventRow]:
 
 
 def find_mergeable(sizes: Mapping[Segment, int], owner: int) -> list[Segment]:
-    """The oldest runs of one level that become one of the next; empty where there are too few.
+    """The oldest runs of one level to merge into one of the next; empty where there are too few.
 
-    Only runs of this owner: what others wrote is theirs.
+    Only runs of this owner: those of others are left alone.
     """
     own = [segment for segment in sizes if segment.owner == owner]
     for level in sorted({segment.level for segment in own}):

@@ -1,8 +1,8 @@
-"""What this machine lacks, fetched from the store: snapshots, workspaces of rollouts, adapters.
+"""Files missing on this machine, fetched from the store: snapshots, rollouts' workspaces, adapters.
 
-A worker asks before it opens the rollout's world, a command before it writes a workspace of the
-past, an activation before it loads a policy. Only what is not there is fetched; what lies on this
-machine is never replaced.
+A worker asks before it opens the rollout's world, a command before it writes an earlier workspace,
+an activation before it loads a policy. Only missing files are fetched; existing ones are never
+replaced.
 """
 
 from pathlib import Path
@@ -61,11 +61,10 @@ def fetch_parent_shadow(url: str, host_root: Path, parent: str, commit: str, bra
 
 
 def set_old_workspace_aside(host_root: Path, rollout: str, commit: str) -> bool:
-    """Move away what is here from before the rollout went on elsewhere; whether something was.
+    """Move away a workspace from before the rollout continued elsewhere; whether there was one.
 
-    A node that was lost may come back with its disk. commit: the snapshot of the rollout's last
-    closed step, which a workspace that is up to date has among its snapshots. Raises
-    WorkspaceNotFetched.
+    A lost node may come back with its disk. commit: the snapshot of the rollout's last closed step;
+    an up-to-date workspace has it among its snapshots. Raises WorkspaceNotFetched.
     """
     folder = rollout_folder(host_root, rollout)
     workspace, shadow = folder / "workspace", folder / "shadow"
@@ -83,10 +82,11 @@ def set_old_workspace_aside(host_root: Path, rollout: str, commit: str) -> bool:
 def fetch_missing_workspace(
     url: str, host_root: Path, rollout: str, *snapshots: tuple[str, int]
 ) -> bool:
-    """Fetch the workspace of a rollout that has begun and is not here; whether it was fetched.
+    """Fetch the workspace of a rollout that has started, if it is missing here; whether it was
+    fetched.
 
-    snapshots: commit and step of those that will do, the newest first: the first that the store has
-    is taken. None: the newest of the store, as it was before the first step.
+    snapshots: commit and step of acceptable ones, the newest first: the first that the store has is
+    used. None: the newest of the store, as it was before the first step.
     Raises WorkspaceNotFetched.
     """
     folder = rollout_folder(host_root, rollout)

@@ -1,9 +1,10 @@
 """Snapshots in a store: what each new one added to its shadow repository, as objects.
 
-`snapshots/ROLLOUT/LEVEL-FIRST-LAST-HEAD-DIGEST` holds git objects as they lie in the repository,
-and which copies of large files belong to it; these are objects of their own, by digest. Bundles are
-numbered, many small ones become one. Fetched, they are a shadow repository again, every git object
-held against its name. Which rollouts are copied, and when, is `artifact_copier`'s.
+`snapshots/ROLLOUT/LEVEL-FIRST-LAST-HEAD-DIGEST` holds git objects as stored in the repository, and
+the list of its copies of large files; these are separate objects, named by digest. Bundles are
+numbered, and many small ones are merged. After a fetch they form a shadow repository again, with
+every git object checked against its name. `artifact_copier` decides which rollouts are copied, and
+when.
 """
 
 import hashlib
@@ -91,10 +92,10 @@ class RolloutSnapshots:
         self._large: dict[str, str] = {}
 
     def copy(self) -> int:
-        """Copy what the repository has and the store has not; how many bytes that was.
+        """Copy what the store lacks of the repository; return how many bytes that was.
 
-        A snapshot of which a power cut took something is left out, and the next one copied whole.
-        Raises StoreRefused, OSError; HoustonError where the newest snapshot is damaged.
+        A snapshot that a power cut damaged is left out, and the next one copied whole. Raises
+        StoreRefused, OSError; HoustonError where the newest snapshot is damaged.
         """
         head = read_head(self._shadow)
         if self._bundles is None:

@@ -1,7 +1,7 @@
-"""What else a home is in a store: its configuration, pins of models and adapters, by digest.
+"""What a store holds of a home apart from events: its configuration, pins of models and adapters.
 
-`heads/OWNER.json` names them; it is replaced before each run of events, so that what the events
-name is there. Also where objects lie that are named by what they hold.
+`heads/OWNER.json` names them by digest; it is replaced before each run of events, so that what the
+events name is there. Also the paths of objects that are named by their content.
 """
 
 import msgspec

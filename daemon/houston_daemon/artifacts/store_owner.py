@@ -1,9 +1,9 @@
-"""Which home writes to a store's prefix: one at a time, by numbered objects that are made once.
+"""Which home writes to a store's prefix: one at a time, by numbered objects, each made only once.
 
-`owners/N.json` is made only if it is not there (on S3 a conditional write), and the highest number
-writes. A home that is not it copies nothing. Taking over makes the next number, which says up to
-which event the history of the one before still counts: what a home that was cut off writes after
-that is never read. Numbers rise as the leases of workers do.
+`owners/N.json` is made only if it does not exist (on S3 a conditional write), and the highest
+number writes. Any other home copies nothing. A takeover makes the next number and says up to which
+event the former owner's history still counts: what a home that was cut off writes after that is
+never read. Numbers rise like the leases of workers.
 """
 
 import socket
@@ -35,7 +35,8 @@ class StoreOwner(msgspec.Struct, frozen=True):
 
 
 class StoreNote(msgspec.Struct, frozen=True):
-    """`artifacts.json` of the home: who it is in the store, and how far its journal is there."""
+    """`artifacts.json` of the home: its identity in the store, and how much of its journal is
+    there."""
 
     id: str
     url: str = ""
@@ -102,7 +103,8 @@ def limits_of_owners(owners: Iterable[StoreOwner]) -> dict[int, int]:
 
 
 def claim(store: ArtifactStore, home: Home, host: str) -> StoreOwner:
-    """Be the owner, or find that this home is. Raises StoreTaken, StoreRefused, HoustonError."""
+    """Become the owner, or confirm that this home is. Raises StoreTaken, StoreRefused,
+    HoustonError."""
     owners = read_owners(store)
     if owners:
         if not is_owner(owners[-1], home, host):
@@ -112,7 +114,7 @@ def claim(store: ArtifactStore, home: Home, host: str) -> StoreOwner:
 
 
 def take_over(store: ArtifactStore, home: Home, host: str, after: int) -> StoreOwner:
-    """Be the next owner. after: the last event of the store that is this home's history, too.
+    """Become the next owner. after: the store's last event that this home's history shares.
 
     Raises StoreTaken where another was faster, StoreRefused, HoustonError.
     """
@@ -128,7 +130,7 @@ def check_owner(store: ArtifactStore, owner: StoreOwner) -> None:
 
 
 def is_owner(owner: StoreOwner, home: Home, host: str) -> bool:
-    """Whether it is this home, at this place of this machine: a copy of a home is another."""
+    """Whether the owner is this home, at this path of this machine: a copy of a home is not."""
     note = read_note(home)
     return note is not None and (owner.id, owner.home, owner.host) == (
         note.id,
@@ -138,7 +140,7 @@ def is_owner(owner: StoreOwner, home: Home, host: str) -> bool:
 
 
 def name_owner(home: str, host: str) -> str:
-    """How a worker on another machine is told which home's snapshots it copies. home: its path."""
+    """The name that tells a remote worker whose snapshots it copies. home: the home's path."""
     return f"{host}={home}"
 
 
@@ -153,7 +155,7 @@ def check_owner_name(store: ArtifactStore, name: str) -> None:
 
 
 def this_host() -> str:
-    """This machine, as an owner names it: what people call it, and what its system does."""
+    """This machine's name for an owner: its hostname with its machine id."""
     try:
         machine = _MACHINE_ID.read_text().strip()
     except OSError:

@@ -1,8 +1,8 @@
 """`houston ask`: one question, one flow rollout, its answer with steps and sources.
 
-It starts the packaged task `ask` with the question in the place of its instructions, and reads the
-store until the rollout has ended. That rollout is one like any other: it can be guided, watched and
-judged meanwhile, and goes on where this command is ended.
+It starts the packaged task `ask` with the question as its instructions, and reads the store until
+the rollout has ended. That rollout is like any other: it can be guided, watched and judged
+meanwhile, and continues if this command is ended.
 """
 
 import argparse

@@ -1,7 +1,8 @@
-"""`houston critique`: what a critic would have an agent do otherwise, by a rollout and its score.
+"""`houston critique`: what a critic would have an agent do differently, given a rollout and its
+score.
 
-It asks an engine and prints; with `--refine` each critique is tried in a rollout of its own.
-Nothing is sent to a running agent. Prompts, answers and refinements are the room `review.critic`.
+It asks an engine and prints; with `--refine` each critique is tried in a separate rollout. Nothing
+is sent to a running agent. Prompts, answers and refinements are in the package `review.critic`.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """`houston daemon start`, `stop`, `restart` and `install-service`.
 
-Parses flags, calls the room that does the work, and prints what came of it. `restart` hands a
-daemon that systemd runs back to systemctl. `install-service` writes or removes the unit file; its
-text is made in `service.systemd_service`. How a daemon is started and stopped is
-`service.daemon_control`; what it shows of itself is `daemon_status_commands`.
+Parses flags, calls the package that does the work, and prints the result. `restart` hands a daemon
+that systemd runs back to systemctl. `install-service` writes or removes the unit file;
+`service.systemd_service` makes its text. `service.daemon_control` starts and stops a daemon;
+`daemon_status_commands` shows its state.
 """
 
 import argparse

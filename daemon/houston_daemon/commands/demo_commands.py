@@ -1,7 +1,7 @@
 """`houston demo`: a daemon, a recording, a live agent and the console, in one command.
 
-Without the extra `local` there is no model: script and recording play, and it says what is
-missing. The home stays afterwards. What the tour does is the room `demo`.
+Without the extra `local` there is no model: it plays script and recording, and says what is
+missing. The home stays afterwards. The package `demo` has the tour.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """`houston doctor`: checks this machine; fetches the model and installs vLLM when asked.
 
-One function a check, each of which yields findings (`ok`, `warn`, `fail`) with what was found and
-what to do next; `ALL_CHECKS` is their order. Those here look at the interpreter, SQLite, the home's
-disk, clock, descriptors, sockets, secrets, roles, programs, the sandbox, the model and GPUs; what
-the configuration names is looked at in `service.configuration_checks`. To add a check, write a
+Each check is a function that yields findings (`ok`, `warn`, `fail`) with what was found and what to
+do next; `ALL_CHECKS` is their order. The checks here cover the interpreter, SQLite, the home's
+disk, clock, descriptors, sockets, secrets, roles, programs, the sandbox, the model and GPUs;
+`service.configuration_checks` covers what the configuration names. To add a check, write a
 generator and name it in `ALL_CHECKS`. They change nothing.
 """
 

@@ -1,7 +1,7 @@
-"""`houston engine list`: the engines of the configuration, how they stand, and their servers.
+"""`houston engine list`: the engines of the configuration, their states, and their servers.
 
-It reads the configuration and asks the daemon, where one runs; no engine is asked. What one can do
-is `houston engine check`.
+It reads the configuration and asks the daemon, if one runs; it asks no engine. `houston engine
+check` shows what an engine can do.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """`houston env serve`: a task, or a suite's tasks, as a server of OpenEnv that others train on.
 
-It needs no daemon and records nothing: whose agent acts there keeps its own books. OpenEnv's server
+It needs no daemon and records nothing: the owner of the agent keeps the records. OpenEnv's server
 is imported when it serves, not before.
 """
 

@@ -2,8 +2,8 @@
 and after, and whether two results differ beyond chance.
 
 Both arms play the same tasks in the same harness, with the same decoding. Questions that the
-policies were trained on are dropped. Runs are kept as files in the home; figures are the room
-`suites`.
+policies were trained on are dropped. Runs are kept as files in the home; the package `suites`
+computes the figures.
 """
 
 import argparse

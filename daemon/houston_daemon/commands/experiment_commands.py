@@ -1,7 +1,7 @@
-"""`houston experiment RECIPE`: what guidance and masks are worth, measured, with its report.
+"""`houston experiment RECIPE`: measures what guidance and masks are worth, and writes a report.
 
-Makes or resumes the folder of an experiment, runs what is not done yet and prints where the
-report is. Recipes, arms, statistics and the report are the room `experiments`.
+Makes or resumes the folder of an experiment, runs what is not done yet and prints where the report
+is. Recipes, arms, statistics and the report are in the package `experiments`.
 """
 
 import argparse

@@ -116,7 +116,7 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_rules_argument(parser: argparse.ArgumentParser) -> None:
-    """Whose word the rules' is, for who trains on rows at once, too."""
+    """Add `--rules`; for commands that train on rows at once, too."""
     parser.add_argument(
         "--rules",
         choices=get_args(RulesFrom),
@@ -311,7 +311,7 @@ def _with_run(
 
 
 def read_row_options(arguments: argparse.Namespace, home: Home) -> RowOptions:
-    """What `row_arguments` was given; a tokenizer of the hub is fetched."""
+    """The options of `add_row_arguments`; a tokenizer of the hub is fetched."""
     tokenizer = ""
     if arguments.tokenizer:
         note, effect = command_output.print_note, "No row was made."

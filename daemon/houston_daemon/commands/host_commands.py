@@ -1,9 +1,9 @@
 """`houston host add`, `list`, `remove`, `check`: which machines' workers may speak to the daemon.
 
 `add` makes a key pair and writes the one file that a host needs; `check`, run on that host,
-connects with it as a worker does. None of them needs a running daemon, and a running one goes by
-what they change at once. The keys are `recorder.disk.host_keys`'; hosts with terminals, which are
-reached over SSH, are `[hosts.NAME]` of the configuration.
+connects with it as a worker does. None of them needs a running daemon, and a running one applies
+their changes at once. The keys are in `recorder.disk.host_keys`; hosts with terminals, which are
+reached over SSH, are in `[hosts.NAME]` of the configuration.
 """
 
 import argparse

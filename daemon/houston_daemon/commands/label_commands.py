@@ -1,7 +1,7 @@
-"""`houston label`: what each decision of some rollouts was worth, by people and by a judge, as a
-file.
+"""`houston label`: writes a file of what each decision of some rollouts was worth, by people and by
+a judge.
 
-`houston train prm` reads it. Labels themselves are the room `training.prm`.
+`houston train prm` reads it. The package `training.prm` defines labels.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""`houston verify`, `houston repair` and `houston backup`: the store, checked, mended and copied.
+"""`houston verify`, `houston repair` and `houston backup`: check, repair and copy the store.
 
-`verify` reads every byte and exits with 65 on damage. `repair` takes the home's lock, moves
-damaged events into quarantine and names every loss. `backup` makes, lists and restores checked
-copies while the daemon runs, and restores what a store outside the machine holds. Only flags and
-printing are here; the work is the rooms `maintenance` and `artifacts`.
+`verify` reads every byte and exits with 65 on damage. `repair` takes the home's lock, moves damaged
+events into quarantine and names every loss. `backup` makes, lists and restores checked copies while
+the daemon runs, and restores what a store outside the machine holds. Only flags and printing are
+here; the packages `maintenance` and `artifacts` do the work.
 """
 
 import argparse

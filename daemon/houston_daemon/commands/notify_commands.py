@@ -1,6 +1,6 @@
 """`houston notify test`: one message to every URL of `[notify]`, and what each answered.
 
-It needs no daemon. When messages are sent by themselves is `review.notify.notifier_child`'s.
+It needs no daemon. `review.notify.notifier_child` sends messages automatically.
 """
 
 import argparse

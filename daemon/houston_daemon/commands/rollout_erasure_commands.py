@@ -1,9 +1,9 @@
-"""`houston rollout erase` and `houston rollout archive`: texts leave the home for good.
+"""`houston rollout erase` and `houston rollout archive`: remove texts from the home for good.
 
-`erase` takes out one step, or a text wherever it stands. `archive` writes a whole rollout into a
-file, reads it back, then erases its texts; one that was cut short is continued, and `--read`
-shows the steps of an archive. Both ask for `--yes` and say on stderr where copies may remain. How
-events are erased is `maintenance`.
+`erase` removes one step, or a text wherever it occurs. `archive` writes a whole rollout into a
+file, reads it back, then erases its texts; an interrupted one is continued, and `--read` shows the
+steps of an archive. Both ask for `--yes` and say on stderr where copies may remain. The package
+`maintenance` erases the events.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """`houston rollout import`: trajectories that were sampled elsewhere, into this home.
 
-Reads each file whole before anything of it is sent, then has the daemon store one rollout after the
-other. What a file becomes is `interchange`'s business.
+Reads each file whole before sending anything of it, then has the daemon store one rollout after the
+other. `interchange` converts the files.
 """
 
 import argparse

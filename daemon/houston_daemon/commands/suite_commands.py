@@ -1,7 +1,7 @@
 """`houston suite list|run`: generated tasks, and rollouts of them.
 
-`run` drives the daemon of the home and keeps a JSON file in it, as `houston evaluate` does.
-Tasks, runs and figures are the room `suites`.
+`run` drives the daemon of the home and keeps a JSON file in it, as `houston evaluate` does. The
+package `suites` has tasks, runs and figures.
 """
 
 import argparse
@@ -130,7 +130,7 @@ def run_suite_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
 
 
 def names_file(suite: str) -> bool:
-    """Whether what stands in a suite's place is a file."""
+    """Whether the argument for a suite names a file."""
     return not is_suite(suite) and (bool(Path(suite).suffix) or Path(suite).is_file())
 
 

@@ -1,8 +1,8 @@
-"""`houston task image`: a container's image as the programs of a task of one's own.
+"""`houston task image`: uses a container's image as the programs of a task.
 
-podman or docker builds, loads or fetches it here and now; what lies beside the task file afterwards
-is one file, so a machine that runs the task needs no engine. What is written into the task file is
-what the file does not say yet; keys that are there are left, and named.
+podman or docker builds, loads or fetches it on this machine; the result is one file next to the
+task file, so a machine that runs the task needs no container engine. Only keys that the task file
+lacks are written into it; existing keys are left, and named.
 """
 
 import argparse

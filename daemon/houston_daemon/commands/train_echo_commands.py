@@ -1,8 +1,8 @@
 """`houston train echo`: train a policy and its critic on rollouts of a suite; with `--human`, a
 critic on what people said to agents.
 
-The first is `train_rl_commands` with the recipe `echo`. Ctrl-C stops following; the run goes on.
-Training itself is `training.rl` and `training.critic` and is not imported here.
+The first uses `train_rl_commands` with the recipe `echo`. Ctrl-C stops following; the run
+continues. Training itself is in `training.rl` and `training.critic`, which are not imported here.
 """
 
 import argparse

@@ -83,8 +83,8 @@ def add_train_rl_arguments(parser: argparse.ArgumentParser, algorithm: str) -> N
 def add_recipe_arguments(
     parser: argparse.ArgumentParser, folder: Path, default: str, page: str
 ) -> None:
-    """`--recipe`, None unless said, and `--set`. folder: of packaged recipes. default: the one that
-    holds then, for the help. page: of docs/, with the keys."""
+    """Add `--recipe` (None if not given) and `--set`. folder: of packaged recipes. default: the
+    recipe used then, for the help. page: of docs/, with the keys."""
     names = packaged_recipe_names(folder)
     parser.add_argument(
         "--recipe",
@@ -168,14 +168,14 @@ def assign_gpus(
     folder: TrainingRunFolder,
     spec: TrainingRunSpec[Any],
 ) -> None:
-    """Write into the folder how many GPUs a new run gets: as many as `--gpus` says; unless told one
-    where there are some, none for the CPU."""
+    """Write into the folder how many GPUs a new run gets: as many as `--gpus` says; by default one
+    if there are any, none for the CPU."""
     gpus = 0 if spec.recipe.device == "cpu" else min(1, loaded.gpus(LOCAL_HOST))
     folder.write_spec(with_requested_gpus(arguments, msgspec.structs.replace(spec, gpus=gpus)))
 
 
 def with_requested_gpus(arguments: argparse.Namespace, spec: Spec) -> Spec:
-    """With those that are asked for: a run that goes on does so with the GPUs that it had."""
+    """The spec with the GPUs that were asked for; a resumed run keeps its own by default."""
     flags = {"gpus": arguments.gpus, "share_gpus": arguments.share_gpus}
     changed = {key: value for key, value in flags.items() if value is not None}
     return msgspec.structs.replace(spec, **changed)
@@ -227,8 +227,8 @@ def require_ended_well(folder: TrainingRunFolder, state: str) -> None:
 
 
 def require_no_flags_to_resume(arguments: argparse.Namespace, *names: str) -> None:
-    """Raise HoustonError where a run that goes on is given flags that only a new one takes: one of
-    these, or a setting."""
+    """Raise HoustonError if a resumed run is given flags that only a new one takes: one of these,
+    or a setting."""
     flags = ["--set"] if arguments.settings else []
     flags += [f"--{name}" for name in names if getattr(arguments, name)]
     if flags:
@@ -240,8 +240,8 @@ def require_no_flags_to_resume(arguments: argparse.Namespace, *names: str) -> No
 
 
 def require_resumable(loaded: LoadedConfiguration, folder: TrainingRunFolder, spec: object) -> None:
-    """Raise HoustonError for a run that has finished, or that the daemon has. spec: what was asked,
-    read already."""
+    """Raise HoustonError for a run that has finished, or that the daemon has. spec: the run's, read
+    already."""
     run = folder.path.name
     progress = run_progress.read_progress(folder.path)
     if spec and progress is not None and progress.state == "finished":

@@ -1,7 +1,7 @@
-"""The demo: the commands that a newcomer would type, typed for them, with what they answer.
+"""The demo: the commands that a newcomer would type, run for them, with their output.
 
-Everything goes through `houston` in processes of its own, so that what is shown is what works. Also
-where the packaged task, the script that solves it and the recorded sample lie.
+Every command runs `houston` in a separate process, so the demo shows what works. Also has the paths
+of the packaged task, the script that solves it and the recorded sample.
 """
 
 import json
@@ -106,10 +106,10 @@ class DemoTour:
         self._end_live(rollouts)
 
     def headless(self) -> None:
-        """The same without a screen: words from another process, heard and done by an agent.
+        """The same without a screen: guidance from another process, heard and followed by an agent.
 
-        Raises HoustonError where the agent did something else than what was said. Without the
-        adapter or a model one of them is heard alike, and nothing is said of what follows.
+        Raises HoustonError where the agent did something else than it was told. Without the adapter
+        or a model, one order is sent, and only that it is heard is checked.
         """
         rollouts = self.start()
         try:
@@ -241,9 +241,9 @@ class DemoTour:
 
 
 def does_order(order: TourOrder, calls: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the first call is the order's, on what it names.
+    """Whether the first call is the order's, with its arguments.
 
-    calls: of one step, as `houston steps --json` has them.
+    calls: of one step, as `houston steps --json` prints them.
     """
     if not calls or calls[0]["name"] != order.tool:
         return False
@@ -254,8 +254,8 @@ def does_order(order: TourOrder, calls: Sequence[Mapping[str, Any]]) -> bool:
 def tour_lines(rollouts: DemoRollouts, step: int, model: bool, obeys: bool) -> list[str]:
     """Three lines for the head of the console, for a terminal of 80 columns.
 
-    step: of the recording, where somebody spoke. model: whether one plays. obeys: whether it does
-    what people say.
+    step: of the recording, where a person spoke. model: whether a model plays. obeys: whether it
+    follows what people say.
     """
     intro = f"1  A recording. At step {step} ada spoke; the agent heard it and did it (down: j)."
     if not model:

@@ -1,7 +1,7 @@
-"""The worker of a recorded rollout: says again what its worker said, through the same sockets.
+"""The worker of a recorded rollout: sends its worker's messages again, through the same sockets.
 
 `python -m houston_daemon.demo.recording_player --endpoint E --rollout R --lease N`. It resumes
-where the journal ends, like any worker: what was stored before is answered as a duplicate. Guidance
+where the journal ends, like any worker: messages stored before are answered as duplicates. Guidance
 goes over `control`, under the recorded author's name, which is therefore marked unverified.
 """
 

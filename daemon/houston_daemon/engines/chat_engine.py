@@ -1,10 +1,10 @@
 """The chat engine: any OpenAI-compatible /chat/completions endpoint. No token ids.
 
-A request holds `model`, `messages`, `tools` where there are any, what the task file and the
-engine's `parameters` say, and nothing else but `stream` and `stream_options`; an endpoint that
-refuses one of these two by name is asked without it from then on. Tools go natively, or as text in
-the dialect's form (`tools_mode="text"`), for endpoints that take none. Rows from such an engine are
-rendered, never exact.
+A request holds `model`, `messages`, `tools` if there are any, what the task file and the engine's
+`parameters` say, and otherwise only `stream` and `stream_options`; an endpoint that refuses one of
+these two by name is no longer sent it. Tools are sent natively, or as text in the dialect's form
+(`tools_mode="text"`) for endpoints that take none. Rows from such an engine are rendered, never
+exact.
 """
 
 import asyncio
@@ -125,7 +125,8 @@ class ChatEngine:
         self._http = make_http_client(url, api_key, silence_seconds or CHAT_READ_SECONDS, headers)
 
     async def ready(self) -> None:
-        """Return when the endpoint answers at all: what it lists and asks differs widely."""
+        """Return when the endpoint answers at all, since endpoints differ widely in what they
+        list."""
         try:
             await self._http.get("/models", timeout=10.0)
         except httpx.RequestError as problem:

@@ -1,8 +1,8 @@
-"""What every engine behind HTTP shares: clients, bounded retries, server-sent events, interruption.
+"""What all engines behind HTTP share: clients, bounded retries, server-sent events, interruption.
 
-It knows no endpoint but the words in which they refuse. A failure that may pass is retried and
-becomes EngineUnavailable when the retries are spent; a prompt that is too long is ContextOverflow,
-and every other refusal EngineRefused, at once.
+It knows no endpoint, only the wording of their refusals. A failure that may pass is retried and
+becomes EngineUnavailable when the retries are used up; a prompt that is too long becomes
+ContextOverflow, and every other refusal EngineRefused, without a retry.
 """
 
 import asyncio
@@ -74,17 +74,17 @@ class TransientFailure(Exception):
 
 
 class ConnectionSettings(TypedDict):
-    """What a client of httpx takes from the environment, and whether it looks at certificates."""
+    """Whether an httpx client uses the environment's settings, and whether it checks
+    certificates."""
 
     trust_env: bool
     verify: bool
 
 
 def connection_settings(url: str) -> ConnectionSettings:
-    """How whoever asks an engine's server reaches it: its workers and its watch go the same way.
+    """Settings of every connection to an engine's server, from its workers as from its watch.
 
-    No proxy stands between us and our own machine; certificates, whose reading takes long, matter
-    to https only.
+    No proxy is used for our own machine; certificates, slow to read, matter only to https.
     """
     own_machine = urlsplit(url).hostname in _LOOPBACK_HOSTS
     return {"trust_env": not own_machine, "verify": not url.startswith("http:")}
@@ -206,7 +206,7 @@ class PartialAnswer:
     usage: EngineUsage = field(default_factory=EngineUsage)
 
     def finish_reason(self, ended: bool) -> FinishReason:
-        """Why the sample ended. ended: whether the request did, or else was stopped."""
+        """Why the sample ended. ended: whether the request ended; otherwise it was stopped."""
         if not ended:
             return "interrupted"
         return "length" if self.finish == "length" else "stop"
@@ -311,7 +311,7 @@ async def raise_for_failure(response: httpx.Response) -> None:
 def failure_of_status(
     status: int, message: str, code: str = "", after: float | None = None
 ) -> Exception:
-    """Return the exception for an HTTP status. code: the endpoint's own words for the error."""
+    """Return the exception for an HTTP status. code: the endpoint's own error code."""
     words = f"{message} {code}"
     cause = f"The engine refused the request with {status}: {message}."
     if status == 413 or (status not in _NON_PROMPT_STATUSES and _CONTEXT_TOO_LONG.search(words)):

@@ -1,9 +1,9 @@
-"""One engine server as a process of its own: start it, find it again, ask it, end it.
+"""One engine server as a separate process: start it, find it again, check it, end it.
 
-The server is a session of its own and outlives the daemon that started it. It is found again by pid
-and start time from a state file, so that a pid that was given to another program is never taken for
-it. What a killed server leaves carries the state file's name in its environment and is ended too.
-The same code serves vLLM and the embedded server. It does not decide when to start again.
+The server leads its own session and outlives the daemon that started it. It is found again by pid
+and start time from a state file, so another program that got the pid is never mistaken for it.
+Processes that a killed server leaves have the state file's name in their environment and are ended
+too. The same code serves vLLM and the embedded server. It does not decide when to restart one.
 """
 
 import hashlib
@@ -93,7 +93,7 @@ class EngineProcess:
     def start(self) -> None:
         """Start the server; it answers later. Raises HoustonError when it cannot be started.
 
-        Whatever an earlier one of this state file left is ended first.
+        Processes that an earlier server of this state file left are ended first.
         """
         self.stop()
         try:
@@ -182,11 +182,11 @@ class EngineProcess:
         return self.alive() and is_healthy(self.url, seconds)
 
     def failing_line(self) -> str:
-        """The line of the log that says best why it ended; empty when there is none."""
+        """The log line that best explains why it ended; empty when there is none."""
         return find_error_line(self._log_file)
 
     def stop(self, seconds: float = 10.0) -> None:
-        """End the server and its children: politely, after `seconds` by force."""
+        """End the server and its children: with SIGTERM, and after `seconds` by force."""
         end_server(self._state_file, self._session(), seconds)
         if self._child is not None:
             self._child.wait()
@@ -211,9 +211,9 @@ class EngineProcess:
 
 
 def end_server(state_file: Path, session: int, seconds: float) -> None:
-    """End all that was started under a state file: politely, after `seconds` by force.
+    """End all processes of a state file: with SIGTERM, and after `seconds` by force.
 
-    session: whose leader the server was; 0 where that may be somebody else's by now.
+    session: the session that the server led; 0 if the number may belong to others by now.
     """
     for number, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, _KILL_SECONDS)):
         process_table.send_signal(server_processes(state_file, session), number)
@@ -234,7 +234,7 @@ def server_processes(state_file: Path, session: int) -> list[int]:
 
 
 def kill_by_environment(marks: Iterable[bytes], seconds: float) -> None:
-    """Kill whatever has a mark (`NAME=value`) in its environment; wait for its end so long."""
+    """Kill all processes with a mark (`NAME=value`) in their environment; wait up to `seconds`."""
     deadline, known_marks = time.monotonic() + seconds, frozenset(marks)
     while pids := [
         pid

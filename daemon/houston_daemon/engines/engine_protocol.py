@@ -67,7 +67,7 @@ class SampleRequest:
 
 @dataclass(frozen=True, slots=True)
 class EngineUsage:
-    """What a request cost as the engine counts it; None where it does not say."""
+    """The usage of a request as the engine counts it; None where it gives no count."""
 
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
@@ -137,9 +137,10 @@ class EngineUnavailable(HoustonError):
 
 
 class EngineRefused(HoustonError):
-    """The engine answers and refuses: a key, an account, a model or a parameter is to be mended.
+    """The engine answers and refuses: a key, an account, a model or a parameter is wrong.
 
-    status: of HTTP, where there is one. Sending it again helps once somebody has mended it.
+    status: the HTTP status, if there is one. Sending it again helps once a person has corrected
+    that.
     """
 
     def __init__(self, cause: str, effect: str = "", next: str = "", status: int = 0) -> None:
@@ -148,7 +149,7 @@ class EngineRefused(HoustonError):
 
 
 class ContextOverflow(EngineRefused):
-    """The prompt is longer than the engine takes; a shorter one may be taken."""
+    """The prompt is longer than the engine accepts; a shorter one may be accepted."""
 
 
 class Engine(Protocol):

@@ -245,8 +245,8 @@ def api_key(settings: Mapping[str, Any]) -> str:
 
 
 def missing_variables(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Variables that this process does not have of those that an engine's key and headers are in,
-    each with the setting that names it."""
+    """Variables for an engine's key and headers that this process does not have, each with the
+    setting that names it."""
     headers = settings.get("headers_env") or {}
     named = {variable: f"headers_env.{name}" for name, variable in headers.items()}
     if variable := settings.get("api_key_env"):

@@ -1,9 +1,8 @@
 """Turns a quantised GGUF file into a model folder of safetensors, in a child process.
 
-`python -m houston_daemon.engines.gguf_to_safetensors GGUF FOLDER` makes the folder. The folder
-holds bf16 safetensors, config and tokenizer, readable by transformers, PEFT, TRL and vLLM. Runs as
-a child process, so that nobody else pays for torch. It decides nothing about where the folder
-belongs.
+`python -m houston_daemon.engines.gguf_to_safetensors GGUF FOLDER` makes the folder. It holds bf16
+safetensors, config and tokenizer, readable by transformers, PEFT, TRL and vLLM. It is a child
+process, so that no other process loads torch. The caller decides where the folder goes.
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""Asking the Hugging Face hub, or a server with its API: what lies in a repository, and a commit.
+"""Access to the Hugging Face hub, or a server with its API: a repository's files, and a commit.
 
-Every way in which it can refuse becomes one sentence with the next command. `HF_ENDPOINT`,
-`HF_TOKEN`, `HF_HUB_OFFLINE` and `HF_HOME` are `huggingface_hub`'s, which is imported when it is
-first needed. What is fetched is `hub_downloads`; what is pushed is up to who pushes it.
+Each kind of refusal becomes one sentence with the next command. `HF_ENDPOINT`, `HF_TOKEN`,
+`HF_HUB_OFFLINE` and `HF_HOME` are read by `huggingface_hub`, which is imported when first needed.
+`hub_downloads` decides what is fetched; callers decide what is pushed.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ LOG_IN = "hf auth login, or export HF_TOKEN=…"
 
 
 class HubUnreachable(HoustonError):
-    """Nobody could be asked: no network, no answer, or `HF_HUB_OFFLINE`."""
+    """The hub could not be asked: no network, no answer, or `HF_HUB_OFFLINE`."""
 
 
 class HubFile(NamedTuple):
@@ -39,7 +39,7 @@ class HubFile(NamedTuple):
     """What git calls its content (SHA-1)."""
 
     def matches(self, content: Path | bytes) -> bool:
-        """Whether this is the content, or that of a file. Raises OSError."""
+        """Whether it has this content: bytes, or a file's. Raises OSError."""
         with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as opened:
             if self.sha256:
                 return hashlib.file_digest(opened, "sha256").hexdigest() == self.sha256
@@ -78,7 +78,7 @@ def endpoint() -> str:
 
 
 def require_hub_id(text: str, effect: str) -> HubId:
-    """The id that a command was given. Raises ConfigurationError for what is none."""
+    """The id that a command was given. Raises ConfigurationError for other text."""
     id = parse_hub_id(text)
     if id is None:
         raise ConfigurationError(
@@ -88,8 +88,7 @@ def require_hub_id(text: str, effect: str) -> HubId:
 
 
 def require_repository(text: str, effect: str) -> str:
-    """`org/name` of what is pushed to. Raises ConfigurationError for what is none, or has a
-    revision."""
+    """`org/name` to push to. Raises ConfigurationError for other text, or an id with a revision."""
     id = require_hub_id(text, effect)
     if text != id.repo:
         raise ConfigurationError(
@@ -101,7 +100,7 @@ def require_repository(text: str, effect: str) -> str:
 
 
 def list_repository(id: HubId, kind: RepositoryKind, effect: str) -> HubListing:
-    """What lies there now. effect: what did not happen, for the error. Raises HoustonError."""
+    """The files there now. effect: for the error, what did not happen. Raises HoustonError."""
     hub = hub_library()
     with hub_errors(str(id), kind, effect):
         info = hub.HfApi().repo_info(
@@ -128,11 +127,11 @@ def push_commit(
     private: bool,
     replaces: Collection[str] = (),
 ) -> str:
-    """Make the repository if it is not there, and commit the files; returns `org/name@COMMIT`.
+    """Make the repository if it does not exist, and commit the files; returns `org/name@COMMIT`.
 
-    Afterwards the hub's own checksums are compared with the files'. private: whether it must be;
-    without it one that is there stays what it is. replaces: patterns of files that an earlier push
-    may have left, which would be read with these; they are deleted. Raises HoustonError.
+    Afterwards the hub's checksums are compared with the files'. private: whether the repository
+    must be private; if False, an existing one keeps its visibility. replaces: patterns of files of
+    an earlier push that would be read with these; they are deleted. Raises HoustonError.
     """
     effect = "Nothing was pushed; what was to be pushed is where it was."
     hub = hub_library()
@@ -183,10 +182,10 @@ def _verify_pushed(id: HubId, kind: RepositoryKind, files: Mapping[str, Path | b
 def hub_errors(
     what: str, kind: RepositoryKind, effect: str, *, writes: bool = False
 ) -> Iterator[None]:
-    """Let what the hub's library raises be one HoustonError.
+    """Turn exceptions of the hub's library into one HoustonError.
 
-    what: the repository, as it is named. effect: what did not happen. writes: whether the hub was
-    to be changed.
+    what: the repository's name. effect: what did not happen. writes: whether the call was to change
+    the hub.
     """
     errors: Any = importlib.import_module("huggingface_hub.errors")
     try:
@@ -261,8 +260,8 @@ def _first_line(problem: BaseException) -> str:
 
 
 def public_value(value: Any) -> Any:
-    """A value of a record as others may read it: folders of this machine by their last name, or as
-    what they are on the hub; addresses of servers are left out."""
+    """A value of a record in a form for others: folders of this machine by their last name, or by
+    their id on the hub; addresses of servers are left out."""
     match value:
         case str():
             return _public_text(value)
@@ -290,8 +289,8 @@ def _public_text(text: str) -> str:
 
 
 def redact_hub_token() -> None:
-    """Make the hub's token a secret of this process, wherever it is kept: before rows are made that
-    are pushed. `secret_redaction.install_secrets` comes after it."""
+    """Make the hub's token a secret of this process, wherever it is stored. Call it before making
+    rows that are pushed, and before `secret_redaction.install_secrets`."""
     if token := hub_library().get_token():
         os.environ.setdefault("HF_TOKEN", token)
 

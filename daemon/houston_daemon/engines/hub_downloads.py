@@ -1,8 +1,8 @@
 """Models, tokenizers and adapters of the hub in the hub's own cache, at the commit that the home
-has for them.
+recorded for them.
 
-Commands fetch; the daemon never does, so that nothing waits in it for gigabytes. What is there
-already is not asked for again, and a commit that is there needs no network at all. Of a model only
+Commands fetch; the daemon never does, so that nothing in it waits for gigabytes. Files that are
+there are not requested again, and a commit that is there needs no network at all. Of a model, only
 what engines and trainers read is fetched: one set of weights, config, tokenizer.
 """
 
@@ -62,8 +62,8 @@ class HubSnapshot(NamedTuple):
 
 
 def fetched_engine(loaded: LoadedConfiguration, name: str, note: Note) -> EngineSettings:
-    """The engine called `name` with its model and tokenizer on this machine: what it names on the
-    hub is fetched. Raises HoustonError; what is there stays."""
+    """The engine called `name` with its model and tokenizer on this machine; hub ids that it names
+    are fetched. Raises HoustonError; files that are there stay."""
     settings = loaded.engine(name)
     configured = loaded.config.engines.get(name)
     if configured is None:
@@ -79,10 +79,10 @@ def fetched_engine(loaded: LoadedConfiguration, name: str, note: Note) -> Engine
 
 
 def find_model(text: str, content: HubContent, home: Home, note: Note, effect: str) -> Path:
-    """What `text` means: a path, or an id of the hub, which is fetched, as its folder.
+    """The folder that `text` means: a path, or an id of the hub, which is fetched.
 
-    A path of that name wins, and is said. Whatever is neither comes back as a path, for who
-    asked to refuse. effect: what did not happen, for the error. Raises HoustonError.
+    A path of that name wins, with a note. Text that is neither comes back as a path, for the caller
+    to refuse. effect: for the error, what did not happen. Raises HoustonError.
     """
     id = parse_hub_id(text)
     if path := hub_models.local_path(text):
@@ -98,10 +98,10 @@ def find_model(text: str, content: HubContent, home: Home, note: Note, effect: s
 def fetch_snapshot(
     id: HubId, content: HubContent, home: Home | None, note: Note, effect: str, anew: bool = False
 ) -> HubSnapshot:
-    """Have what `id` means in the hub's cache, whole.
+    """Make sure that all files of `id` are in the hub's cache.
 
-    home: where its commit is kept, and looked up; None resolves it now and keeps nothing. anew:
-    whether it is resolved although it was before. Raises HoustonError.
+    home: where its commit is looked up and kept; None resolves it now and keeps nothing. anew:
+    whether to resolve it again. Raises HoustonError.
     """
     pin = None if anew or home is None else hub_models.read_pins(home).get(str(id))
     hub_id = id.at(pin.commit) if pin else id
@@ -223,7 +223,7 @@ def _keep_pin(home: Home | None, id: HubId, found: HubSnapshot) -> HubSnapshot:
 
 
 def require_fetched(name: str, engine: EngineSettings) -> None:
-    """Raise HoustonError for an engine whose model is still to be fetched: the daemon does not."""
+    """Raise HoustonError for an engine whose model is not fetched: the daemon does not fetch."""
     for key, id in hub_models.hub_keys(engine).items():
         raise ConfigurationError(
             f"`{key}` of engine {name!r}, {id.repo} of the hub, is not on this machine.",
@@ -233,7 +233,7 @@ def require_fetched(name: str, engine: EngineSettings) -> None:
 
 
 def refetch_model(text: str, home: Home, note: Note) -> HubSnapshot:
-    """Resolve an id anew and fetch that; what was resolved before stays in the cache. Raises
+    """Resolve an id again and fetch the result; the earlier files stay in the cache. Raises
     HoustonError."""
     effect = "What the home had for it stays."
     id = require_hub_id(text, effect)

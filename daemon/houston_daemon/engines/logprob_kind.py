@@ -1,10 +1,10 @@
-"""Whether log-probabilities are those with which the tokens were drawn, told by how these were.
+"""Whether log-probabilities are those of the sampling itself, judged by sampling parameters.
 
 Engines give log-probabilities of the model at temperature 1 (vLLM's `raw_logprobs`, the embedded
-server's too). A token that was drawn at another temperature, or from a part of the distribution,
-had another probability: at 0.7 by 7 to 22 nats for an answer. So `policy` is only what was drawn as
-the model says; everything else is called what it is, and never stands in an importance ratio as the
-behaviour of the policy that sampled.
+server's too). A token sampled at another temperature, or from a part of the distribution, had
+another probability: at 0.7, an answer's differs by 7 to 22 nats. So `policy` means only tokens
+sampled from the unchanged distribution; every other kind has its own name and never enters an
+importance ratio as the behaviour of the policy that sampled.
 """
 
 from collections.abc import Mapping
@@ -31,12 +31,12 @@ NEUTRAL_SAMPLING: dict[str, tuple[Any, ...]] = {
 
 
 def sampling_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a sample's parameters those that say how it was drawn, bending or not."""
+    """Those of a sample's parameters that describe how it was drawn, neutral or not."""
     return {name: value for name in NEUTRAL_SAMPLING if (value := parameters.get(name)) is not None}
 
 
 def non_neutral_sampling(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a sample's parameters those that bend what was drawn from. A temperature that nobody told
+    """Those of a sample's parameters that change the distribution. A temperature that was not set
     is the server's own, and unknown."""
     drawn = {"temperature": "unknown", **sampling_parameters(parameters)}
     return {name: value for name, value in drawn.items() if value not in NEUTRAL_SAMPLING[name]}
@@ -48,6 +48,6 @@ def settings_text(settings: Mapping[str, Any]) -> str:
 
 
 def true_logprob_kind(kind: LogprobKind, parameters: Mapping[str, Any]) -> LogprobKind:
-    """What log-probabilities of the model at temperature 1 (`policy`) are to a sample that was
-    drawn with these parameters; any other kind stays what it is."""
+    """The kind that log-probabilities of the model at temperature 1 (`policy`) have for a sample
+    drawn with these parameters; any other kind is returned unchanged."""
     return "before_temperature" if kind == "policy" and non_neutral_sampling(parameters) else kind

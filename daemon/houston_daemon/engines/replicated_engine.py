@@ -1,11 +1,11 @@
 """An engine of several servers that serve the same model: each rollout keeps to one of them.
 
-A rollout's replica is the first in its own order of all (rendezvous hashing), so that its context
-stays in one prefix cache, whoever asks and however often workers are started again; and when a
-replica is away, its rollouts spread over the rest, and no others move. A request that a replica
-does not answer is sent to the next, whole, as to an engine that came back. Which servers there are,
-and which the daemon has found to be down, it is told (`take_replicas`); what one request costs and
-whether a server has a policy's adapter, the client of each server knows (`token_engine`).
+A rollout's replica is the first in its own order of all (rendezvous hashing). So its context stays
+in one prefix cache, whichever worker asks and after any restart; and when a replica is away, only
+its rollouts move, spread over the others. A request that a replica does not answer is sent whole to
+the next, as to an engine that came back. `take_replicas` says which servers there are and which the
+daemon found to be down; each server's client (`token_engine`) knows what a request costs and
+whether the server has a policy's adapter.
 
 Rendezvous hashing: Thaler and Ravishankar, "A name-based mapping scheme for rendezvous" (1996).
 """
@@ -64,7 +64,7 @@ class ReplicatedEngine:
         self.token_ids, self.window = first.token_ids, first.window
 
     def use(self, replicas: Sequence[EngineReplica]) -> None:
-        """Take what there is now; a request at one that is down moves to another."""
+        """Take the present replicas; requests at one that is down move to another."""
         if not replicas or tuple(replicas) == self._replicas:
             return
         before = {replica.name: replica.state for replica in self._replicas}

@@ -1,10 +1,9 @@
 """The script engine: plays actions from a JSON Lines file, for tests, benchmarks and samples.
 
 One step a line: `{"thought": text, "calls": [{"name", "arguments"}], "delay": seconds}`. Lines in
-`lookahead` are the corrections that it samples where a call of the step fails; after them it says
-the step's own line again. It has no token ids. Whatever else it is asked for it answers with what
-the line has under `answers` for the role, or with one fixed sentence
-(docs/design.md#commands-and-formats).
+`lookahead` are the corrections that it samples if a call of the step fails; after the last of them
+it repeats the step's own line. It has no token ids. Any other request gets the line's text under
+`answers` for the role, or one fixed sentence (docs/design.md#commands-and-formats).
 """
 
 import asyncio
@@ -43,7 +42,7 @@ class ScriptLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """By role, what it says where it is asked in that role before the step."""
 
     def attempt(self, number: int) -> "ScriptLine":
-        """What is said at this attempt at the step, from 1."""
+        """The line for this attempt at the step, counted from 1."""
         return self.lookahead[number - 2] if 2 <= number <= len(self.lookahead) + 1 else self
 
 
@@ -52,7 +51,7 @@ _FINISH_LINE = ScriptLine("The script has ended.", (ScriptedCall("finish"),))
 
 
 class ScriptEngine:
-    """Plays `path`; a request's step names its line, so that a resumed rollout goes on right.
+    """Plays `path`; a request's step selects its line, so a resumed rollout continues correctly.
 
     Raises ConfigurationError when the file cannot be read or a line is not a step.
     """

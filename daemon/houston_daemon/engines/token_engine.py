@@ -1,9 +1,9 @@
 """The token engine: ids in, ids and log-probabilities out, over vLLM's /v1/completions; adapters.
 
-vLLM and the embedded server answer it alike. It never re-tokenises and never sends `seed` (vLLM's
-CPU build exits on it with chunked prefill). Log-probabilities are the server's `raw_logprobs`. An
-adapter is loaded through a link whose path holds the hash of its content, so that a server that
-outlives a home is not taken to have weights it has not.
+vLLM and the embedded server behave alike. It never re-tokenises and never sends `seed` (vLLM's CPU
+build exits on it with chunked prefill). Log-probabilities are the server's `raw_logprobs`. An
+adapter is loaded through a link whose path holds the hash of its content, so a server that outlived
+a home is not assumed to have new weights.
 """
 
 import asyncio
@@ -53,14 +53,14 @@ class AdapterLocation:
 
     @property
     def path(self) -> str:
-        """What a server is told to load."""
+        """The path for a server to load."""
         if not self._known:
             return self.folder
         folder = Path(self.folder).absolute()
         return str(folder.parent / BY_HASH_FOLDER / self.content / folder.name)
 
     def made(self) -> str:
-        """The same, once it is there. Raises OSError where it cannot be made."""
+        """Make the path if needed, and return it. Raises OSError where that fails."""
         link = Path(self.path)
         if self._known and not link.is_symlink():
             folder = Path(self.folder)
@@ -72,12 +72,12 @@ class AdapterLocation:
         return self.path
 
     def loaded_weights(self, root: str) -> Literal["these", "older", "foreign"]:
-        """Whose weights a server has that loaded `root` under the policy's name.
+        """Which weights a server has that loaded `root` under the policy's name.
 
-        `older`: from the same place, but perhaps others, of an earlier home at the same path, or
-        loaded by the folder's own name, which says nothing: they may be replaced. `foreign`:
-        another home's, since homes that share a server each count their policies from 2. A server
-        that does not say (an empty `root`) is believed to have these.
+        `older`: from the same place but perhaps outdated: of an earlier home at the same path, or
+        loaded by the folder's own name, which proves nothing; they may be replaced. `foreign`:
+        another home's, since homes that share a server all count their policies from 2. A server
+        that does not say (an empty `root`) is assumed to have these.
         """
         if not root or self._is_at(root):
             return "these"

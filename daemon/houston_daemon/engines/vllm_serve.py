@@ -1,4 +1,4 @@
-"""The command that serves a model with the vLLM that Houston installed, and what may be added."""
+"""The command that serves a model with the vLLM that Houston installed, and its extra arguments."""
 
 import json
 import os

@@ -1,6 +1,6 @@
-"""What environments do alike around a call: failures become observations, waits can be broken.
+"""What environments share around a call: failures become observations, waits can be interrupted.
 
-A typed observation becomes a stored result here, through the observation boundary.
+Here a typed observation passes the observation boundary and becomes a stored result.
 """
 
 import asyncio
@@ -29,12 +29,13 @@ from houston_shared.times_and_counts import join_first
 
 
 def named_failure(call: ToolCall, problem: HoustonError) -> str:
-    """The words for an error that was named where it arose."""
+    """The text for an error that was described where it arose."""
     return f"{call.name} failed: {problem.cause} {problem.effect}".rstrip()
 
 
 def internal_failure(call: ToolCall, log: logging.Logger) -> str:
-    """The words for an error of our own, called where it was caught: the log has the rest."""
+    """The text for an internal error; called where it was caught, so that the log gets the
+    traceback."""
     log.exception("%s", call.name)
     return f"{call.name} failed inside Houston; the log of the rollout says why."
 
@@ -65,7 +66,7 @@ class CallInterrupted(Exception):
 async def cancel_on_stop(work: Coroutine[Any, Any, T], stop: Stop, *, wake: bool = False) -> T:
     """The result of `work`, which is cancelled when `stop` says interrupt or budget.
 
-    A wake lets it go on, unless it is work that may be waited for long (`wake`). Raises
+    A wake does not cancel it, unless `wake` is set, for work that may take long. Raises
     CallInterrupted.
     """
     task = asyncio.create_task(work)
@@ -96,8 +97,8 @@ def result(
 ) -> ToolResult:
     """The result of `call`, its text within `limit` characters.
 
-    met: limits that the rollout's processes met meanwhile, which the head says in words.
-    What is cut is the body; the head, which says what happened, always stays.
+    met: limits that the rollout's processes hit meanwhile; the head describes them.
+    Only the body is cut; the head, which says what happened, always stays whole.
     """
     text = render(observation)
     fields = observation.fields()
@@ -118,10 +119,10 @@ def result(
 
 
 class ToolEnvironment:
-    """What environments without terminals do alike. See `environment_protocol.Environment`.
+    """What environments without terminals have in common. See `environment_protocol.Environment`.
 
-    Each one opens its world and says what is wrong with a call (`_check`), what a call does (`_do`)
-    and what it tells of errors that it knows (`_error_text`). Where `undo` is `restore` it also
+    Each one opens its world and implements what is wrong with a call (`_check`), what a call does
+    (`_do`) and the text of errors that it knows (`_error_text`). Where `undo` is `restore` it also
     saves and restores its world.
     """
 
@@ -154,7 +155,7 @@ class ToolEnvironment:
     async def recover(
         self, intent: CallIntent, budget_status: BudgetStatus, stop: Stop
     ) -> ToolResult:
-        """The same as `act`, where a call that was done and written is not done again."""
+        """Like `act`; a call that was done and stored is not done again."""
         return await self.act(intent.call, budget_status, stop)
 
     async def save_state(self, name: str) -> None:
@@ -164,7 +165,7 @@ class ToolEnvironment:
         """There is no state that a call could have changed."""
 
     async def close_step(self, step: int) -> Closing:
-        """Nothing changes but what the environment keeps on disk."""
+        """Nothing changes except what the environment keeps on disk."""
         return Closing()
 
     async def close(self, ended: bool) -> None:

@@ -1,7 +1,7 @@
-"""What the rollout loop asks of an environment: tools in, typed observations out.
+"""What the rollout loop requires of an environment: tools in, typed observations out.
 
-An environment turns an action into an observation. It knows nothing of prompts, tokens or guidance;
-it never raises for what an agent did wrong: that is an observation.
+An environment turns an action into an observation. It knows nothing of prompts, tokens or guidance.
+It never raises for a mistake of the agent: that becomes an observation.
 """
 
 import asyncio
@@ -49,10 +49,10 @@ class ToolSpec:
 
 @dataclass(slots=True)
 class Stop:
-    """Tells a running call that a person's word has come and its waiting should end.
+    """Tells a running call that a person's message has come and that it should stop waiting.
 
-    The call is not undone: it returns what stands now. Draining and cancelling are not told here;
-    the loop cancels the task, and `recover` gives the honest result after a restart.
+    The call is not undone: it returns the present state. Draining and cancelling do not use this;
+    the loop cancels the task, and `recover` gives an honest result after a restart.
     """
 
     event: asyncio.Event = field(default_factory=asyncio.Event)
@@ -76,7 +76,7 @@ class BudgetStatus:
 
     @property
     def budget_spent(self) -> bool:
-        """Whether a budget ends the rollout with this step, so that the loop asks for its score."""
+        """Whether a budget ends the rollout with this step; then the loop requests its score."""
         return not self.steps_left or self.seconds_left <= 0 or self.cost_spent
 
 
@@ -139,8 +139,8 @@ class Environment(Protocol):
         ...
 
     async def save_state(self, name: str) -> None:
-        """Keep the world as it is now under `name`, through any kill; what had the name is
-        replaced. Asked only where `undo` is `restore`."""
+        """Keep the present world under `name`, even through a kill; replaces an earlier one of that
+        name. Called only where `undo` is `restore`."""
         ...
 
     async def restore_state(self, name: str) -> None:
@@ -161,15 +161,16 @@ class Environment(Protocol):
 
 @runtime_checkable
 class ReplayedEnvironment(Protocol):
-    """An environment that is nothing but what was done in it, and so keeps no file.
+    """An environment whose state follows from its calls alone, so that it keeps no file.
 
-    After a restart, and in a branch, the loop tells it the results that the journal has. Told fewer
-    than it gave it stands where it stood before the others: so a step is undone.
+    After a restart, and in a branch, the loop gives it the results of the journal. Given fewer
+    results than it returned, it takes the state before the others: this is how a step is undone.
     """
 
     def replay(self, results: Sequence[ToolResult]) -> None:
-        """Stand where the calls of these results lead from the beginning, in order. Those that
-        failed, or were not run since a person spoke, are among them and change nothing."""
+        """Take the state to which the calls of these results lead from the beginning, in order.
+        Failed calls, and those not run because a person spoke, are among them and change
+        nothing."""
         ...
 
 
@@ -180,7 +181,7 @@ ReportJob = Callable[[JobReport, str], Awaitable[None]]
 
 
 async def report_to_nobody(job: JobReport, requests: str) -> None:
-    """For an environment that nobody wants to know of."""
+    """Ignores reports, for environments without a listener."""
 
 
 WaitingForSlot = Callable[[bool], None]

@@ -1,6 +1,6 @@
-"""Kinds of environments: what an entry point names, and how one is found by name and made.
+"""Kinds of environments: what an entry point refers to, how one is found by name and made.
 
-An entry point of the group `houston.environments` names an `EnvironmentKind`.
+An entry point of the group `houston.environments` refers to an `EnvironmentKind`.
 """
 
 from collections.abc import Callable
@@ -103,8 +103,8 @@ def make_environment(
 
     observation_characters: most characters of one result; by default three for each token of the
     task's `observation_tokens` (30,000). A loop whose model has a small window gives fewer.
-    owner: the home whose rollout it is; owner_elsewhere: as other machines know it. gpus: what it
-    has leased. lease: the worker's. report_job: told of commands that outlive the call which
+    owner: the home of the rollout; owner_elsewhere: its name on other machines. gpus: the leased
+    GPUs. lease: the worker's. report_job: gets reports of commands that outlive the call which
     started them.
     Raises ConfigurationError when there is no such environment (any more), or when the task names
     tools that it does not have.

@@ -1,6 +1,6 @@
-"""Anybody's JSON schema of a tool's arguments: bounded for guided decoding, and checked.
+"""JSON schemas of tools from outside: bounded for guided decoding, and used to check arguments.
 
-A schema from outside may be anything: recursive, endless, or none. What cannot be used is left out.
+Such a schema may be recursive, endless, or invalid. Parts that cannot be used are left out.
 """
 
 import json

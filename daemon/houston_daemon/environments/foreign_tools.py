@@ -1,7 +1,7 @@
-"""Tools of others beside our own, under names that a model can write, each name once.
+"""Tools from other sources next to our own, under unique names that a model can write.
 
-A tool keeps its name; where two have the same, or one has a name of ours, its source stands
-before it.
+A tool keeps its name; if two tools have the same name, or one has a name of ours, the name of its
+source is put before it.
 """
 
 import difflib
@@ -66,11 +66,11 @@ class ForeignTools:
 
     @property
     def names(self) -> dict[str, tuple[str, str]]:
-        """The names that were given, with whose tool has them and its name there."""
+        """By offered name, the tool's source and its name there."""
         return {name: (tool.source, tool.name) for name, tool in self._offered.items()}
 
     def find(self, name: str) -> OfferedTool | None:
-        """Whose tool it is, and its name there; None for one of our own."""
+        """The source of a tool, and its name there; None for one of our own."""
         return self._offered.get(name)
 
     def check(self, call: ToolCall) -> ToolCall:

@@ -1,9 +1,9 @@
-"""Worlds that are nothing but what was done in them: made again from the journal, and taken back.
+"""Worlds whose state follows from their calls alone: rebuilt from the journal, and undone.
 
-Such a world writes nothing by itself. After a restart, and in a branch, the loop tells it the
-results of the journal (`environment_protocol.ReplayedEnvironment`). Only a rollout whose steps are
-purified keeps a file, from its first saved state on: calls of a look-ahead are then ahead of what
-the journal says of the step. What a world does with a call is its own.
+Such a world writes no file in general. After a restart, and in a branch, the loop gives it the
+results of the journal (`environment_protocol.ReplayedEnvironment`). Only a rollout with purified
+steps keeps a file, from its first saved state on: calls of a look-ahead are then ahead of the
+journal. Each world defines what a call does.
 """
 
 from abc import ABC, abstractmethod
@@ -78,7 +78,7 @@ class JournalWorld(ToolEnvironment, ABC, Generic[WorldT]):
         """The score of a rollout whose budget is spent."""
 
     async def open(self, begun: bool = False) -> None:
-        """Find the file of a purified rollout; any other is told by `replay`."""
+        """Find the file of a purified rollout; any other is restored by `replay`."""
         if (state := load_state(self._file, CallsMade)) is not None:
             self._keeps_file = self._found = True
             self._made = state
@@ -108,8 +108,8 @@ class JournalWorld(ToolEnvironment, ABC, Generic[WorldT]):
         return self.answer(call, budget_status)
 
     def answer(self, call: ToolCall, budget_status: BudgetStatus) -> ToolResult:
-        """The result of a call. The one that a restart broke off is made once, whatever became of
-        it."""
+        """The result of a call. A call that a restart interrupted counts once, whether or not it
+        was done before."""
         call = self.check(call)
         if self._found and self._made.calls and self._made.calls[-1].id == call.id:
             self._begin_with(self._made.calls[:-1])

@@ -1,4 +1,4 @@
-"""This machine as the host of a rollout: what its task maps into the sandbox, Python among it."""
+"""This machine as the host of a rollout: what its task maps into the sandbox, such as Python."""
 
 import importlib.util
 import os

@@ -62,7 +62,7 @@ class NullEnvironment(ToolEnvironment):
     async def recover(
         self, intent: CallIntent, budget_status: BudgetStatus, stop: Stop
     ) -> ToolResult:
-        """There is no effect that could be unknown, but the call is still not run again."""
+        """The call had no effect that could be unknown, but it is still not run again."""
         text = f"Interrupted: the daemon went down while {intent.call.name} ran."
         return _plain_result(intent.call, "interrupted", False, text)
 

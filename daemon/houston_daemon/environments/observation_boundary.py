@@ -1,7 +1,7 @@
-"""The boundary through which an agent sees anything: without secrets, readable, cut, disarmed.
+"""The boundary that all text for an agent passes: without secrets, readable, cut, disarmed.
 
 Every cut of a text by characters is made here. Text is cut before it is disarmed, so that no cut
-can make a guidance tag out of two harmless ends. The loop, which knows tokens, sets the limits.
+can join two harmless ends into a guidance tag. The loop, which knows tokens, sets the limits.
 """
 
 from collections.abc import Iterable
@@ -96,9 +96,9 @@ def numbered_lines(lines: Iterable[str], first: int, width: int, room: int) -> l
 
 
 def bound_text(body: bytes | str, limit: int, hint_text: str = "", head: str = "") -> BoundedText:
-    """Bring text through the door: `head`, which stays whole, and `body` below it, cut to fit.
+    """Prepare text for the agent: `head`, which stays whole, and `body` below it, cut to fit.
 
-    Disarming is done once and last, over both: twice would escape what is already dead.
+    Disarming is done once and last, over both: a second time would escape what is already harmless.
     """
     # Secrets first: a cut must not leave half of one, nor a glyph hide it.
     before, after = redact(_decoded(head)), redact(_decoded(body))

@@ -1,7 +1,7 @@
 """The packaged kinds of environments, as pyproject.toml registers them.
 
-A kind is cheap to load: commands and the supervisor ask it about tasks. An environment is imported
-when it is asked for, for workers have to start fast and stay small.
+A kind is cheap to load: commands and the supervisor ask it about tasks. The environment itself is
+imported only when it is needed, since workers must start fast and stay small.
 """
 
 from collections.abc import Callable

@@ -14,7 +14,8 @@ StateT = TypeVar("StateT", bound=msgspec.Struct)
 
 
 def state_file(spec: RolloutSpec, name: str, rollout: str = "") -> Path:
-    """The file of this name of a rollout on the host of `spec`; of its own where none is named."""
+    """The rollout's file of this name on the host of `spec`; `spec`'s own rollout if none is
+    named."""
     return rollout_folder(Path(spec.host_root), rollout or spec.rollout) / name
 
 

@@ -1,8 +1,8 @@
 """A small workstation: a few files in memory, and four actions that list, read, write and finish.
 
 For suites in which a small model finds, reads and changes files in short contexts: no terminal, no
-sandbox, no folder on a host. The world is what was done in it (`journal_world`). The score is
-exact: 100 where every wanted file says what it must, else 0.
+sandbox, no folder on a host. The state follows from the calls alone (`journal_world`). The score is
+exact: 100 where every wanted file has the right content, else 0.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""The one source of a tool: a struct of its arguments gives schema, help and validation.
+"""The single source of a tool: a struct of its arguments gives schema, help and validation.
 
-An action is a frozen msgspec struct. Its docstring is the tool's description (one line), `Meta`
-on a field gives bounds and help. Knows nothing of what an action does.
+An action is a frozen msgspec struct. Its docstring is the tool's description (one line); `Meta` on
+a field gives bounds and help. Knows nothing of what an action does.
 """
 
 import difflib
@@ -55,10 +55,10 @@ def tool(
 def chosen_actions(
     task: Task, actions: Iterable[type[Arguments]], owner: str, needed: Sequence[str] = ()
 ) -> dict[str, type[Arguments]]:
-    """The actions that a task chooses in `tools`, all where it chooses none, by name.
+    """The actions that a task chooses in `tools`, by name; all if it chooses none.
 
-    Raises ConfigurationError for a name that is none of `owner`'s, and where one is left out that
-    is needed.
+    Raises ConfigurationError for a name that `owner` does not have, and if a needed one is left
+    out.
     """
     known_actions = {action.name: action for action in actions}
     for name in task.tools:

@@ -1,8 +1,8 @@
-"""A typed observation, what every kind of it has, and how it becomes text.
+"""A typed observation, what all kinds have in common, and how it becomes text.
 
 Rules and exports read the fields, never prose. `bulk` names the fields whose content the text
-already holds, so that a stored result keeps every byte once. Each environment has its own kinds
-beside the forms in which they read.
+already holds, so that a stored result keeps every byte once. Each environment defines its own kinds
+and their text next to each other.
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,10 @@
 """A world of a few words: open the right box, read the code in it, enter that code; or do so for
 several items, each of which is a part of the score.
 
-Which box is right is known by experience only: nothing in the world says it, and a wrong box has a
-paper with a code of its own. So a policy of a million parameters learns here in minutes what larger
-ones need hours for. The world is what was done in it (`journal_world`). Which worlds there are, and
-by which rule a box is right, is a suite's to say.
+Which box is right can only be learned by experience: nothing in the world says it, and a wrong box
+has a paper with another code. So a policy of a million parameters learns here in minutes what takes
+larger ones hours. The state follows from the calls alone (`journal_world`). A suite defines the
+worlds, and the rule by which a box is right.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""Every action of the workstation as a type: its arguments, and what running it can change.
+"""Every action of the workstation as a type: its arguments, and whether it can change files.
 
-Rules and the agent's loop import this to know what a call can do, so it imports nothing heavy.
+Rules and the agent's loop import this to learn what a call can do, so it imports nothing heavy.
 """
 
 from typing import Annotated, ClassVar

@@ -1,7 +1,7 @@
-"""A home of an experiment's own, driven through the `houston` command as a person would.
+"""An experiment's own home, driven through the `houston` command as a person would.
 
-It starts and stops the daemon, begins rollouts, speaks, masks, waits, and reads steps, guidance
-and scores. It knows folders, commands and states of rollouts; not what they are for.
+It starts and stops the daemon, starts rollouts, queues guidance, masks, waits, and reads steps,
+guidance and scores. It knows folders, commands and states of rollouts, but not their purpose.
 """
 
 import json

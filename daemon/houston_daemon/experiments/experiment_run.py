@@ -1,9 +1,8 @@
-"""A run of an experiment: its folder, its home, its recipe, and its stages on disk, each done
-once.
+"""A run of an experiment: its folder, its home, its recipe, and its stages on disk, each done once.
 
-DIR/recipe.toml is what was asked, run.json commands, machine and versions, ground/ the home,
-tasks/ task files, stages/ one JSON result a stage, report/ the report. What a stage has begun is
-written as it goes, so that it is found again after a kill. Also which policy the model's engine
+DIR/recipe.toml is the recipe, run.json has commands, machine and versions, ground/ the home, tasks/
+task files, stages/ one JSON result a stage, report/ the report. A stage writes down what it has
+started as it goes, so a run continues after a kill. Also sets which policy the model's engine
 serves.
 """
 
@@ -41,7 +40,7 @@ class StageStore:
     def run_stage(
         self, name: str, work: Callable[["StageProgress"], Mapping[str, Any]]
     ) -> StageResult:
-        """The result of a stage: kept, or made now by `work`, which is given what was begun."""
+        """The result of a stage: kept, or made now by `work`, which is given its progress."""
         if (result := self.result(name)) is not None:
             return result
         self._say(f"{name} …")

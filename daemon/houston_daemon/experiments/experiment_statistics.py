@@ -26,9 +26,9 @@ def bootstrap_mean(
 ) -> ConfidenceInterval:
     """The mean over tasks, each the mean over its seeds, with its percentile bootstrap interval.
 
-    A draw takes as many tasks and as many seeds as there are, each with repetition. seed: of the
-    draws; the same one gives the same bounds. Of few seeds no method knows how seeds vary: two give
-    bounds that are too narrow, one gives the bounds of that one policy.
+    Each draw takes as many tasks and as many seeds as there are, with replacement. seed: of the
+    draws; the same one gives the same bounds. With few seeds no method can know how seeds vary: two
+    give bounds that are too narrow, one gives the bounds of that one policy.
     """
     if not cells:
         return ConfidenceInterval(None, math.nan, math.nan)

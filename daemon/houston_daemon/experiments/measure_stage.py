@@ -1,9 +1,9 @@
 """The stage that measures one arm: held-out worlds and held-out orders, by the model alone.
 
-Every arm gets the same worlds, and with the same seed the same orders. An order is said before a
-rollout's first step ends, and the action after the step at which it was delivered is compared
-with it; an order that was never heard counts nowhere. It also measures an engine by itself,
-outside of an experiment.
+Every arm gets the same worlds, and with the same seed the same orders. An order is queued before a
+rollout's first step ends, and the action after the step at which it was delivered is compared with
+it; an order that was never delivered does not count. The module also measures an engine outside of
+an experiment.
 """
 
 import json
@@ -84,11 +84,12 @@ def begin_order_rollouts(
     settings: Mapping[str, Any],
     begun_work: StageProgress | None = None,
 ) -> dict[str, OrderMessage]:
-    """Start a rollout for each of `count` held-out orders and say it; the orders by rollout.
+    """Start a rollout for each of `count` held-out orders and queue it; returns the orders by
+    rollout.
 
-    settings: `answer_tokens`, `temperature`, `sandbox`. begun_work: keeps what was started, so
-    that a measurement that goes on starts and says nothing twice. Raises StageInvalid where a
-    rollout ended before anything was said to it: the daemon went on while nobody was here.
+    settings: `answer_tokens`, `temperature`, `sandbox`. begun_work: keeps what was started, so a
+    resumed measurement starts and queues nothing twice. Raises StageInvalid if a rollout ended
+    before its order was queued: the daemon continued while nobody was here.
     """
     orders = draw_orders(vocabulary, "held_out", count, seed)
     by_rollout: dict[str, OrderMessage] = {}

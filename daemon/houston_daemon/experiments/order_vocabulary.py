@@ -111,8 +111,8 @@ def draw_orders(
 ) -> list[OrderMessage]:
     """`count` different orders of a part; kinds take turns, the same seed draws the same ones.
 
-    No call is ordered twice as long as its kind has others; then it is, in other words. Raises
-    ConfigurationError when the vocabulary has not so many.
+    A call is ordered again only when its kind has no others, and then in other words. Raises
+    ConfigurationError when the vocabulary has too few.
     """
     source = random.Random(f"{seed}:{part}:orders")
     words: OrderWords = getattr(orders, part)
@@ -205,8 +205,8 @@ def _fill_placeholders(text: Any, values: Mapping[str, str | int]) -> Any:
 def follows_order(order: OrderMessage, calls: Sequence[ToolCall]) -> bool:
     """Whether an action does first what the order says: the right tool on the right thing.
 
-    Only its first call counts; paths may be written with `./` before and `/` after. What the order
-    does not name is free, but for another place than the whole workspace.
+    Only its first call counts; paths may be written with `./` before and `/` after. Arguments that
+    the order does not name are free, except for a place other than the whole workspace.
     """
     if not calls or calls[0].error or calls[0].name != order.tool:
         return False

@@ -105,10 +105,10 @@ ARM_ENGINES: dict[Arm, str] = {
 
 
 def export_arm_rows(run: ExperimentRun, arm: Arm, begun_work: StageProgress) -> dict[str, Any]:
-    """Export the rows of what was sampled for an arm; where they are, and the manifest's counts.
+    """Export the rows sampled for an arm; returns where they are, and the manifest's counts.
 
-    They stand as their rollouts began, by kind and place: ids end by chance, and the order that a
-    seed trains in follows from where rows stand.
+    Rows follow the order in which their rollouts began, by kind and place: ids end in random
+    characters, and the training order of a seed depends on the order of rows.
     """
     sampled = run.stages.result(f"sample-{ARM_ENGINES[arm]}") or {}
     rollouts = list(sampled.get("rollouts", {}))

@@ -1,8 +1,8 @@
-"""The stage that samples what is learned from: rollouts of all kinds of worlds, and orders.
+"""The stage that samples the training data: rollouts of all kinds of worlds, and orders.
 
-Once with the annotator (`guided`) and once without; both see the same worlds. The scripted expert
-samples through its endpoint, or the model itself does, as the recipe says; beside a model the
-annotator reads what is recorded. Rollouts with orders are always the scripted agent's.
+It samples once with the annotator (`guided`) and once without; both see the same worlds. The
+scripted expert samples through its endpoint, or the model itself does, as the recipe says; with a
+model, the annotator reads what is recorded. The scripted agent always plays rollouts with orders.
 """
 
 from collections.abc import Iterable, Sequence

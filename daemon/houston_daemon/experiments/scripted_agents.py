@@ -186,9 +186,9 @@ _WAIT_TURN = ScriptedTurn("", "sleep", {"sleep_time": WAIT_SECONDS})
 class ObedientAgent:
     """See the module.
 
-    place: what tells a conversation's rollout from others, the same in another run. seconds: how
-    long each sample takes, so that people can speak between. waits: whether it sleeps while nobody
-    speaks, thinks nothing aloud and never finishes, instead of having a plan of its own.
+    place: what distinguishes a conversation's rollout, the same in another run. seconds: how long
+    each sample takes, so that people can speak between. waits: whether it sleeps while nobody
+    speaks, writes no thoughts and never finishes, instead of following its own plan.
     """
 
     def __init__(

@@ -1,9 +1,8 @@
-"""An OpenAI-compatible chat endpoint that plays a scripted agent: what samples where no model
-does.
+"""An OpenAI-compatible chat endpoint that plays a scripted agent in place of a model.
 
 It turns requests into `ChatHistory`s and a scripted agent's turns into streamed answers.
-`ScriptedSpecs` finds the spec of the rollout behind a conversation. What is played is
-`scripted_agents`'.
+`ScriptedSpecs` finds the spec of the rollout behind a conversation. `scripted_agents` decides what
+is played.
 """
 
 import contextlib
@@ -187,8 +186,8 @@ def _stream_events(turn: ScriptedTurn) -> bytes:
 class ScriptedSpecs:
     """Specs by rollout, each read once; safe to use from threads.
 
-    A rollout names itself with each request. Its task would not do: worlds of ScienceWorld differ
-    whose tasks are word for word the same.
+    A rollout names itself with each request. Its task would not identify it: different worlds of
+    ScienceWorld have word for word the same task.
     """
 
     def __init__(self, experiment_home: ExperimentHome) -> None:

@@ -1,9 +1,9 @@
 """Which home holds a rollout's folder on a host: one at a time, by an flock and a note.
 
-`<root>/rollouts/<rollout>/holder` names the home; while a worker runs, it holds an flock on it. A
-home that was copied or restored has the same rollouts with the same folders: without this, two
-daemons would act in one workspace. A home that is gone holds nothing. Of what homes are inside,
-this module knows only the name of their database.
+`<root>/rollouts/<rollout>/holder` names the home; a running worker holds an flock on it. A copied
+or restored home has the same rollouts with the same folders: without this lock, two daemons would
+act in one workspace. A home that no longer exists holds nothing. Of a home's content, this module
+knows only the name of the database.
 """
 
 import os
@@ -18,9 +18,9 @@ _LOCK_SECONDS = 2.0
 
 
 class RolloutFolderLock:
-    """One home's right to a rollout's folder, from `acquire` to `release` or the process's end.
+    """One home's right to a rollout's folder, from `acquire` until `release` or the process's end.
 
-    home: the daemon's home; empty where nobody asks whose the folder is (tests, tools).
+    home: the daemon's home; empty where ownership does not matter (tests, tools).
     """
 
     def __init__(self, folder: Path, home: str) -> None:
@@ -30,13 +30,14 @@ class RolloutFolderLock:
 
     @property
     def is_held_elsewhere(self) -> bool:
-        """Whether the folder may be another's: nothing in it may be ended or removed."""
+        """Whether another home may hold the folder: nothing in it may be ended or removed."""
         return bool(self._home) and self._fd < 0
 
     def acquire(self) -> str:
-        """Hold the folder, which exists; the home whose it was, where that was another.
+        """Lock the folder, which must exist; return the home that held it before, if that was
+        another.
 
-        Needs no room on a disk. Raises RolloutHeldElsewhere while another home has it.
+        Needs no disk space. Raises RolloutHeldElsewhere while another home has it.
         """
         if not self._home or self._fd >= 0:
             return ""
@@ -51,7 +52,7 @@ class RolloutFolderLock:
         return "" if noted_home == self._home else noted_home
 
     def note_home(self) -> None:
-        """Note whose the held folder is, for when the process ends. Raises OSError."""
+        """Note which home holds the folder, for when the process has ended. Raises OSError."""
         if self._fd >= 0:
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, self._home.encode(), 0)
@@ -68,7 +69,7 @@ class RolloutFolderLock:
             raise RolloutHeldElsewhere(self._note, noted_home, running=not free)
 
     def release(self, ended: bool = False) -> None:
-        """Let go; with `ended`, also take the name out. Idempotent."""
+        """Release the lock; with `ended`, also remove the name. Idempotent."""
         if self._fd >= 0:
             if ended:
                 os.ftruncate(self._fd, 0)
@@ -90,7 +91,7 @@ def read_holder(folder: Path) -> str:
 
 
 def is_claimed_elsewhere(folder: Path, home: str) -> bool:
-    """Whether a rollout's folder names another home than `home`, which is there or at work."""
+    """Whether a rollout's folder names a home other than `home` that exists or is at work."""
     holder = read_holder(folder)
     return holder not in ("", home) and (_is_there(holder) or _is_locked(holder_note(folder)))
 
@@ -109,6 +110,6 @@ def _is_there(home: str) -> bool:
 
 
 def clear_holder(folder: Path) -> None:
-    """Take the name out of the folder of a rollout that has ended."""
+    """Remove the home's name from the folder of a rollout that has ended."""
     if read_holder(folder):
         os.truncate(holder_note(folder), 0)

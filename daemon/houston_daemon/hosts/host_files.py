@@ -1,4 +1,4 @@
-"""Files and folders of Houston's own on a host: locked in turn, private to its user."""
+"""Houston's own files and folders on a host: locking them, and keeping them private to its user."""
 
 import fcntl
 import os

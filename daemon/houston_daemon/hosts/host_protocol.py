@@ -1,7 +1,7 @@
-"""What an environment asks of a machine (terminals, processes, files, snapshots), and its errors.
+"""What an environment needs of a machine (terminals, processes, files, snapshots), and its errors.
 
 A host knows nothing of rollouts' steps or of models. `local_host` is this machine, `ssh` another;
-there every call may raise HostAway. Everything a rollout owns lies under `<host
+there every call may raise HostAway. All that a rollout owns is stored under `<host
 root>/rollouts/<rollout>/`: `workspace/` (what the agent sees), `shadow/` (snapshots), `terminals/`
 (byte logs, command files).
 """
@@ -21,7 +21,7 @@ class NeedsPerson(HoustonError):
 
 
 class WorkspaceGone(NeedsPerson):
-    """The rollout has worked in a workspace that is not here (any more)."""
+    """The workspace that the rollout has worked in is not here (any more)."""
 
     def __init__(self, workspace: Path) -> None:
         folder = workspace.parent
@@ -48,7 +48,7 @@ class FreedSpace:
 
 
 class HostRootMissing(NeedsPerson):
-    """What rollouts own cannot be kept where this one was started to keep it."""
+    """The host root, where this rollout keeps its files, cannot be used."""
 
     def __init__(self, folder: Path, problem: OSError) -> None:
         super().__init__(
@@ -149,7 +149,7 @@ class ProcessResult:
 
 @dataclass(frozen=True, slots=True)
 class BackgroundCommand:
-    """What was started in a terminal apart from its foreground: with `&`, `nohup` or `setsid`."""
+    """What was started in a terminal outside its foreground: with `&`, `nohup` or `setsid`."""
 
     key: str
     """Unique on its host for good: process group and start time."""
@@ -249,8 +249,8 @@ class Snapshots(Protocol):
 
         hints: changed paths, looked at first. A stat scan decides in any case.
         mark: also store large files (evaluation, branch, fork).
-        since: the snapshot whose changes were told last, if it may not be the last that was taken
-        (a worker ended between taking and telling); what changed after it is told then.
+        since: the snapshot whose changes were reported last, if that may not be the last one taken
+        (a worker ended between taking and reporting); then all changes after it are reported.
         """
         ...
 
@@ -295,8 +295,8 @@ class RolloutHost(Protocol):
     async def prepare(self, source: Path | None, begun: bool = False) -> None:
         """Make the rollout's folders; copy `source` into the workspace the first time only.
 
-        begun: the rollout has steps already. Raises HoustonError when a workspace that was made
-        once is gone: it is never made anew in silence.
+        begun: the rollout has steps already. Raises HoustonError when a workspace that was made is
+        gone: it is never silently made again.
         """
         ...
 
@@ -322,14 +322,14 @@ class RolloutHost(Protocol):
         network: bool = True,
         copied: bool = False,
     ) -> ProcessResult:
-        """Run a process in a sandbox of its own.
+        """Run a process in a separate sandbox.
 
-        writable=False maps workspace and `extra_read` (at their own paths) read-only beside a
+        writable=False maps workspace and `extra_read` (at their own paths) read-only, and adds a
         scratch folder (evaluators: they execute what the agent wrote).
         cwd: as the process sees it; by default the workspace, or the scratch folder.
-        network=False gives it none in a sandbox, also where the task allows one.
-        copied: with writable=False, it may change what it sees of the workspace, which is a copy;
-        only on this machine.
+        network=False gives the sandbox no network, even if the task allows one.
+        copied: with writable=False, the process may change its view of the workspace, which is a
+        copy; only on this machine.
         """
         ...
 
@@ -342,7 +342,7 @@ class RolloutHost(Protocol):
         ...
 
     async def take_limit_hits(self) -> Sequence[LimitHit]:
-        """Limits that the rollout's processes met since the last call, for the agent to know."""
+        """Limits that the rollout's processes hit since the last call, to tell the agent."""
         ...
 
     @property

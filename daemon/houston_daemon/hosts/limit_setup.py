@@ -48,9 +48,9 @@ def open_guard(
 def make_enclosure(
     groups: control_groups.ControlGroups, limits: ResourceLimits, root: Path
 ) -> Enclosure:
-    """What every process of the rollout is started through.
+    """The enclosure through which every process of the rollout is started.
 
-    Groups that somebody tidied away while they were empty are made again.
+    Groups that someone removed while they were empty are made again.
     """
     if not all(door.exists() for door in groups.procs_files):
         groups.limit(limits)

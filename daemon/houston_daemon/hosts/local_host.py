@@ -3,7 +3,7 @@
 Layout: `<root>/rollouts/<rollout>/` with `workspace/`, `shadow/`, `terminals/`, `private/` (the
 sandbox's own home and /tmp, shared by the rollout's terminals), and `image/` where the task has
 one; `<root>/prepared/<rollout>` notes that the workspace was made, `<root>/limits/<rollout>.json`
-its control groups. Nothing here is the daemon's: whoever makes a LocalHost of the same root and
+its control groups. None of this belongs to the daemon: a later LocalHost of the same root and
 rollout finds what an earlier one left.
 """
 
@@ -125,7 +125,7 @@ class LocalHost:
         self._snapshots = ShadowRepository(self.workspace, self.folder / "shadow")
 
     def map_data(self, data: Mapping[str, Path]) -> None:
-        """What is shown read-only at `/data/NAME`; called before `prepare`."""
+        """Show a folder read-only at `/data/NAME`; called before `prepare`."""
         self.sandbox = replace(self.sandbox, data=dict(data))
 
     async def prepare(self, source: Path | None, begun: bool = False) -> None:
@@ -209,9 +209,9 @@ class LocalHost:
     async def enclosed(
         self, command: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> list[str]:
-        """The argument list of a process that its caller starts once, speaks to, and ends.
+        """The argument list of a process that its caller starts once, talks to, and ends.
 
-        It is shut in like a terminal, in the rollout's network, and dies with its parent.
+        It is enclosed like a terminal, in the rollout's network, and dies with its parent.
         """
         enclosure = await self._open_enclosure()
         return await asyncio.to_thread(

@@ -1,8 +1,7 @@
-"""What /proc says about processes: whose child, in the foreground or not, still there or not.
+"""What /proc says about processes: their parents, foreground or not, still alive or not.
 
 Pids are reused, so a process is remembered by pid and start time together. This module signals
-processes and finds those that carry a token in their environment; it does not know what they run
-for.
+processes and finds those that carry a token in their environment; it does not know their purpose.
 """
 
 import contextlib
@@ -16,7 +15,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class ProcessKey:
-    """One process, for good: a later process with the same pid has another start time."""
+    """One process, uniquely: a later process with the same pid has another start time."""
 
     pid: int
     started: int
@@ -150,9 +149,10 @@ def send_signal(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def kill_all_marked(token: str) -> None:
-    """Kill what carries `token` until nothing does: one that was forking may leave a child.
+    """Kill the processes that carry `token` until none is left: one that was forking may leave a
+    child.
 
-    Raises ValueError for a token that is too short to be one: every process would carry it.
+    Raises ValueError for a token that is too short: every process would carry it.
     """
     for _ in range(20):
         if not kill_marked(token):

@@ -1,6 +1,6 @@
-"""What the processes of one rollout may use together, and how a limit that was met is put in words.
+"""What the processes of one rollout may use in total, and the text for a limit that was hit.
 
-Numbers and sentences only; `guard` holds rollouts to them.
+Numbers and sentences only; `guard` enforces them.
 """
 
 import os
@@ -58,7 +58,7 @@ def compute_resource_limits(mapped: SandboxSettings, together_mb: int) -> Resour
 
 @dataclass(frozen=True, slots=True)
 class LimitHit:
-    """A limit was met."""
+    """A limit was hit."""
 
     kind: LimitKind
     said: str

@@ -1,10 +1,10 @@
-"""Cleans up what a rollout that is over left on the machine where this runs: one entry.
+"""Removes what a finished rollout left on the machine where this runs; one entry point.
 
 `clean_rollout` serves rollouts that ended, were cancelled without a worker, or are freed by a
-person. The daemon has `maintenance.host_cleanup_child` call it for this machine; on another one
-the far end calls it, which is a child of the SSH connection. How much goes (`CleanupExtent`):
+person. For this machine, `maintenance.host_cleanup_child` of the daemon calls it; on another one
+the far end, a child of the SSH connection, calls it. `CleanupExtent` says how much is removed:
 
-| extent | goes |
+| extent | removed |
 |---|---|
 | processes | terminals, the tmux server and its socket, what left its session, control groups |
 | files | also workspace, terminals' logs, the sandbox's own folders, and what notes them |

@@ -1,9 +1,9 @@
 """How a rollout's workspace is made, once: a copy of the task's folder, or of a parent's snapshot.
 
-A note beside the rollouts' folders says that it was made: with the note and without the workspace,
-what the agent did is lost, and that is said, since a fresh copy would look like the agent's own
-work. The note holds a mark that the rollout's processes carry in their environment. What a branch
-could not bring back is noted before the workspace stands. Whose the folder is, is `folder_lock`'s.
+A note next to the rollouts' folders says that it was made. If the note exists and the workspace
+does not, the agent's work is lost, and an error says so: a fresh copy would look like the agent's
+own work. The note holds a mark that the rollout's processes carry in their environment. Files that
+a branch could not restore are noted before the workspace appears. `folder_lock` has the owner.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""How a program that is not there gets onto this machine, in the words for who is asking.
+"""How to install a missing program on this machine, in words for the person who asks.
 
 Only advice: nothing is installed. Which programs are needed is known where they are used.
 """

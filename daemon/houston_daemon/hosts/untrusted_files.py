@@ -1,9 +1,9 @@
-"""File operations in folders that an agent has filled: no link is followed out, nothing recurses.
+"""File operations in folders that an agent has filled: they follow no link out, and do not recurse.
 
-Removes a folder however deep it is nested and whatever its modes, gives the owner's rights back,
-copies open files by reference or around their holes, and opens paths below a folder with O_NOFOLLOW
-at every step (openat(2)), since an agent may swap any folder for a link meanwhile. What the files
-are for is the callers' business.
+Removes a folder of any depth and with any modes, restores the owner's rights, copies open files by
+reference or around their holes, and opens paths below a folder with O_NOFOLLOW at every step
+(openat(2)), since an agent may replace any folder by a link meanwhile. The callers know what the
+files are for.
 """
 
 import contextlib

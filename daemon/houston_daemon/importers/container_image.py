@@ -1,8 +1,8 @@
 """A container's image as one file, made by podman or docker: built or pulled, then exported.
 
 No container ever runs: the file is unpacked for each rollout and becomes the root of its sandbox
-(`hosts.sandbox.image_files`). Which engine is used, is asked here; what a task does with the file
-is the importers' business.
+(`hosts.sandbox.image_files`). This module finds the engine to use; the importers decide what a task
+does with the file.
 """
 
 import shutil
@@ -61,7 +61,7 @@ def build_image(engine: str, dockerfile: Path, name: str, seconds: float) -> Non
 
 
 def load_image(engine: str, file: Path, seconds: float) -> str:
-    """Have an archive's image here; its name, else its id. Raises HoustonError."""
+    """Load an archive's image; returns its name, else its id. Raises HoustonError."""
     result = _ask(engine, ["load", "--input", str(file)], seconds, f"{file} is no image's archive")
     named = [line for line in result.stdout.splitlines() if line.startswith("Loaded image")]
     if not named:

@@ -1,9 +1,9 @@
 """A task folder of Harbor (Terminal-Bench 2 and later) as a task folder of ours, field by field.
 
 Source: harbor 0.26, `harbor/models/task/`: `config.py` for the fields of `task.toml`, `task.py` for
-the folder, `verifier/verifier.py` for how a workspace is scored. The task's image becomes a file
-beside the task file, made by podman or docker; without them a task is refused, unless its
-Dockerfile only copies files and somebody says that the ordinary sandbox will do.
+the folder, `verifier/verifier.py` for how a workspace is scored. podman or docker turns the task's
+image into a file next to the task file; without them a task is refused, unless its Dockerfile only
+copies files and the caller accepts the ordinary sandbox.
 """
 
 import re

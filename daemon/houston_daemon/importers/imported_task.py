@@ -1,8 +1,8 @@
-"""A task in the making, whichever benchmark it comes from, and the writer of its folder.
+"""A task that is being imported, from any benchmark, and the writer of its folder.
 
-Holds one line a field of what is imported (mapped, approximately, not mapped). What a person has to
-bring becomes a placeholder that `task validate` finds. The folder is new: nothing is overwritten.
-How fields are mapped is each importer's own (`innovatorbench_importer`, `harbor_importer`).
+Holds one line for each imported field (mapped, approximately, not mapped). What a person has to
+supply becomes a placeholder that `task validate` finds. The folder is new: nothing is overwritten.
+Each importer maps its own fields (`innovatorbench_importer`, `harbor_importer`).
 """
 
 import json

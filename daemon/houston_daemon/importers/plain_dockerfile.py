@@ -1,8 +1,8 @@
-"""Whether a Dockerfile only copies files, and which: what the ordinary sandbox can stand for.
+"""Whether a Dockerfile only copies files, and which: then the ordinary sandbox can replace it.
 
-Read are FROM, WORKDIR, COPY and ADD of local files into the working folder, ENV, and what says
-nothing of files (LABEL, CMD, EXPOSE, …). Everything else, RUN first of all, is trouble: then what
-the image holds is only known to who builds it. Nothing is built or run here.
+Accepts FROM, WORKDIR, COPY and ADD of local files into the working folder, ENV, and instructions
+that do not affect files (LABEL, CMD, EXPOSE, …). Everything else, above all RUN, is trouble: then
+only a build shows what the image holds. Nothing is built or run here.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Trajectories of other programs in and out: ATIF both ways, logs of inspect_ai in.
+"""Imports and exports trajectories of other programs: ATIF both ways, logs of inspect_ai in.
 
-What comes in is stored by the recorder as ended rollouts, marked as sampled elsewhere. Tasks of
-others are `importers`, rows to train on are `training.export`.
+The recorder stores imports as ended rollouts, marked as sampled elsewhere. `importers` handles
+tasks of others, `training.export` rows to train on.
 """

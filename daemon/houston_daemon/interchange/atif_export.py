@@ -1,11 +1,11 @@
-"""Rollouts as ATIF trajectories (v1.7), a document each, for Harbor and whatever else reads it.
+"""Rollouts as ATIF trajectories (v1.7), a document each, for Harbor and other readers.
 
-System prompt and task come first, then a step of the agent for each closed step, with what it
-called and what it was shown; guidance stands behind the step that it was joined to, as a user's
-step. What ATIF has no field for stands in `extra.houston`, so that `atif_import` gives the same
-rollout back. Steps that a branch shares are marked as copied context. Prompts and token ids are not
-written, summaries of long contexts as system steps. Names of people are written only where the
-configuration allows it. Secrets are taken out last.
+System prompt and task come first, then an agent's step for each closed step, with its calls and
+what it was shown; guidance follows the step that it was joined to, as a user's step. Data that ATIF
+has no field for is stored in `extra.houston`, so `atif_import` restores the same rollout. Steps
+that a branch shares are marked as copied context. Prompts and token ids are not written; summaries
+of long contexts become system steps. Names of people are written only if the configuration allows
+it. Secrets are taken out last.
 """
 
 from collections.abc import Iterator, Sequence

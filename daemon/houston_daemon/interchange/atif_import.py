@@ -1,9 +1,9 @@
 """An ATIF trajectory as a rollout: what each kind of step becomes.
 
 Reads one document, or the trial folder of a Harbor job (its `agent/trajectory.json`, with the
-rewards of its `result.json`). What Houston itself wrote (`atif_export`) comes back as it was: kinds
-of results, guidance with its author, summaries in their place. Everything else follows the format's
-own rules; what has no place here is counted in `SampledElsewhere.left_out`.
+rewards of its `result.json`). What Houston itself wrote (`atif_export`) is restored as it was:
+kinds of results, guidance with its author, summaries in their place. Everything else follows the
+format's own rules; what a rollout has no place for is counted in `SampledElsewhere.left_out`.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
-"""Which format a file has, and the rollouts in it, ready to be sent to the recorder.
+"""Detects which format a file has, and reads its rollouts, ready to be sent to the recorder.
 
-One door for `houston rollout import`: a trajectory in ATIF, the folder of a Harbor trial, a log of
-inspect_ai. The request key of a rollout is made of the file's bytes, so that the same file twice is
-imported once.
+The only entry point for `houston rollout import`: a trajectory in ATIF, the folder of a Harbor
+trial, a log of inspect_ai. The request key of a rollout is made from the file's bytes, so the same
+file is imported only once.
 """
 
 import hashlib

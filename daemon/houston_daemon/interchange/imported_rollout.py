@@ -1,8 +1,8 @@
-"""A rollout in the making, out of what another program recorded, message by message.
+"""Builds a rollout from what another program recorded, message by message.
 
-Knows how a conversation becomes steps: what was said before the first answer is the head, an answer
-opens a step, results and other text close it, and what a person said later is guidance. Every call
-gets a result, text can forge no guidance tag, and secrets are taken out. It knows no file format
+Turns a conversation into steps: what was said before the first answer is the head, an answer opens
+a step, results and other text close it, and later messages of a person are guidance. Every call
+gets a result, text cannot forge a guidance tag, and secrets are taken out. It knows no file format
 (`atif_import`, `inspect_import`) and stores nothing: the recorder does.
 """
 
@@ -162,8 +162,8 @@ class ImportedRollout:
         self._fork = replace(fork, summary=self._disarm(redact(_clean(fork.summary))))
 
     def user(self, text: str, author: str = "user", id: str = "") -> None:
-        """What a person says: the task, or after the first answer guidance, or where it is too long
-        for that a part of the observation. id: the file's own."""
+        """Add a person's message: the task; after the first answer guidance, or part of the
+        observation if it is too long for that. id: the file's own."""
         long = len(text.encode("utf-8", "replace")) > GUIDANCE_TEXT_LIMIT
         if self._open is None or long or not text.strip():
             self._say(text, self._task)
@@ -239,9 +239,9 @@ class ImportedRollout:
         self._say(text, self._task)
 
     def score(self, value: float | None, text: str, metrics: Mapping[str, Any]) -> None:
-        """How well the agent did, at the end of the newest step.
+        """Add a score at the end of the newest step.
 
-        value: from 0 to 1; another one, or none, is kept in words and metrics only.
+        value: from 0 to 1; any other value, or none, is kept in words and metrics only.
         """
         assert self._open is not None, "something was sampled before it is scored"
         fits = value is not None and math.isfinite(value) and 0 <= value <= 1
@@ -345,9 +345,9 @@ class ImportedRollout:
         return {**tool, "function": {**function, "parameters": parameters}}
 
     def message(self, task: str, request: str, group: str = "") -> ImportRollout:
-        """What the recorder is sent; afterwards this is used up.
+        """The message for the recorder; do not use this object afterwards.
 
-        task: a name of any form. request: the idempotency key. Raises HoustonError for what is no
+        task: a name of any form. request: the idempotency key. Raises HoustonError if it is no
         rollout, or too large for one.
         """
         self._close()

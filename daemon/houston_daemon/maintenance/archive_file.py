@@ -1,8 +1,8 @@
 """A rollout as one archive file: written and read back, or unpacked for reading.
 
 JSON Lines under zstd: the manifest, each event with its columns (bytes in base64, large bodies
-whole), then the SHA-256 of all lines before. A temporary home holds the events with their derived
-rows and goes with its reader. Erasing what was archived is `event_erasure`'s.
+whole), then the SHA-256 of all lines before. For reading, a temporary home holds the events with
+their derived rows; it is removed with its reader. `event_erasure` erases what was archived.
 """
 
 import base64

@@ -1,8 +1,8 @@
 """Findings of an integrity check, and the sentence about a damaged home.
 
-`CORRUPT rollout=R first bad seq=N; backup T available` is said in the same words by every command,
-with the newest backup it can name. Which bytes are wrong is found by `home_verification`; what to
-do about them is decided by `journal_repair`.
+Every command prints `CORRUPT rollout=R first bad seq=N; backup T available` in the same words, with
+the newest backup it can name. `home_verification` finds which bytes are wrong; `journal_repair`
+decides what to do about them.
 """
 
 from collections.abc import Iterable
@@ -103,7 +103,7 @@ def _damage_order(seq: int) -> tuple[bool, int]:
 
 
 def damage_error(home: Home, cause: str, rollout: str = "", seq: int = UNKNOWN_SEQ) -> HoustonError:
-    """What is raised before something would be written that hides the damage."""
+    """The error to raise instead of writing something that would hide the damage."""
     return Damaged(
         f"{describe_damage(home, rollout, seq)}. {cause}",
         f"The home {home.path} was not opened for writing; it can still be read.",

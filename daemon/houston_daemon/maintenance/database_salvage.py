@@ -1,7 +1,7 @@
 """Stage 2 of a repair: what can still be read of a damaged database, event by event.
 
-Works on a copy. Where SQLite stops at a damaged page, each event behind it is asked for by its own
-number; a damaged header is written anew. What a row is worth is decided in `repair_decisions`.
+Works on a copy. Where SQLite stops at a damaged page, each event after it is read by its own
+number; a damaged header is written anew. `repair_decisions` decides what a row is worth.
 """
 
 import sqlite3
@@ -89,7 +89,7 @@ class SalvagedDatabase:
         return [tuple(row) for row in rows if tuple(map(type, row)) == types]
 
     def owner_of(self, seq: int) -> EventOwner:
-        """Whose an event is that cannot be read; empty where no index tells."""
+        """The owner of an event that cannot be read; empty where no index tells."""
         if self._owners is None:
             self._owners = self._read_owners()
         return self._owners.get(seq, EventOwner())

@@ -1,8 +1,8 @@
 """Durable copies: of a live database, of single files, into a folder that one process writes.
 
-A copy is written under a name ending in `.new`, synced, and renamed when it is whole; half copies
-of killed processes are removed. A live database is copied in short read transactions, so that its
-WAL stays bounded. What a copy holds is its caller's.
+A copy is written under a name ending in `.new`, synced, and renamed when it is complete; partial
+copies of killed processes are removed. A live database is copied in short read transactions, so its
+WAL stays bounded. The caller decides what a copy holds.
 """
 
 import contextlib
@@ -37,12 +37,12 @@ def open_read_only(database: Path, seconds: float = 5.0) -> sqlite3.Connection:
 
 
 def copy_database(source: Path, target: Path) -> float:
-    """Copy a database while others write; the longest time for which a read mark was held (s).
+    """Copy a database while others write; returns the longest time a read mark was held (s).
 
-    Events are only ever added, so they are copied in short transactions; what is derived from them
-    goes with the last of these. SQLite's backup API would begin again with every commit of another
-    connection, or hold one mark for the whole copy, in which the WAL grows by 50 MB a second.
-    Raises sqlite3.Error, OSError.
+    Events are only ever added, so they are copied in short transactions; derived rows are copied
+    with the last of these. SQLite's backup API would start again with every commit of another
+    connection, or hold one mark for the whole copy, while the WAL grows by 50 MB a second. Raises
+    sqlite3.Error, OSError.
     """
     while True:
         target.unlink(missing_ok=True)
@@ -142,11 +142,11 @@ def make_timestamp() -> str:
 
 @contextlib.contextmanager
 def lock_copy_folder(home: Home, folder: Path, own: Path, unfinished: str) -> Iterator[None]:
-    """Be the only one that writes copies into `folder`, and remove what earlier ones left half.
+    """Become the only writer of copies in `folder`, and remove partial copies of earlier ones.
 
-    own: the home's own folder for them, the only one within it that is taken; unfinished: pattern
-    of the names of half copies. Raises HoustonError. Where a folder cannot be locked (network
-    file systems), nothing is removed.
+    own: the home's own folder for them, the only one allowed inside the home; unfinished: pattern
+    of the names of partial copies. Raises HoustonError. If a folder cannot be locked (network file
+    systems), nothing is removed.
     """
     resolved = folder.resolve()
     if resolved != own.resolve() and resolved.is_relative_to(home.path.resolve()):

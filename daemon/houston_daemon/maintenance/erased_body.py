@@ -1,8 +1,8 @@
-"""What is left of an erased body: all that is no text, so that replay and counts still hold.
+"""What remains of an erased body: everything but text, so replay and counts still work.
 
-`blank_body` takes every text of an agent, its world or a person out, as an archive does;
-`redact_text` takes one string out wherever it stands. Both give a body of the same kind with a mark
-in place of what is gone and zeros for token ids. Writes nothing.
+`blank_body` removes every text of an agent, its world or a person, as an archive does;
+`redact_text` removes one string wherever it occurs. Both give a body of the same kind with a mark
+in place of removed text and zeros for token ids. Writes nothing.
 """
 
 import json

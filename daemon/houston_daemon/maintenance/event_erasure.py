@@ -1,8 +1,8 @@
-"""Erasing from outside: which events hold what is to go, and the one writer that takes it out.
+"""Erasing from outside the recorder: finds the events to erase, and has the one writer erase them.
 
-While a daemon runs it is asked, over `control`; else the home is opened with its lock held. Either
-way the bytes leave database, WAL and search index, which is looked at afterwards. The transaction
-is `recorder.handlers.erase_handlers`'.
+A running daemon is asked over `control`; else the home is opened with its lock held. Either way the
+bytes leave database, WAL and search index, which is checked afterwards.
+`recorder.handlers.erase_handlers` has the transaction.
 """
 
 import os
@@ -56,7 +56,7 @@ class _GuidanceId(msgspec.Struct):
 
 
 def select_unerased_events(home: Home, rollout: str, last: int) -> list[ErasureBatch]:
-    """What of a rollout's events up to `last`, the newest of its archive, still has texts."""
+    """The events of a rollout up to `last`, the newest of its archive, that still have texts."""
     seqs = [
         seq
         for seq, _, kind, data in _iterate_bodies(home, rollout)
@@ -66,10 +66,10 @@ def select_unerased_events(home: Home, rollout: str, last: int) -> list[ErasureB
 
 
 def select_step_events(home: Home, rollout: str, step: int) -> list[ErasureBatch]:
-    """Everything of a step, all that was said to it, and the ids of all prompts behind it.
+    """All events of a step, all guidance for it, and the token ids of all later prompts.
 
-    Said is also what the guidance was before it was edited, and the draft that it was made from.
-    Empty when there is no such step.
+    Guidance includes its text before an edit, and the draft that it was made from. Empty when there
+    is no such step.
     """
     own = _select_seqs(
         home,
@@ -165,10 +165,10 @@ def _list_seqs_behind(home: Home, rollout: str, last: int) -> Sequence[int]:
 def erase_events(
     home: Home, parts: Iterable[ErasureBatch], text: str = "", reason: str = "", archive: str = ""
 ) -> bool:
-    """Erase these events; whether their bytes have left the files.
+    """Erase these events; returns whether their bytes have left the files.
 
-    text, reason, archive: of `EraseBodies`. Cut short, an archive can be gone on with: only
-    the last message makes the rollout one. Raises HoustonError.
+    text, reason, archive: of `EraseBodies`. An interrupted archive can be continued: only the last
+    message marks the rollout as archived. Raises HoustonError.
     """
     messages = [
         EraseBodies(
@@ -270,9 +270,8 @@ def _has_bytes(path: Path, needles: Sequence[bytes]) -> bool:
 
 
 def list_possible_copies(home: Home, text: str = "") -> list[Path]:
-    """Places that may hold what was erased as it was: backups, what repairs kept, archives that
-    were cut short, rows that runs of training were given; messages to people that wait, where they
-    hold `text`.
+    """Places that may still hold erased text: backups, files kept by repairs, interrupted archives,
+    rows given to training runs; waiting messages to people, if they hold `text`.
     """
     places = (
         (home.backups, "*"),

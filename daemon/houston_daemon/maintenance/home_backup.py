@@ -1,9 +1,9 @@
 """Backups of a home: made while the daemon writes, listed, pruned, found by name, and restored.
 
-A backup is a home itself: database, head, blobs, adapters, configuration and the commits of models
-of the hub, checked by `verify`, its manifest written last. Not in it: the search index, full
-weights, training runs, what rollouts own on hosts. Rollouts of a restored home are paused, because
-the home before may still run them.
+A backup is itself a home: database, head, blobs, adapters, configuration and the commits of models
+of the hub, checked by `verify`, its manifest written last. It leaves out the search index, full
+weights, training runs, and what rollouts own on hosts. Rollouts of a restored home are paused,
+because the original home may still run them.
 """
 
 import contextlib
@@ -304,9 +304,9 @@ class PrunedBackups(NamedTuple):
 def prune_backups(folder: Path, newest: BackupManifest, keep: int) -> PrunedBackups:
     """Remove old backups of `folder` that are of the same series as `newest`.
 
-    Of the series (periodic, of one home) `newest` and the newest others are left, `keep` in all;
-    what a person made stays. Only those count that still are what was backed up: a good one never
-    goes for a bad one. Newest by event: the clock may have been set back since.
+    Of the series (periodic, of one home) `newest` and the newest others are kept, `keep` in all;
+    what a person made stays. Only unchanged backups count, so a good one is never removed in favour
+    of a bad one. Newest by event, because the clock may have been set back.
     """
     series = [
         (manifest.seq, manifest.name, manifest)
@@ -506,9 +506,9 @@ def _read_schema_version(home: Home) -> int:
 
 
 def find_newest_backup(home: Home) -> tuple[float, int] | None:
-    """When the home's newest backup was made (POSIX time of its folder's end) and to which event.
+    """When the home's newest backup was made (POSIX time of its folder's end), and its last event.
 
-    One that a clock set back puts into the future is not counted; None where there is no other.
+    A backup dated in the future, because the clock was set back, is ignored; None without another.
     """
     backups = []
     now = time.time()

@@ -1,11 +1,11 @@
-"""`houston verify`: reads every byte of the store and says what is unsound. Changes nothing.
+"""`houston verify`: reads every byte of the store and reports what is unsound. Changes nothing.
 
-Checked: SQLite's own structure and indexes, the WAL behind what SQLite takes from it, the chain
-over all events, every body and blob against its hash, what is left of erased bodies against the
-event that erased them, every derived row against a replay, and the end against the head file. What
-cannot be known: events stored after the head file was last written (at most a second before a
-crash, nothing after a clean stop) leave no trace elsewhere. Not checked, because it decides
-nothing: presence, `search.db`.
+It checks SQLite's own structure and indexes, the WAL after what SQLite takes from it, the chain
+over all events, every body and blob against its hash, what remains of erased bodies against the
+event that erased them, every derived row against a replay, and the end against the head file. It
+cannot notice the loss of events stored after the head file was last written (at most a second
+before a crash, nothing after a clean stop): they leave no trace elsewhere. Presence and `search.db`
+are not checked, because they decide nothing.
 
 The home may be live: events are read in short transactions, the tables in one at the end.
 """
@@ -62,8 +62,8 @@ class EventChecker:
         """Blobs that are named and sound."""
 
     def check_page(self, size: int) -> bool:
-        """Check the next events; whether any was new. To be read until none is: what erased one
-        meanwhile comes behind all that was there. Raises sqlite3.DatabaseError."""
+        """Check the next events; returns whether there were any. Call it until there are none: an
+        event that erased another meanwhile comes at the end. Raises sqlite3.DatabaseError."""
         before = self.seq
         for row in projection_replay.fetch_events(self._connection, before, size):
             self._check_event(row)

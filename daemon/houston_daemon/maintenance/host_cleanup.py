@@ -1,8 +1,8 @@
-"""What rollouts that are over have left, and the process that cleans it up.
+"""What ended rollouts have left on hosts, and the process that cleans it up.
 
-`has_leftovers` looks; orders go to a child (`start_cleanup`), so that neither recorder nor
-supervisor waits. The recorder hears its child through `HostCleanupProcess`: an order whose process
-died is reported as not done. What goes is decided by `hosts.rollout_cleanup`.
+`has_leftovers` checks; orders go to a child (`start_cleanup`), so neither recorder nor supervisor
+waits. The recorder reads its child's reports through `HostCleanupProcess`: an order whose process
+died is reported as not done. `hosts.rollout_cleanup` decides what is removed.
 """
 
 import logging
@@ -49,10 +49,10 @@ class CleanupReport(msgspec.Struct, frozen=True):
 
 
 def has_leftovers(root: Path, rollout: str, home: str = "") -> bool:
-    """Whether something of a rollout that is over may still run on the host under `root`.
+    """Whether something of an ended rollout may still run on the host under `root`.
 
-    home: whose rollout it is; what another home drives now is left alone. A sandbox outlives its
-    tmux server, so the server alone would not tell: the note of its groups counts, too.
+    home: the rollout's; what another home drives now is left alone. A sandbox outlives its tmux
+    server, so checking the server is not enough: the note of its groups counts, too.
     """
     folder = rollout_folder(root, rollout)
     if holder := folder_lock.read_holder(folder):

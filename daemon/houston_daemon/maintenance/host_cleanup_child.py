@@ -1,8 +1,8 @@
-"""Cleans up what ended rollouts left on hosts: a process of its own, because trees are large.
+"""Cleans up what ended rollouts left on hosts, in a separate process because trees are large.
 
 `python -m houston_daemon.maintenance.host_cleanup_child PARENT HOME` reads orders as JSON from
-stdin and prints a `CleanupReport` a line. What goes is said in `hosts.rollout_cleanup`; other
-machines are asked for it. Machines are cleaned at the same time, each one rollout after another.
+stdin and prints a `CleanupReport` a line. `hosts.rollout_cleanup` decides what is removed; other
+machines are asked to do it. Machines are cleaned in parallel, each one rollout after another.
 """
 
 import asyncio

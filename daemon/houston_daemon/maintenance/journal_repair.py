@@ -83,8 +83,8 @@ class RepairResult(msgspec.Struct, frozen=True):
 
 
 def repair_home(home: Home, backup: Path | None = None) -> RepairResult:
-    """Repair a home that nobody has open; `backup`: also take what fits from this one, what an
-    earlier repair had set aside too.
+    """Repair a home that nobody has open. `backup`: also use what fits from this one, including
+    what an earlier repair had set aside.
 
     Raises HoustonError when it cannot be done; the home is then as it was.
     """

@@ -1,8 +1,9 @@
 """Derived tables against a replay of the events: every row and every column, compared by SQLite.
 
 `python -m houston_daemon.maintenance.projection_replay HOME` prints the findings as JSON: in a
-process of its own where there is much, while the journal is read on another core. Also how checks
-open a home read only, beside empty tables. The rules themselves are `recorder.event_projections`.
+separate process for a large home, while the journal is read on another core. Checks also use it to
+open a home read only, together with empty tables. The rules themselves are in
+`recorder.event_projections`.
 """
 
 import contextlib
@@ -98,7 +99,7 @@ def compare_tables(
 ) -> None:
     """Compare `main` (the replay) with `home`; rows of rollouts in `unreplayed` are left out.
 
-    A home of an older schema, which the next start migrates, is held against its own schema.
+    A home of an older schema, which the next start migrates, is compared with its own schema.
     Raises sqlite3.DatabaseError where a table cannot be read.
     """
     (version,) = connection.execute("PRAGMA home.user_version").fetchone()

@@ -1,9 +1,9 @@
 """Stage 3 of a repair: which events are kept, and what an unsound one costs its rollout.
 
-Also what a backup may give back. The chain decides whether an event is what was stored; one changed
-column can be put back, a body or row taken from a backup. A rollout that goes on loses its steps
-behind the last sound one; one that has ended loses the event alone. What was erased stays erased.
-Changes nothing.
+Also decides what a backup may restore. The chain shows whether an event is what was stored; one
+changed column can be put back, a body or row taken from a backup. A rollout that has not ended
+loses its steps after the last sound one; one that has ended loses only the event. What was erased
+stays erased. Changes nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -253,7 +253,7 @@ class DamageByRollout:
                 damage.bad_step = min(damage.bad_step, row.step)
 
     def spread_unknown(self) -> None:
-        """An event that may have been anybody's was everybody's who had not ended."""
+        """Count an event of an unknown rollout against every rollout that had not ended."""
         for damage in self.rollouts.values():
             if not damage.has_sound_event:
                 self.first_of_unknown_owner = min(
@@ -299,7 +299,7 @@ _CONTRADICTED_KINDS = STEP_KINDS | {"edit", "withdraw"}
 
 
 class EarlierRepairs:
-    """Looks at a journal once; what is damaged in it says nothing."""
+    """What earlier repairs did, read once; damaged events are ignored."""
 
     def __init__(self, rows: Iterable[EventRow]) -> None:
         self._aside: set[int] = set()

@@ -1,3 +1,1 @@
-"""What a policy reads: the context, how it is rendered and counted in tokens, the ledger, and
-dialects.
-"""
+"""What a policy reads: the context, its rendering and size in tokens, the ledger, and dialects."""

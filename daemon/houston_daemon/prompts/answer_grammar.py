@@ -1,9 +1,9 @@
 """JSON schema of a guided answer, bounded so that a small model cannot run out of its tokens.
 
-Every string, integer and list is bounded (an unbounded one runs off into repetition), keys come in
-a fixed order, nothing else is allowed. The bounds are a share of the answer's tokens: one character
-a token for a short answer, two or three for longer ones. The engine enforces the schema; this
-module only writes it.
+Every string, integer and list is bounded (in an unbounded one, small models repeat themselves
+without end), keys have a fixed order, and nothing else is allowed. The bounds are a share of the
+answer's tokens: one character a token for a short answer, two or three for longer ones. The engine
+enforces the schema; this module only writes it.
 """
 
 import math

@@ -1,9 +1,9 @@
 """ChatML with one call a line, for small models in short contexts: `read("notes.txt")`.
 
-A head is a line for each tool and the task: no system prompt, no schemas, about 100 tokens where
-`chatml-json` takes 700. An answer is one call as Python writes it, perhaps behind a thought; a
-block of Python in backticks is a call of the tool `python`. Houston's own lines (the budgets behind
-a task, clock and notes behind an observation) are left out, and what a person says is not.
+A head is one line for each tool and the task: no system prompt, no schemas, about 100 tokens where
+`chatml-json` takes 700. An answer is one call in Python syntax, perhaps after a thought; a block of
+Python in backticks is a call of the tool `python`. Houston's own lines (budgets after the task,
+clock and notes after an observation) are left out; messages from people are kept.
 """
 
 import ast
@@ -38,7 +38,7 @@ class CallsDialect(read.FamilyDialect):
     def head(
         self, system: str, tools: Sequence[ToolSpec], task: str, short: bool = False
     ) -> list[PromptPiece]:
-        """See `Dialect.head`; the system prompt is left out, and the budgets behind the task."""
+        """See `Dialect.head`; without the system prompt and the budgets after the task."""
         return self.question(_RULES + read.tool_signatures(tools), without_budgets(task))
 
     def question(self, system: str, text: str) -> list[PromptPiece]:
@@ -48,7 +48,7 @@ class CallsDialect(read.FamilyDialect):
     def observation(
         self, results: Sequence[PromptToolResult], tail: str, stop: str | None = None
     ) -> list[PromptPiece]:
-        """See `Dialect.observation`; of the tail only what people say."""
+        """See `Dialect.observation`; of the tail only messages from people."""
         lines = [result.text.strip() for result in results] or [NO_CALL]
         lines += [f"{OPENING_TAG}{text}{CLOSING_TAG}" for text in find_guidance_texts(tail)]
         closing = "" if stop in (None, _STOP) else _STOP
@@ -64,14 +64,14 @@ class CallsDialect(read.FamilyDialect):
         return [PromptPiece("\n".join(filter(None, lines)), False), PromptPiece(_STOP, True)]
 
     def read_action(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
-        """See `FamilyDialect.read_action`; the call begins a line, and ends the text."""
+        """See `FamilyDialect.read_action`; the call starts a line, and nothing follows it."""
         thought, name, arguments = _split_answer(text, tools)
         call = read.build_call(name, arguments, step, 0, tools)
         return AgentAction(thought=thought, calls=(call,))
 
 
 def written_call(call: ToolCall) -> str:
-    """A call as Python writes it; code as a block of its own."""
+    """A call in Python syntax; code as a separate block."""
     if call.name == _CODE_TOOL and list(call.arguments) == ["code"]:
         return f"```python\n{call.arguments['code']}\n```"
     return f"{call.name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())})"

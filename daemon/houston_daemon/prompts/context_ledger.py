@@ -1,9 +1,9 @@
 """A rollout's context, and how each prompt follows from the sample before it: the token ledger.
 
 A prompt is stored as (parent sample, kept ids, new ids), so that a long context costs only what
-each step added; how it follows is its drift class (clean, stripped, realigned, forked).
-`Context.add` is the one place where messages and token ids grow, so prompt(t) is always a prefix of
-prompt(t+1). It knows neither engines nor dialects: entries come rendered.
+each step added; the relation to its parent is its drift class (clean, stripped, realigned, forked).
+Messages and token ids grow only in `Context.add`, so prompt(t) is always a prefix of prompt(t+1).
+It knows neither engines nor dialects: entries are already rendered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from houston_shared.records import DeliveredGuidance, Drift, Message, ToolResult
 
 @dataclass(frozen=True, slots=True)
 class PromptAnchor:
-    """What the next prompt is measured against: the newest sample of the context."""
+    """What the next prompt is compared with: the newest sample of the context."""
 
     seq: int | None = None
     """Journal sequence of that sample; None before the first, and after a mechanical fork."""
@@ -27,7 +27,7 @@ class PromptAnchor:
 
 @dataclass(frozen=True, slots=True)
 class PromptLink:
-    """A prompt told by its parent."""
+    """A prompt, expressed by its parent."""
 
     parent_seq: int | None
     kept: int
@@ -41,9 +41,9 @@ def link_prompt(
 ) -> PromptLink:
     """How `prompt` follows from `anchor`.
 
-    fresh: it is the first prompt of a context (class `forked`). stripped: the newest answer stands
-    without its thought. Otherwise a prompt that begins with all of the anchor is `clean`, and one
-    that does not, or whose anchor has lost its ids, is `realigned`.
+    fresh: it is the first prompt of a context (class `forked`). stripped: the newest answer appears
+    without its thought. Otherwise a prompt that starts with the whole anchor is `clean`; one that
+    does not, or whose anchor has lost its ids, is `realigned`.
     """
     if prompt is None:
         return PromptLink(
@@ -101,7 +101,7 @@ class ContextEntry:
     """How much is shown of guidance of this step that does not fit whole."""
 
     def observed(self) -> str:
-        """The step's observation without what people said."""
+        """The step's observation without messages from people."""
         return context_messages.observation_text(self.results, self.tail, ())
 
 
@@ -138,7 +138,7 @@ class Context:
     def anchor_sample(
         self, seq: int, prompt: Sequence[int] | None, ids: Sequence[int] | None
     ) -> None:
-        """A sample of the policy was stored: the next prompt is measured against it."""
+        """Take note that a sample of the policy was stored: the next prompt is compared with it."""
         lost = prompt is not None and ids is None
         self.anchor = PromptAnchor(seq, (*(prompt or ()), *(ids or ())), lost)
         self.has_no_sample = False

@@ -1,9 +1,9 @@
 """The text of one decision as a process reward model reads it: the same for labels, training,
 reward and live scores.
 
-Task, what was decided before with its results, then the decision itself without what came of it:
-a process reward model says how good a decision was, not how the environment answered it
-(AgentFlow-Pro). Plain lines of words, so that a tiny policy's tokenizer reads them, too. It knows
+It has the task, the earlier decisions with their results, then the decision itself without its
+result: a process reward model says how good a decision was, not how the environment answered it
+(AgentFlow-Pro). The lines are plain words, which a tiny policy's tokenizer can read too. It knows
 no model and reads no journal.
 """
 
@@ -37,7 +37,7 @@ class Decision(NamedTuple):
 
 
 def decision_of(record: StepRecord) -> Decision:
-    """The decision of a step that was read from the journal, with what came of it."""
+    """The decision of a step that was read from the journal, with its result."""
     sample = record.sample
     action = AgentAction(sample.thought, sample.calls, sample.malformed)
     guidance_lines = (f"person: {guidance.text}" for guidance in record.guidance)
@@ -46,7 +46,7 @@ def decision_of(record: StepRecord) -> Decision:
 
 
 def decision_of_action(action: AgentAction) -> Decision:
-    """The decision that an answer is, before anything came of it."""
+    """The decision in an answer, before it has a result."""
     if action.malformed or not action.calls:
         return Decision(action.thought, "", "", sound=False)
     first, *others = action.calls
@@ -60,10 +60,10 @@ def decision_of_action(action: AgentAction) -> Decision:
 
 
 def decision_text(question: str, earlier: Sequence[Decision], decision: Decision) -> str:
-    """What is scored.
+    """The text to score.
 
-    question: the task as the agent was given it. earlier: all decisions before, in order, with
-    their results. What is too long is cut in its middle, and says so with `…`.
+    question: the task as the agent was given it. earlier: all earlier decisions, in order, with
+    their results. A text that is too long is cut in its middle and marked with `…`.
     """
     recent_decisions = earlier[-EARLIER_DECISIONS:]
     left_out = len(earlier) - len(recent_decisions)

@@ -1,9 +1,9 @@
 """What every dialect (one model family's way of writing) offers, and what their parsers share.
 
-Holds the `Dialect` protocol, the prompt pieces it renders and the action it parses, the base class
-of those of model families, then how a call is built, how names of tools and arguments are checked,
-and how tools are shown in a prompt. Types and ranges of arguments are the environment's to check.
-The dialects themselves are in `model_dialects`.
+Holds the `Dialect` protocol, the prompt pieces it renders, the action it parses, and the base class
+of the model families' dialects; then how a call is built, how names of tools and arguments are
+checked, and how tools appear in a prompt. The environment checks types and ranges of arguments. The
+dialects themselves are in `model_dialects`.
 """
 
 import json
@@ -73,17 +73,17 @@ class Dialect(Protocol):
 
     def question(self, system: str, text: str) -> list[PromptPiece]:
         """A system prompt and one message without tools, up to the opening of the answer: for
-        samples that are no action (the judge's)."""
+        samples that are not actions (the judge's)."""
         ...
 
     def observation(
         self, results: Sequence[PromptToolResult], tail: str, stop: str | None = None
     ) -> list[PromptPiece]:
-        """Everything between what was sampled and the content of the next answer.
+        """Everything between the sampled text and the content of the next answer.
 
-        tail: clock, budgets and the rendered guidance; comes last within the newest message.
+        tail: clock, budgets and the rendered guidance; it ends the newest message.
         stop: the stop token that was sampled; empty when the answer was cut and its turn is still
-        open; None when the answer ended as the family's template ends it.
+        open; None when the answer ended in the family template's own way.
         """
         ...
 
@@ -109,8 +109,8 @@ class Dialect(Protocol):
 
 
 class FamilyDialect(ABC):
-    """What most dialects have alike: no tokens of their own and no grammar; an answer from which no
-    action can be read is malformed."""
+    """What most dialects have in common: no tokens of their own and no grammar; an answer without a
+    readable action is malformed."""
 
     answer_tokens: tuple[str, ...] = ()
     markup: tuple[str, ...] = ()
@@ -133,7 +133,7 @@ class FamilyDialect(ABC):
     def grammar(
         self, tools: Sequence[ToolSpec], answer_tokens: int = 1024
     ) -> Mapping[str, Any] | None:
-        """None: the form is no JSON, and models of these families know it by training."""
+        """None: the form is not JSON, and models of these families know it by training."""
         return None
 
 
@@ -144,7 +144,7 @@ MAX_NESTING = 100
 
 
 class UnreadableAnswer(Exception):
-    """The text is no action; the message says why, in words a model can use."""
+    """The text is not an action; the message says why, in words that a model understands."""
 
 
 def build_call(
@@ -227,7 +227,7 @@ def _name_error(name: str, arguments: Mapping[str, Any], tools: Mapping[str, Too
 
 
 def compact_json(value: Any) -> str:
-    """JSON on one line, letters as they are."""
+    """JSON on one line, letters not escaped."""
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -147,7 +147,7 @@ class MistralV3Dialect(MistralV13Dialect):
     space = " "
 
     def assistant(self, thought: str, calls: Sequence[ToolCall]) -> list[PromptPiece]:
-        """See `Dialect.assistant`; the thought of an answer with calls has no place."""
+        """See `Dialect.assistant`; an answer with calls loses its thought."""
         if not calls:
             return [template_piece(" "), content_piece(thought), template_piece("</s>")]
         listed = [

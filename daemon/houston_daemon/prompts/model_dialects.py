@@ -37,7 +37,7 @@ def content_piece(text: str) -> PromptPiece:
 
 
 def chatml_prompt(system: str, text: str, opening: str) -> list[PromptPiece]:
-    """A system prompt and one message of a person, up to `opening` of the answer."""
+    """A system prompt and one user message, up to `opening` of the answer."""
     return [
         template_piece("<|im_start|>system\n"),
         content_piece(system),
@@ -321,7 +321,7 @@ class Glm45Dialect(read.FamilyDialect):
         return [*pieces, template_piece(self._opening)]
 
     def assistant(self, thought: str, calls: Sequence[ToolCall]) -> list[PromptPiece]:
-        """See `Dialect.assistant`; closed by the token of the message that follows."""
+        """See `Dialect.assistant`; closed by the role token of the next message."""
         pieces = [template_piece("\n"), content_piece(thought)] if thought else []
         if self._reasoning and thought and calls:  # as its template writes an action's thought
             pieces = [
@@ -378,11 +378,11 @@ write reasoning tokens, or may not. Raises ConfigurationError."""
 
 
 def choose_dialect(name: str, reasoning: bool = False) -> Dialect:
-    """The dialect called `name`, of the entry points of the group `houston.dialects`.
+    """The dialect called `name`, from the entry points of the group `houston.dialects`.
 
     reasoning: whether the model may write reasoning tokens, where the family has a switch. A name
-    that begins with `planner-` is that of a planner of the family (`planner_dialect`). Raises
-    ConfigurationError that names those there are, or says why this one cannot be used.
+    that starts with `planner-` means a planner of the family (`planner_dialect`). Raises
+    ConfigurationError that lists the known names, or says why this one cannot be used.
     """
     if name.startswith(PLANNER_PREFIX):
         return planner_dialect(choose_dialect(name.removeprefix(PLANNER_PREFIX), reasoning))

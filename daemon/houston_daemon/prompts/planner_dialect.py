@@ -121,8 +121,8 @@ def _arguments(value: Any, tool: ToolSpec) -> dict[str, Any]:
 
 
 def input_argument(tool: ToolSpec) -> tuple[str, Mapping[str, Any]]:
-    """Name and schema of the argument that the input is: the one that is required, else the first;
-    an empty name where the tool takes none."""
+    """Name and schema of the argument that holds the input: the required one, otherwise the first;
+    an empty name if the tool takes none."""
     properties = tool.parameters.get("properties", {})
     name = next(iter((*tool.parameters.get("required", ()), *properties)), "")
     return name, properties.get(name, {})

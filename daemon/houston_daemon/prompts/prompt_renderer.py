@@ -1,8 +1,8 @@
 """From records to context entries: what a step adds to the prompt, as messages and as token ids.
 
-The only user of a dialect's rendering and of the tokenizer in a rollout. It is used the same way
-when a step has just closed and when a resumed worker reads it back. It decides nothing about what
-is kept: that is the context's and the fork's.
+Within a rollout, only this module uses a dialect's rendering and the tokenizer. It works the same
+when a step has just closed and when a resumed worker reads the step back. The context and the fork
+decide what is kept.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ class PromptRenderer:
         """Ids that end a turn, with their text."""
 
     def head(self, system: str, tools: Sequence[ToolSpec], task: str, short: bool) -> ContextHead:
-        """The head, rendered once in a rollout's life."""
+        """The head, rendered only once for a rollout."""
         pieces = self.dialect.head(system, tools, task, short) if self.tokens else []
         return ContextHead(
             system=system,
@@ -155,7 +155,7 @@ class PromptRenderer:
         )
 
     def rerender(self, entry: ContextEntry) -> ContextEntry:
-        """An entry that another renderer has made, in this dialect: its messages are the same."""
+        """An entry of another renderer, rendered in this dialect from the same messages."""
         message = entry.messages[0]
         if entry.summary:
             text = message.content
@@ -172,9 +172,9 @@ class PromptRenderer:
         return replace(entry, ids=ids, size=size, answer=len(answer))
 
     def asking(self, entry: ContextEntry, request: str) -> tuple[list[int], tuple[Message, ...]]:
-        """`entry` with `request` at the end of its observation: how a summary is asked for.
+        """`entry` with `request` at the end of its observation: the prompt for a summary.
 
-        Its answer stays as it stands in the context, so the prompt keeps its prefix.
+        The entry's answer stays as it is in the context, so the prompt keeps its prefix.
         """
         if entry.summary:
             text = f"{entry.messages[-1].content}\n{request}"

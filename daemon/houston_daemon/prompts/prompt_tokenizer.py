@@ -1,10 +1,9 @@
-"""Text to token ids and back, for engines that take ids; an estimate for engines without.
+"""Text to token ids and back, for engines that take ids; an estimate for other engines.
 
-The one place that encodes: markup pieces with special tokens, content with every added token as
-ordinary letters, so that a file holding `<|im_end|>` or `<tool_call>` cannot speak as markup. A
-tokenizer that puts a space before what it encodes (SentencePiece) is given the text between two
-markup tokens as a whole, behind a token of ours, so that ids are those of the whole prompt. It does
-not know what the text is for.
+The only place that encodes: markup with special tokens, content with every added token as ordinary
+letters, so that a file holding `<|im_end|>` or `<tool_call>` cannot act as markup. A tokenizer that
+adds a space before its text (SentencePiece) gets all text between two markup tokens at once, after
+a token of ours, so the ids are those of the whole prompt. It does not know the text's purpose.
 """
 
 import re
@@ -58,8 +57,8 @@ class PromptTokenizer:
         self._added = re.compile("|".join(map(re.escape, reversed(plain)))) if plain else None
 
     def encode(self, pieces: Iterable[PromptPiece]) -> list[int]:
-        """Token ids of all pieces, one after the other; each is encoded by itself, or all text
-        between two markup tokens as one where the tokenizer would put a space before each."""
+        """Token ids of all pieces, in order. Each piece is encoded separately; if the tokenizer
+        would add a space before each, all text between two markup tokens is encoded at once."""
         if self._prefixes:
             return self._encode_whole(pieces)
         ids: list[int] = []
@@ -80,12 +79,13 @@ class PromptTokenizer:
         return None if number is None else int(number)
 
     def lacks(self, tokens: Iterable[str]) -> str:
-        """The first of `tokens` that is no single token of the vocabulary; empty where all are."""
+        """The first of `tokens` that is not a single token of the vocabulary; empty where all
+        are."""
         return next((token for token in tokens if self._markup(token) != [self.id_of(token)]), "")
 
     @property
     def special(self) -> dict[int, str]:
-        """Special tokens by id: what a template writes, and no text."""
+        """Special tokens by id: those of a template, which are not text."""
         added_tokens = self._tokenizer.get_added_tokens_decoder().items()
         return {int(id): str(token.content) for id, token in added_tokens if token.special}
 

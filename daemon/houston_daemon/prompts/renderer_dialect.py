@@ -1,11 +1,11 @@
-"""A dialect made of a renderer of the package `renderers`, which writes and reads one model family.
+"""A dialect made from a renderer of the package `renderers`; each serves one model family.
 
-The package renders messages to token ids. Here it is given a tokenizer whose ids are characters and
-the family's markup, so that what it renders is told as pieces: markup that the family's template
-writes, and text. The tokenizer of the model then encodes the pieces, as for any dialect. Markup in
-content is broken by a mark before the package sees it, so it stays letters in whatever the package
-makes of it. A family that breaks an invariant is refused when its dialect is made. Which families
-there are, and how each is switched, stands in `renderer_families`.
+The package renders messages to token ids. Here it gets a tokenizer whose ids are characters and the
+family's markup, so that its output can be split into pieces: markup of the family's template, and
+text. The model's own tokenizer then encodes the pieces, as for any dialect. Markup in content is
+broken by a mark before the package sees it, so it stays ordinary letters in the package's output. A
+family that breaks an invariant is refused when its dialect is made. `renderer_families` lists the
+families and their switches.
 """
 
 import importlib
@@ -41,10 +41,10 @@ _Messages = list[dict[str, Any]]
 
 
 class CharacterTokenizer:
-    """A tokenizer of which each id is a character or one of the family's markup tokens.
+    """A tokenizer whose ids are characters or the family's markup tokens.
 
-    It satisfies `renderers.OffsetTokenizer`. Markup is what a renderer asks for by name, or encodes
-    by itself, while it is made, and `markup`.
+    It satisfies `renderers.OffsetTokenizer`. Markup is what a renderer looks up by name, or encodes
+    alone, while it is made, and `markup`.
     """
 
     unk_token_id = None
@@ -58,7 +58,7 @@ class CharacterTokenizer:
             self.convert_tokens_to_ids(token)
 
     def close(self) -> None:
-        """From now on no token is markup that was none."""
+        """From now on no further token becomes markup."""
         self._is_open = False
 
     @property

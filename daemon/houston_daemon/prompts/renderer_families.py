@@ -1,7 +1,7 @@
-"""Model families that the package `renderers` writes and reads, as data: one line of the group
-`houston.dialects` in pyproject.toml for each.
+"""Model families that the package `renderers` writes and reads, as data: each is one line of the
+group `houston.dialects` in pyproject.toml.
 
-What a family must hold is checked by `renderer_dialect`, whenever its dialect is made.
+`renderer_dialect` checks the invariants of a family whenever it makes the dialect.
 """
 
 from houston_daemon.prompts.renderer_dialect import RendererFamily

@@ -1,7 +1,7 @@
 """The system prompt of an agent and its first user message: how to work here.
 
 The same for every task, and short enough for a window of 8,192 tokens. It never changes within a
-rollout; numbers that change stand in the newest observation.
+rollout; changing numbers are in the newest observation.
 """
 
 from houston_daemon.environments.environment_registry import kind

@@ -1,9 +1,9 @@
 """How many tokens the parts of a rollout may take, and how a text that is too long is cut.
 
-Reckons context, answer, observation and summary once from the task's budget and the engine's window
-(docs/design.md#the-agent-loop), checks that the head leaves room to work in, and cuts the middle
-out of a long observation with a note that says so. It counts no tokens itself: `prompt_tokenizer`
-does.
+Computes the limits of context, answer, observation and summary once from the task's budget and the
+engine's window (docs/design.md#the-agent-loop), checks that the head leaves enough room, and cuts
+the middle out of a long observation with a note that says so. Tokens are counted in
+`prompt_tokenizer`.
 """
 
 from collections.abc import Sequence
@@ -66,9 +66,9 @@ class TokenLimits:
         return wanted_tokens if self.window is None else min(wanted_tokens, self.window - prompt)
 
     def fork_threshold(self, head: int) -> int:
-        """The context limit, but never so small that each step would fork again.
+        """The context limit, but large enough that not every step forks again.
 
-        head: tokens of system prompt, tools and task. A summary and one step must fit beside it.
+        head: tokens of system prompt, tools and task. A summary and one step must fit next to it.
         """
         return max(self.context, head + self.summary + self.answer + self.observation)
 
@@ -90,7 +90,7 @@ def compute_token_limits(budget: BudgetSettings, window: int | None) -> TokenLim
 
 def check_head_fits(head: int, fitting: TokenLimits) -> None:
     """Raise HoustonError when the head leaves no room for a first answer and its observation, or
-    an answer has too little room by itself."""
+    when the room for an answer is too small in itself."""
     if fitting.answer < MIN_ANSWER_TOKENS:
         raise HoustonError(
             f"An answer may have {fitting.answer} tokens here, and one of fewer than"

@@ -4,9 +4,9 @@
 
 A head has only the task's words: no system prompt and no tools, which such a policy knows by
 training. An answer is the tool's name and its arguments in order, ended by `<e>`. Houston's own
-lines (clock, budgets, notes; they stand in square brackets) are left out; what a person says comes
-as `<real_user> … </real_user>` behind the observation. The tokenizer lowers letters and drops signs
-(`suites.word_tokenizer`), so that text and ids say the same.
+lines (clock, budgets, notes; in square brackets) are left out; messages from people come as
+`<real_user> … </real_user>` after the observation. The tokenizer lowercases letters and drops signs
+(`suites.word_tokenizer`), so text and ids say the same.
 """
 
 import re
@@ -50,7 +50,7 @@ class WordsDialect(read.FamilyDialect):
     def observation(
         self, results: Sequence[PromptToolResult], tail: str, stop: str | None = None
     ) -> list[PromptPiece]:
-        """See `Dialect.observation`; of the tail only what people say."""
+        """See `Dialect.observation`; of the tail only messages from people."""
         closing = "" if stop in (None, END) else f" {END}"
         pieces = [PromptPiece(f"{closing} {OBSERVED} ", True)]
         for result in results:
@@ -80,7 +80,7 @@ def without_budgets(task: str) -> str:
 
 
 def find_guidance_texts(tail: str) -> list[str]:
-    """What people say in the tail of an observation, in order."""
+    """The messages from people in the tail of an observation, in order."""
     return list(_SAID.findall(tail))
 
 

@@ -1,9 +1,9 @@
 """What each kind of event changes in the derived tables.
 
-One function for each kind of event, all named `project_*`, and `PROJECTIONS`, the table that maps
-kinds to them: a new kind of event or a new column of `steps` begins here. Those of guidance are in
-`guidance_projections`, those of policies and training runs in `training_projections`. Pure
-functions of the events: nothing here reads the journal or a clock, because `verify` replays them on
+There is one function for each kind of event, named `project_*`, and `PROJECTIONS` maps kinds to
+functions: start here to add a kind of event or a column of `steps`. Those for guidance are in
+`guidance_projections`, those for policies and training runs in `training_projections`. They are
+pure functions of the events: none reads the journal or a clock, because `verify` replays them on
 empty tables and compares. Presence and a rollout's activity are not derived from events. The schema
 is `houston_shared.store.schema`.
 """
@@ -62,7 +62,7 @@ from houston_shared.store.search_matching import SEARCH_RESULT_KINDS
 
 
 def project_verdict(connection: Connection, event: EventHeader, body: VerdictGiven) -> None:
-    """On the attempts that count; a step that is not there (any more) has none."""
+    """Set or remove verdicts on the current attempts; a step that is missing gets none."""
     span = (event.rollout, event.step, body.last)
     if body.verdict == "undecided":
         connection.execute(
@@ -83,7 +83,7 @@ def project_verdict(connection: Connection, event: EventHeader, body: VerdictGiv
 def project_process_reward(
     connection: Connection, event: EventHeader, body: ProcessRewardGiven
 ) -> None:
-    """A score of one attempt; what the same policy says again counts."""
+    """Store a score of one attempt; a later score of the same policy replaces it."""
     connection.execute(
         "INSERT OR REPLACE INTO process_rewards (rollout, step, attempt, policy, score, weak, seq,"
         " at) SELECT rollout, step, attempt, ?4, ?5, ?6, ?7, ?8 FROM steps WHERE rollout = ?1"
@@ -134,7 +134,7 @@ def project_note_read(connection: Connection, event: EventHeader, body: NoteRead
 
 
 def project_bookmark(connection: Connection, event: EventHeader, body: StepBookmarked) -> None:
-    """Marked, or the author's mark removed; a note stays even when its mark goes."""
+    """Add or remove the author's bookmark; a note stays even when its bookmark goes."""
     if body.remove:
         connection.execute(
             "DELETE FROM bookmarks WHERE rollout = ? AND step = ? AND author = ?",
@@ -180,7 +180,7 @@ def _role_engines_json(body: StoredSpec) -> str:
 
 
 def project_spec(connection: Connection, event: EventHeader, body: StoredSpec) -> None:
-    """A new rollout, queued; a branch begins as its parent stood after the step they share last."""
+    """A new queued rollout; a branch starts as its parent was after their last shared step."""
     begins = body.origin or BranchPoint(seq=0, head_seq=0)
     insert_row(
         connection,
@@ -281,7 +281,7 @@ def project_cancel(connection: Connection, event: EventHeader, body: CancelReque
 
 
 def project_nothing(connection: Connection, event: EventHeader, body: Record) -> None:
-    """Only the journal keeps it: no row but the rollout's newest time follows (`project_event`)."""
+    """Change nothing but the rollout's newest time (`project_event`): only the journal keeps it."""
 
 
 def project_head(connection: Connection, event: EventHeader, body: ContextHead) -> None:
@@ -368,8 +368,8 @@ def _supersede_attempts(connection: Connection, event: EventHeader) -> None:
 
 
 def project_result(connection: Connection, event: EventHeader, body: ToolResult) -> None:
-    """What a call returned; evaluations and searches have rows of their own, those of look-aheads
-    once an attempt that counts has taken them over."""
+    """Store what a call returned; evaluations and searches get rows, those of look-aheads only once
+    an attempt that counts has taken them over."""
     if not body.success:
         connection.execute(
             "UPDATE steps SET errors = errors + 1 WHERE rollout = ? AND step = ? AND attempt = ?",

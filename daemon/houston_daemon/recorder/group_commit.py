@@ -1,8 +1,8 @@
 """Group commit: many messages in one transaction, answers after the commit.
 
-A refused message leaves no trace. When one is refused after it has written, or the disk is full,
-the transaction is undone and every message is tried alone. A large commit runs in a thread, so that
-its sync overlaps with receiving. What each message does is its handler's.
+A refused message leaves no trace. If a message is refused after it has written something, or if the
+disk is full, the transaction is rolled back and every message is tried alone. A large commit runs
+in a thread, so its sync overlaps with receiving. Each message's handler defines what it does.
 """
 
 import logging
@@ -66,9 +66,9 @@ class GroupCommit:
         """The last fault of a handler; it stays until the daemon ends."""
 
     def run(self, works: Sequence[WorkItem]) -> None:
-        """Do all in one transaction and commit; when this returns, answers may leave.
+        """Handle all messages in one transaction and commit it; afterwards answers may be sent.
 
-        Raises what is wrong with the database or the disk: the recorder then ends.
+        Raises errors of the database or the disk; the recorder then ends.
         """
         try:
             self._run_transaction(works)

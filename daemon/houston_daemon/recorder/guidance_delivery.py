@@ -56,9 +56,9 @@ def read_delivered_guidance(store: Store, rollout: str, step: int) -> tuple[Deli
 def read_guidance_by_ids(
     store: Store, rollout: str, ids: tuple[str, ...]
 ) -> tuple[DeliveredGuidance, ...]:
-    """Delivered guidance by id, in the order asked for; ids that are none are left out.
+    """Delivered guidance by id, in the order asked for; unknown ids are left out.
 
-    What was said in the past that a branch shares is its own, too.
+    For a branch, this includes guidance delivered in the past that it shares.
     """
     rows = store.connection.execute(
         f"{LINEAGE_SQL} SELECT g.id, g.author, e.body FROM line"

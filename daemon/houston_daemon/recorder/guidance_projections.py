@@ -1,4 +1,4 @@
-"""What events of guidance and of a critic's drafts change in the derived tables: part of
+"""How events of guidance and of critics' drafts change the derived tables: part of
 `event_projections`, with its rules."""
 
 from sqlite3 import Connection
@@ -60,7 +60,7 @@ def project_guidance_order(
 
 
 def reassign_guidance_places(connection: Connection, ids: tuple[str, ...]) -> None:
-    """Give the places of some guidance out in the order of `ids`; most often they are already."""
+    """Assign the places of this guidance in the order of `ids`; usually nothing changes."""
     marks = placeholders(ids)
     rows = connection.execute(f"SELECT id, place FROM guidance WHERE id IN ({marks})", ids)
     place: dict[str, int] = dict(rows.fetchall())

@@ -1,7 +1,7 @@
 """A row of the journal, and its hash chain: what each event's `chain` is made of.
 
 chain = SHA-256(previous chain ‖ header ‖ body_hash), so a body can be erased without breaking it.
-Only the recorder and what maintains its home make or check it.
+Only the recorder and `houston_daemon.maintenance` create or check it.
 """
 
 import hashlib

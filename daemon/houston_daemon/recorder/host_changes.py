@@ -1,8 +1,8 @@
-"""Hosts that were let in or removed, as events.
+"""Stores hosts that were added or removed as events.
 
 `houston host add` and `remove` write a file and need no daemon. So the recorder compares that file
 with what it stored last, at its start and whenever the file has changed. Only the home's owner can
-write it: it is the owner who did it.
+write the file, so the owner is the author of the change.
 """
 
 import logging
@@ -27,7 +27,7 @@ _NEWEST_SQL = (
 
 
 class HostChanges:
-    """Whether the file has changed since the last look; the first one says so, too."""
+    """Tells whether the file has changed since the last check; true at the first check."""
 
     def __init__(self, home: Home) -> None:
         self._home = home

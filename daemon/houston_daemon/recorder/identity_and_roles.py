@@ -1,9 +1,9 @@
 """Who sent a message and what their role allows.
 
-The kernel names the user of a socket peer (SO_PEERCRED); a claimed name is kept beside it and
-marked unverified. `REQUIRED_ROLES` is the one table of which role each control message needs: add a
-new message there. Also the author of offline work on a home that no daemon has open. Owners of
-single guidance, claims or bookmarks are checked by the handlers.
+The kernel names the user of a socket peer (SO_PEERCRED); a claimed name is stored in addition and
+marked as unverified. `REQUIRED_ROLES` is the only table of which role each control message needs:
+add a new message there. Also finds the author of offline work on a home that no daemon has open.
+The handlers check who owns a single guidance, claim or bookmark.
 """
 
 import grp
@@ -54,7 +54,7 @@ REQUIRED_ROLES: dict[type[wire.FromPerson], tuple[Role, str]] = {
 
 
 class NotAllowed(HoustonError):
-    """Who asks may not do it. what: in words. needs: the role that would do."""
+    """The sender may not do this. deed: in words. needs: the role that would suffice."""
 
     def __init__(self, deed: str, needs: Role, explanation: str, next: str) -> None:
         cause = f"{deed[:1].upper()}{deed[1:]} needs the role {needs}; {explanation}."
@@ -88,8 +88,8 @@ class RoleBook:
         self.use_roles(roles)
 
     def use_roles(self, roles: RoleSettings) -> None:
-        """Go by these from now on. Raises ConfigurationError as the constructor, and keeps what
-        it had.
+        """Use these roles from now on. Raises ConfigurationError as the constructor, and keeps the
+        old ones then.
         """
         named: tuple[tuple[Role, tuple[str, ...]], ...] = (
             ("operator", roles.operators),
@@ -129,7 +129,7 @@ class RoleBook:
 
 
 def look_up_groups(uid: int, gid: int) -> tuple[str, frozenset[int]]:
-    """Login name (or number) of a user, and all groups: that of the process and those by name."""
+    """Login name (or number) of a user and all groups: the process's own and those by name."""
     name = login_name(uid)
     try:
         return name, frozenset(os.getgrouplist(name, gid)) if name != str(uid) else frozenset({gid})
@@ -192,7 +192,7 @@ class Peer(NamedTuple):
 
 
 class Author(NamedTuple):
-    """Under which name a person's message is kept, and who stands behind it."""
+    """The name under which a person's message is stored, and the user who sent it."""
 
     name: str
     uid: int
@@ -217,7 +217,7 @@ class Author(NamedTuple):
 
 
 class PeerIdentities:
-    """Peer addresses to users, remembered for a few seconds: who joins or leaves a group counts."""
+    """Maps peer addresses to users; cached for seconds only, so a change of groups takes effect."""
 
     def __init__(self, group: str, roles: RoleSettings | None = None) -> None:
         """group: name of the annotators' group, empty for none. Raises ConfigurationError."""
@@ -251,7 +251,7 @@ class PeerIdentities:
 
 
 def resolve_author(peer: Peer, claimed: str) -> Author:
-    """The name that counts; a claimed one is unverified where it is not the login's own."""
+    """The author of a message; a claimed name other than the login's own is unverified."""
     name, role = claimed.strip(), peer.role or "viewer"
     if not name or name == peer.name:
         return Author(peer.name, peer.uid, True, peer.pid, role)
@@ -259,6 +259,6 @@ def resolve_author(peer: Peer, claimed: str) -> Author:
 
 
 def identify_offline_author() -> Author:
-    """The user of this process; who may write the home's files is its operator."""
+    """The user of this process, as operator: anyone who may write the home's files is one."""
     uid = os.geteuid()
     return Author(login_name(uid), uid, True, os.getpid(), "operator")

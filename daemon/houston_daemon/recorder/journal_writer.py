@@ -1,8 +1,8 @@
-"""Appending an event: sequence, hash chain, body, and its derived rows in the same transaction.
+"""Appends events: sequence, hash chain, body, and derived rows in the same transaction.
 
 `JournalWriter` must be the only writer. A body over 64 KB is compressed and synced as a blob before
-a transaction names it. Also the cache of each rollout's newest step, which saves SELECTs on the hot
-path. It opens and commits no transaction: `group_commit` does.
+a transaction names it. Also caches each rollout's newest step, which saves SELECTs on the hot path.
+It neither opens nor commits a transaction: `group_commit` does.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ class NewestStep:
 
 
 class NewestStepCache:
-    """By rollout."""
+    """The newest steps, by rollout."""
 
     def __init__(self) -> None:
         self._newest: dict[str, NewestStep] = {}
@@ -72,7 +72,7 @@ class NewestStepCache:
     def find_followed_step(self, message: FromWorker) -> NewestStep | None:
         """The newest step if the message surely follows it: right lease, next in order, new key.
 
-        None says nothing but that the database must be asked.
+        None only means that the database must be asked.
         """
         newest = self._newest.get(message.rollout)
         if newest is None or message.lease != newest.lease:
@@ -86,7 +86,7 @@ class NewestStepCache:
 
 
 def advance_newest_step(newest: NewestStep, message: FromWorker) -> NewestStep:
-    """The newest step once a message that follows it is stored; `newest` itself is used up."""
+    """The newest step after storing a message that follows it; do not use `newest` afterwards."""
     match message:
         case StoreSample(step=step):
             return NewestStep(newest.lease, step, 1, newest.has_guidance_waiting)

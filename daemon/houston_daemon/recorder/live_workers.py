@@ -1,8 +1,8 @@
-"""Workers that live now: their lease, where to reach them, how long they have been silent.
+"""Workers that are alive now: their lease, how to reach them, how long they have been silent.
 
-In memory only: after a restart there are none until the supervisor assigns rollouts again. Silence
-counts only time in which the recorder listened, so a busy recorder blames no worker. Ending a
-silent worker is the supervisor's work.
+Kept in memory only: after a restart there are none until the supervisor assigns rollouts again.
+Silence counts only time in which the recorder listened, so a busy recorder blames no worker. The
+supervisor ends silent workers.
 """
 
 import time
@@ -74,7 +74,7 @@ class PendingPush(NamedTuple):
 
 
 class LiveWorkers:
-    """By rollout."""
+    """The live workers, by rollout."""
 
     def __init__(self) -> None:
         self._by_rollout: dict[str, LiveWorker] = {}
@@ -86,7 +86,7 @@ class LiveWorkers:
         self._last_turn = time.monotonic()
 
     def note_turn(self, listening: bool) -> None:
-        """The recorder takes another turn, in which it listens to workers, or cannot."""
+        """Note a new turn of the recorder. listening: whether it listens to workers in it."""
         before, self._last_turn = self._last_turn, time.monotonic()
         if listening:
             self._listened_seconds += min(self._last_turn - before, MAX_TURN_SECONDS)
@@ -104,9 +104,9 @@ class LiveWorkers:
         self._by_rollout[rollout] = LiveWorker(lease, listened_seconds=self._listened_seconds)
 
     def note_message(self, rollout: str, lease: int, route: WorkerRoute) -> None:
-        """A message under the newest lease came from `route`.
+        """Record a message under the newest lease that came from `route`.
 
-        The last words of one that has ended may come after its end: they bring nobody back.
+        Late messages of a worker that has ended do not make it live again.
         """
         worker = self._by_rollout.get(rollout)
         if worker is None and self._has_ended(rollout, lease):
@@ -122,8 +122,8 @@ class LiveWorkers:
         worker.route = route
 
     def has_later_line(self, rollout: str, lease: int, route: WorkerRoute) -> bool:
-        """Whether the worker has spoken over a later connection: what comes over this one was said
-        before, and again over the other (a tunnel that hung gives it up late)."""
+        """Whether the worker already uses a later connection: a message over this one was sent
+        before, and again over the later one (a tunnel that hung delivers it late)."""
         worker = self._by_rollout.get(rollout)
         newest = worker.route if worker is not None and worker.lease == lease else None
         return newest is not None and route.connection < newest.connection
@@ -137,7 +137,7 @@ class LiveWorkers:
             worker.trouble = message.trouble[:TROUBLE_LIMIT]
 
     def troubles(self) -> dict[str, str]:
-        """What goes wrong beside the steps of rollouts; what is the same for many, once."""
+        """Problems outside the steps of rollouts; a problem that many share is listed once."""
         rollouts: dict[str, list[str]] = {}
         for rollout, worker in self._by_rollout.items():
             if worker.trouble:
@@ -152,9 +152,9 @@ class LiveWorkers:
         return [use for worker in self._by_rollout.values() for use in worker.replicas.items()]
 
     def remove(self, rollout: str, lease: int) -> int:
-        """A worker ended; the active time of its last heartbeat, 0 when it is not the newest.
+        """Remove an ended worker; returns its last heartbeat's active time, 0 for an old lease.
 
-        Removed again, because a transaction was undone, it says the same.
+        A second call, after a transaction was rolled back, returns the same.
         """
         worker = self._by_rollout.get(rollout)
         if worker is not None and worker.lease == lease:

@@ -1,8 +1,8 @@
-"""One message on its way: which handler does it, and what is answered after the commit.
+"""How one message is handled: which handler does it, and what is answered after the commit.
 
 `HANDLERS` maps each control message to its handler: add a new one there and in `REQUIRED_ROLES`.
-`WorkerMessage` and `WorkerHeartbeats` go to the ingest handlers, `SupervisorCall` is a function
-with a future. Transactions are `group_commit`'s.
+`WorkerMessage` and `WorkerHeartbeats` go to the ingest handlers; `SupervisorCall` is a function
+with a future. `group_commit` handles transactions.
 """
 
 from abc import ABC, abstractmethod
@@ -214,7 +214,7 @@ def make_ack(
     content: ingest_handlers.AckContent,
     controls: Callable[[str], WorkerControl],
 ) -> Ack:
-    """An ack with the control state of now; from then on the worker knows that."""
+    """An ack with the current control state, which the worker knows from then on."""
     control = controls(rollout)
     worker = store.workers.get(rollout)
     if worker:

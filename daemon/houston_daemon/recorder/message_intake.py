@@ -1,8 +1,8 @@
 """From frames to messages: credentials, roles, decoding, and the record of refused attempts.
 
-What cannot be understood or is not allowed is answered at once. Refused attempts become events of
-the journal, counted and spaced out so that nobody can fill the disk with them. Reading the sockets
-is `message_receiver`'s.
+A message that cannot be decoded or is not allowed is answered at once. Refused attempts become
+events of the journal, counted and spaced out so that nobody can fill the disk with them.
+`message_receiver` reads the sockets.
 """
 
 import logging
@@ -74,9 +74,9 @@ class AttemptCounter:
         self._looked = -ATTEMPTS_CHECK_SECONDS
 
     def count(self, peer: Peer | None, deed: str, needs: str = "", about: str = "") -> None:
-        """Somebody was refused.
+        """Count a refused attempt.
 
-        peer: None for who came without the kernel's word. needs: the role that would do.
+        peer: None if the kernel did not identify the sender. needs: the role that would suffice.
         about: the rollout or guidance that was meant.
         """
         uid, name = (peer.uid, peer.name) if peer else (-1, "unknown")

@@ -1,8 +1,8 @@
-"""Receiving from both sockets, also while a commit runs; large bodies go to disk meanwhile.
+"""Receives from both sockets, also during a commit; large bodies are written to disk meanwhile.
 
-Messages of one rollout keep their order: while a body of it is being written by a thread, later
-ones wait. A message is ready only when its blob is synced. Knows the limits of a batch, nothing of
-transactions and answers.
+Messages of one rollout keep their order: while a thread writes the body of one, later ones wait. A
+message is ready only when its blob is synced. The module knows the limits of a batch, but nothing
+of transactions and answers.
 """
 
 import time
@@ -40,7 +40,7 @@ MAX_HELD_BYTES = 256 * 1024 * 1024
 
 
 class BlobWriteQueue:
-    """Gives work its body: small ones at once, large ones from a thread."""
+    """Gives messages their bodies: small ones at once, large ones from a thread."""
 
     def __init__(self, home: Home, wake: Callable[[], None]) -> None:
         """wake: called from the thread when something has become ready."""
@@ -189,7 +189,7 @@ class MessageReceiver:
         return len(self._received_during_commit) + self._blob_queue.count
 
     def waiter(self, live: LiveSocket) -> Callable[[], None]:
-        """What sleeps until something comes, also on `live`, or a tick is over."""
+        """A function that sleeps until a message comes, on `live` too, or a tick is over."""
         calm = self._poller(self.control, live)
         usual = self._poller(self.control, live, *self._ingests)
 
@@ -207,7 +207,7 @@ class MessageReceiver:
         return _receive_batch(self.control, PEOPLE_BATCH_SIZE, self._intake.decode_person_message)
 
     def take_waiting(self) -> list[WorkItem]:
-        """What came during a commit, then what was held and is ready now, which is younger."""
+        """What came during a commit, then the younger messages that were held and are ready now."""
         early, self._received_during_commit = self._received_during_commit, []
         return early + self._blob_queue.take_ready()
 
@@ -233,7 +233,7 @@ class MessageReceiver:
         return ready
 
     def receive_until(self, future: "Future[Any]") -> None:
-        """Take in what workers say while a commit runs: receiving and decoding cost as much."""
+        """Receive from workers while a commit runs: receiving and decoding take as long as it."""
         self._commit_began = time.perf_counter()
         future.add_done_callback(lambda _: self._wakes.wake())
         while not future.done():

@@ -1,8 +1,8 @@
 """The interface between supervisor and recorder: calls, and the events that come back.
 
-`RecorderHandle` is what the supervisor holds; every call may come from any thread and returns after
-the commit of what it changed. Also the events the supervisor is told, and what it reports for the
-status. The implementation is `recorder_thread`.
+The supervisor holds a `RecorderHandle`; every call may come from any thread and returns after the
+commit of what it changed. Also defines the events that the supervisor receives and its report for
+the status. `recorder_thread` implements the interface.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,8 +28,8 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class RunnableChanged:
-    """Rollouts may have become runnable (queued, resumed), or one that has no worker ended or was
-    paused: look at them."""
+    """Rollouts may have become runnable (queued, resumed), or one without a worker ended or was
+    paused: check them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class RecorderHandle(Protocol):
         ...
 
     def use_roles(self, roles: RoleSettings) -> None:
-        """Who may do what from now on. Raises ConfigurationError, and keeps what it was."""
+        """Set who may do what. Raises ConfigurationError, and then keeps the previous roles."""
         ...
 
     def pause_for_engine(self, engine: str, down: bool, reason: str = "") -> None:
@@ -128,7 +128,7 @@ class RecorderHandle(Protocol):
         ...
 
     def use_replicas(self, replicas: Mapping[str, tuple[EngineReplica, ...]]) -> None:
-        """Engine that has several servers → those servers: workers are told at once."""
+        """Set the servers of each engine that has several; workers are notified at once."""
         ...
 
     def replica_uses(self) -> list[tuple[str, ReplicaUse]]:
@@ -138,13 +138,13 @@ class RecorderHandle(Protocol):
     def report_training_state(
         self, run: str, state: RunState, reason: str = "", start: bool = False
     ) -> None:
-        """How a training run stands; start: a process for it began. Nothing of an ended one."""
+        """Store the state of a training run; start: a process for it began. Ignores ended runs."""
         ...
 
     def report_activation(
         self, asked: int, ok: bool, reason: str = "", unloaded: tuple[str, ...] = ()
     ) -> None:
-        """What came of the activation that the event `asked` asked for."""
+        """Store the result of the activation that the event `asked` requested."""
         ...
 
     def drain(self) -> None:

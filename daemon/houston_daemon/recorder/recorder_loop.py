@@ -85,7 +85,7 @@ def push_control_states(
     rollouts: Iterable[str],
     controls: Callable[[str], WorkerControl],
 ) -> None:
-    """Tell workers at once what changed; who is not reached hears it in the next ack."""
+    """Send changed control states to workers at once; one not reached gets it in the next ack."""
     for rollout in rollouts:
         news = store.workers.pending_push(rollout, controls(rollout))
         if news is None:

@@ -1,9 +1,9 @@
 """The recorder's three sockets: bound with their limits and modes, and read as frames.
 
-`ingest` for workers, `control` for people, `live` for notices; each frame comes with the kernel's
-word on its sender. A socket whose name was removed is bound again within a second. Also the pipe
-that wakes the recorder's poll from another thread. What messages mean is for `message_intake`. All
-calls belong to the recorder's thread.
+`ingest` is for workers, `control` for people, `live` for notices; with each frame the kernel names
+its sender. A socket whose file was removed is bound again within a second. Also has the pipe that
+wakes the recorder's poll from another thread. `message_intake` interprets the messages. All calls
+belong to the recorder's thread.
 """
 
 import contextlib
@@ -100,7 +100,7 @@ class RouterSocket:
         return ReceivedFrames(first.bytes, rest[0], rest[1], peer)
 
     def connection_of(self, routing: bytes) -> int:
-        """Over TCP the number of a peer's connection, which are in order; 0 for local ones."""
+        """The number of a peer's TCP connection, higher for later ones; 0 for local peers."""
         del routing
         return 0
 
@@ -215,7 +215,7 @@ class SocketBindings:
             self._bind(name)
 
     def check(self, now: float) -> None:
-        """Bind again what has no name any more. now: monotonic seconds."""
+        """Bind sockets again whose file is gone. now: monotonic seconds."""
         if now < self._due:
             return
         self._due = now + SOCKET_CHECK_SECONDS

@@ -1,9 +1,9 @@
 """The recorder as the supervisor holds it: opened, run in a thread, called from others, stopped.
 
-`Recorder.start` returns when database and sockets are open: the epoch is raised and what a crash
-left over is settled. When the thread ends by an exception, nothing further is acked, waiting calls
-fail, and the supervisor hears `RecorderFailed`. The interface is `recorder_handle`, the work
-`recorder_loop`.
+`Recorder.start` returns when database and sockets are open: the epoch is raised and leftovers of a
+crash are settled. If the thread ends by an exception, nothing further is acked, waiting calls fail,
+and the supervisor gets `RecorderFailed`. `recorder_handle` defines the interface; `recorder_loop`
+does the work.
 """
 
 import logging
@@ -203,7 +203,7 @@ class Recorder:
         return self._call(lambda store: self._running().status(store), patience)
 
     def use_roles(self, roles: RoleSettings) -> None:
-        """Who may do what from now on. Raises ConfigurationError, and keeps what it was."""
+        """Set who may do what. Raises ConfigurationError, and then keeps the previous roles."""
         self._call(lambda _: self._identities.use_roles(roles))
 
     def pause_for_engine(self, engine: str, down: bool, reason: str = "") -> None:
@@ -221,7 +221,7 @@ class Recorder:
     def report_training_state(
         self, run: str, state: RunState, reason: str = "", start: bool = False
     ) -> None:
-        """How a training run stands; start: a process for it began. Nothing of an ended one."""
+        """Store the state of a training run; start: a process for it began. Ignores ended runs."""
         self._call(
             lambda store: training_handlers.store_run_state(store, run, state, reason, start)
         )

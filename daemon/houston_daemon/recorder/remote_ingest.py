@@ -1,10 +1,10 @@
-"""`ingest` over TCP: bound with CURVE, open to the hosts of this home, each message by its host.
+"""`ingest` over TCP: bound with CURVE for this home's hosts; a message's sender is its host.
 
-A socket of its own with a context of its own: handshakes and ciphers of other machines take nothing
-from the sockets of this one. pyzmq's authenticator asks `KnownHosts` at each handshake; a message
-of a host that was removed since is known by the key it came under. What messages mean is for
-`message_intake`. Without ZMTP heartbeats: libzmq 4.3.5 aborts on one that ends a connection whose
-queue is full (libzmq#3937). TCP itself notices a dead peer, and workers speak once a second.
+It has its own socket and context, so handshakes and ciphers of other machines take nothing from the
+local sockets. pyzmq's authenticator asks `KnownHosts` at each handshake; a message of a host that
+was removed since is recognised by the key it came under. `message_intake` interprets the messages.
+There are no ZMTP heartbeats: libzmq 4.3.5 aborts on one that ends a connection whose queue is full
+(libzmq#3937). TCP itself notices a dead peer, and workers send something once a second.
 """
 
 import itertools
@@ -111,7 +111,7 @@ class RemoteIngest(RouterSocket):
         LOGGER.info("workers of other machines are listened to at %s", self._listen)
 
     def send(self, routing: bytes, request: bytes, message: object) -> bool:
-        """As of any router; a host that was removed is told nothing that it has not asked for."""
+        """Send like any router, but push nothing to a host that was removed."""
         if request == PUSH_REQUEST_ID and not self._is_known(
             self._connections.get(routing, (0, ""))[1]
         ):
@@ -147,7 +147,7 @@ class RemoteIngest(RouterSocket):
         self._context.destroy(linger=linger_ms)
 
     def log_refused_handshakes(self) -> None:
-        """Say that somebody came with another home's key, which no message ever tells."""
+        """Log that somebody came with another home's key; no message ever reports that."""
         while self._monitor.poll(0):
             parse_monitor_message(self._monitor.recv_multipart())
             if not self._handshake_logged:

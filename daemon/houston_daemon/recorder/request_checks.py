@@ -1,9 +1,9 @@
-"""How a request is refused, and how one that was handled already is recognised.
+"""How a request is refused, and how a repeated request is recognised.
 
 Holds `Refusal` (for workers) and `denial` (for people), the test whether an error means a full
 disk, the checks of a rollout's id, a text and a request key that handlers share, and the search for
 newer events of one kind about a rollout. A client that lost an answer sends the same request key
-again; another person may have acted meanwhile. What a request does is decided by its handler.
+again; another person may have acted meanwhile. The handler decides what a request does.
 """
 
 import errno
@@ -45,7 +45,7 @@ class Refusal(Exception):
 
 
 def denial(cause: str, next: str = "", effect: str = UNCHANGED) -> HoustonError:
-    """A person's message is not done; raised as the HoustonError that they will read."""
+    """The HoustonError to raise when a person's message is refused; the person reads it."""
     return HoustonError(cause, effect, next)
 
 
@@ -98,9 +98,9 @@ def check_request_key(request: str) -> str:
 def find_events_since(
     store: Store, rollout: str, kind: str, seen_seq: int
 ) -> Iterator[EarlierEvent]:
-    """Events of one kind behind the sequence `seen_seq`, newest first; erased ones are left out.
+    """Events of one kind after the sequence `seen_seq`, newest first; erased ones are left out.
 
-    Without `seen_seq` only the newest: what is sent again comes soon.
+    Without `seen_seq` only the newest: a repeated message comes soon.
     """
     rows = store.connection.execute(
         f"SELECT seq, step, body FROM events WHERE rollout = ? AND {OUT_OF_STEP_EVENTS}"

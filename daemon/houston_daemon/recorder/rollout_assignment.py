@@ -1,9 +1,9 @@
 """What the supervisor does to rollouts: assign them, note worker ends, pause them.
 
-Pauses for an engine that is down and for a full disk. Before a rollout is assigned or resumed, its
-current context is checked byte by byte, with the past that a branch shares: damage pauses it
-instead of being carried on. Also what is settled at a start after a crash. Processes themselves are
-the supervisor's.
+Pauses are for an engine that is down and for a full disk. Before a rollout is assigned or resumed,
+its current context is checked byte by byte, including the past that a branch shares: damage pauses
+the rollout instead of being carried on. Also settles rollouts at a start after a crash. The
+supervisor manages the processes.
 """
 
 import logging
@@ -50,9 +50,9 @@ _FIND_ASIDE_EVENT = (
 
 
 def find_incomplete_ancestor(store: Store, rollout: str, first: int, last: int, seq: int) -> str:
-    """The rollout of which steps `first` to `last`, shared by `rollout`, are not whole; else empty.
+    """The rollout whose steps `first` to `last`, shared by `rollout`, are incomplete; else empty.
 
-    seq: the observation that closed the last of them; what ran after it is another run.
+    seq: the observation that closed the last of them; later events belong to another run.
     """
     for part in store.read(rollout_queries.step_ranges(rollout, first, last)):
         (closed,) = store.connection.execute(_COUNT_CLOSED_STEPS, (*part, seq)).fetchone()
@@ -82,7 +82,7 @@ _SHARED_EVENTS = (
 def pause_if_damaged(store: Store, row: RolloutRow) -> str:
     """Pause a rollout whose context is damaged and return the sentence; empty for a sound one.
 
-    Each is checked once while the recorder runs: what it stores later, it has seen.
+    Each is checked once per run of the recorder, which itself writes everything that follows.
     """
     if row.id in store.checked_rollouts:
         return ""
@@ -196,7 +196,7 @@ def list_runnable_rollouts(store: Store) -> list[str]:
 def assign_rollout(store: Store, rollout: str) -> Assignment | str:
     """Raise the lease and give the spec; raises HoustonError when it cannot run now.
 
-    What is stored of it and damaged pauses it: then the sentence that says so.
+    If its stored context is damaged, pauses it and returns the sentence.
     """
     row = store.read_rollout(rollout)
     if row is None or row.state not in ("queued", "running"):
@@ -216,9 +216,9 @@ def assign_rollout(store: Store, rollout: str) -> Assignment | str:
 
 
 def handle_worker_end(store: Store, rollout: str, lease: int, failure: str) -> None:
-    """A worker process ended; with a failure the rollout fails, a cancel that waited is done.
+    """Record that a worker ended: a failure fails its rollout, a waiting cancel is completed.
 
-    The active time of its last heartbeat is kept, however it ended.
+    The active time of its last heartbeat is stored in any case.
     """
     point("recorder.ended.before")
     active_us = store.workers.remove(rollout, lease)
@@ -241,8 +241,8 @@ def handle_worker_end(store: Store, rollout: str, lease: int, failure: str) -> N
 
 
 def settle_at_start(store: Store) -> None:
-    """At a start nobody runs anything: what was being cancelled is cancelled, and what waited for
-    an engine or a machine is queued again, until this daemon knows better.
+    """Settle rollouts at a start, when nobody runs them: cancels are completed, and those that
+    waited for an engine or a machine are queued again, until this daemon knows better.
     """
     rows = store.connection.execute(
         "SELECT id FROM rollouts WHERE cancelling <> '' OR state = 'paused'"
@@ -260,7 +260,7 @@ def settle_at_start(store: Store) -> None:
 
 
 def pause_for_engine(store: Store, engine: str, down: bool, reason: str) -> None:
-    """Pause what samples from an engine that is down; resume what was paused so."""
+    """Pause rollouts that sample from an engine that is down; resume those paused for it."""
     ids = store.connection.execute(
         "SELECT id FROM rollouts WHERE state IN ('queued', 'running', 'paused') AND (engine = ?1"
         " OR EXISTS (SELECT 1 FROM json_each(role_engines)"
@@ -290,9 +290,9 @@ def is_disk_pause_due(store: Store, full: bool) -> bool:
 
 
 def pause_for_disk(store: Store, reason: str) -> None:
-    """Pause whatever could go on while the home's disk is full; resume it when there is room.
+    """Pause all rollouts that could run while the home's disk is full; resume them afterwards.
 
-    reason: why there is no room; empty where there is.
+    reason: why there is no room; empty if there is.
     """
     for (id,) in store.connection.execute(
         _SELECT_ACTIVE if reason else _PAUSED_FOR_DISK

@@ -1,8 +1,8 @@
-"""What a worker is told of its rollout, read on the writer's own connection.
+"""What a worker is told about its rollout, read on the writer's own connection.
 
 The control state (guidance waiting, pause, cancel, drain), the welcome that a worker starts or
-resumes from, and its steps in pages. The same queries as every reader uses, so that a resumed
-worker and `houston context` read the same bytes. Changes nothing.
+resumes from, and its steps in pages. It uses the same queries as every reader, so a resumed worker
+and `houston context` read the same bytes. Changes nothing.
 """
 
 import os
@@ -48,9 +48,9 @@ KNOWN_CONTROLS_LIMIT = 10_000
 
 
 class ControlStateCache:
-    """What is wanted of every worker, remembered until an event changes it.
+    """The control state of every worker, cached until an event changes it.
 
-    Only for committed state: ask between transactions, `forget` after each.
+    For committed state only: ask between transactions, and call `forget` after each.
     """
 
     def __init__(self, store: Store) -> None:

@@ -1,8 +1,8 @@
-"""How a rollout changes its state: the only place that does, following the table of transitions.
+"""Changes the state of rollouts: the only module that does, following the table of transitions.
 
-A pause has an owner (`person:ada`, `engine`, `disk`, …), which decides who may end it. A rollout
-that fails or is cancelled has its open step closed in the same transaction, every call with an
-honest result. Who may ask for a change is decided by the caller.
+A pause has an owner (`person:ada`, `engine`, `disk`, …), which decides who may end it. If a rollout
+fails or is cancelled, its open step is closed in the same transaction and every call gets an honest
+result. The caller decides who may ask for a change.
 """
 
 from houston_daemon.recorder.identity_and_roles import Author
@@ -134,7 +134,7 @@ def _is_pause_takeover(row: RolloutRow, state: RolloutState, author: Author | No
 
 
 def mark_unattended(store: Store, rollout: str) -> None:
-    """Note that nobody works on a paused rollout; a live worker says so itself, by heartbeat."""
+    """Record that no worker runs a paused rollout; a live worker reports that by heartbeat."""
     store.connection.execute(
         "UPDATE rollouts SET activity = ? WHERE id = ?", (AT_REST_ACTIVITY, rollout)
     )

@@ -1,19 +1,19 @@
 """The indexer of `search.db`: a process that makes the text of committed events searchable.
 
 `python -m houston_daemon.recorder.search_indexer PARENT HOME`, started and watched by
-`search_indexer_process`. A process of its own, at a lower priority, because a thread would compete
-with the recorder's for the interpreter. Bytes on its stdin say that there is news, and its end that
-the daemon stops; on its stdout it writes an `IndexReport` a line.
+`search_indexer_process`. It is a separate process, at a lower priority, because a thread would
+compete with the recorder's for the interpreter. Bytes on its stdin announce new events, and the end
+of stdin means that the daemon stops; on its stdout it writes one `IndexReport` per line.
 
-Never part of an ack, of `verify` or of a backup, and rebuilt whenever it is missing, damaged or
-ahead of the journal. Its schema:
+The index is never part of an ack, of `verify` or of a backup. It is rebuilt whenever it is missing,
+damaged or ahead of the journal. Its schema:
 
     CREATE VIRTUAL TABLE entries USING fts5(tag, text, content='', tokenize='unicode61');
     CREATE TABLE indexed(id INTEGER PRIMARY KEY CHECK(id=1), seq INTEGER);
 
-`entries.rowid` is the event's sequence; `tag` is `r` and the rollout's id without everything that
-is no letter or digit (`tag:rcountwords4f2a` filters by rollout); `indexed.seq` is the last event
-that was looked at. The table is contentless: it finds events, the journal holds their text.
+`entries.rowid` is the event's sequence; `tag` is `r` and the letters and digits of the rollout's id
+(`tag:rcountwords4f2a` filters by rollout); `indexed.seq` is the last event that was looked at. The
+table is contentless: it finds events, and the journal holds their text.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""The search indexer as the recorder holds it: started, told of news, restarted.
+"""The recorder's side of the search indexer: starts it, announces new events, restarts it.
 
-It ends with the recorder, however that ends. Nothing here waits for it but `stop`. All calls belong
-to the recorder's thread. What is indexed is `search_indexer`'s.
+The process ends with the recorder, however that ends. Only `stop` waits for it. All calls belong to
+the recorder's thread. `search_indexer` does the indexing.
 """
 
 import logging

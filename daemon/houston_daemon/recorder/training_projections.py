@@ -31,7 +31,7 @@ def _insert_statement(table: str, columns: tuple[str, ...]) -> str:
 
 
 def project_policy(connection: Connection, event: EventHeader, body: PolicyRegistered) -> None:
-    """A policy, and for its training run what came of it."""
+    """Add a policy, and name it as the result of its training run."""
     family, _, number = body.name.rpartition("@")
     insert_row(
         connection,
@@ -59,7 +59,7 @@ def project_policy(connection: Connection, event: EventHeader, body: PolicyRegis
 def project_training_request(
     connection: Connection, event: EventHeader, body: TrainingQueued
 ) -> None:
-    """Queued; one that failed or was cancelled, once more."""
+    """Queue a run; one that failed or was cancelled is queued again."""
     connection.execute(
         "INSERT INTO training_runs (id, kind, state, alone, by, seq, queued_at, last_seq)"
         " VALUES (?, ?, 'queued', ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"

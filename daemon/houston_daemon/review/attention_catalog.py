@@ -1,9 +1,9 @@
-"""The table of attention signals, and the tracker that runs them as a rollout goes on.
+"""The table of attention signals, and the tracker that runs them during a rollout.
 
-`SIGNALS` names every signal in the order in which a step lists them: add one here. Packages bring
-others by entry point. The signal of failed background jobs stands here too, since it needs the
-rules' knowledge of jobs and exit codes. `AttentionTracker` keeps the window of one rollout and is
-filled again from the journal by a resumed worker.
+`SIGNALS` names every signal in the order in which a step lists them: add one here. Packages add
+others by entry point. The signal of failed background jobs is defined here too, because it needs
+the rules' knowledge of jobs and exit codes. `AttentionTracker` keeps the window of one rollout; a
+resumed worker fills it again from the journal.
 """
 
 import logging
@@ -219,7 +219,7 @@ class AttentionTracker:
 
     @property
     def cut_off(self) -> bool:
-        """Whether what the last steps have in common may have begun before the first taken."""
+        """Whether what the last steps repeat may have begun before the first taken."""
         if not self._steps:
             return False
         last = next((step for step in reversed(self._steps) if step.acts), self._steps[-1])

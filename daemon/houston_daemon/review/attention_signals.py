@@ -58,7 +58,7 @@ def forged_tag(window: AttentionWindow, _: AttentionSettings) -> str:
 
 
 def with_failing_count(step: ObservedStep, before: Sequence[ObservedStep]) -> ObservedStep:
-    """`step`, with how long it has gone wrong. before: the steps before it, the newest last."""
+    """`step`, with the failing steps in a row up to it. before: earlier steps, the newest last."""
     return (
         replace(step, failing=before[-1].failing + 1 if before else 1)
         if _step_problem(step)
@@ -87,7 +87,7 @@ _MIN_REPEATS = 2
 
 
 def with_repeat_counts(step: ObservedStep, before: Sequence[ObservedStep]) -> ObservedStep:
-    """`step`, with how long what it does has gone on. before: steps before it, the newest last."""
+    """`step`, with how long its action has been repeated. before: earlier steps, newest last."""
     if not step.acts:
         return step
     acting = list(islice((earlier for earlier in reversed(before) if earlier.acts), 2))

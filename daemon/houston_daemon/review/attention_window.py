@@ -49,7 +49,7 @@ class ObservedCall:
 
 
 class RepeatCount(NamedTuple):
-    """How long it has gone on, up to one step, that steps which act do the same again."""
+    """How many acting steps in a row, up to one step, did the same again."""
 
     repeats: int = 0
     """Steps that did what a certain number of acting steps before them did."""

@@ -1,11 +1,10 @@
-"""Whether guidance that was heard is followed, as far as its words name something; no model is
-asked.
+"""Whether delivered guidance is followed, as far as its words name something; no model is asked.
 
-`GuidanceFollowing` is told of every step that closes and of the guidance that its observation
-brought. In the steps after, what a message forbids must not be done (the rule
-`contradicted_guidance` says what that is), and one thing that it names must be named: a file, a
-flag, quoted words, or a submission (`houston_shared.guidance_asked_words`). That a thing was named
-does not say that it was done well: that is a person's to judge.
+`GuidanceFollowing` takes every step that closes and the guidance that its observation brought. In
+later steps, the agent must not do what a message forbids (the rule `contradicted_guidance` defines
+that), and must name one thing that it names: a file, a flag, quoted words, or a submission
+(`houston_shared.guidance_asked_words`). Naming a thing does not show that it was done well: a
+person judges that.
 """
 
 import logging
@@ -43,15 +42,15 @@ class GuidanceFollowing:
         self.hear(record.guidance)
 
     def hear(self, guidance: tuple[DeliveredGuidance, ...]) -> None:
-        """Guidance that the observation of the step that was taken last brought."""
+        """Take the guidance that the observation of the last step brought."""
         if not guidance or not self._records:
             return
         self._records[-1] = msgspec.structs.replace(self._records[-1], guidance=guidance)
         self._heard_step, self._acted = self._records[-1].step, 0
 
     def take(self, record: StepRecord) -> str:
-        """Take a step that closes; which guidance it shows not to be followed, in words. Each is
-        told once."""
+        """Take a step that closes; returns which guidance it does not follow, in words. Each is
+        reported once."""
         self._records.append(record)
         most = self._task.attention.guidance_steps
         if not self._heard_step or not most:

@@ -1,10 +1,10 @@
-"""Rules on rollouts as they run: a process that follows the journal and has verdicts stored.
+"""Rules on rollouts as they run: a process that follows the journal and submits verdicts.
 
 `python -m houston_daemon.review.live_rules_child PARENT HOME CONFIG`, started and watched by the
-supervisor. It is a process of its own, at a low priority, so that rules take no time from the
-recorder's interpreter (docs/decisions.md#live-rules-are-a-process-beside-the-daemon). It reads
-what is committed and sends what differs; the recorder writes it. Nothing is kept on disk. On its
-stdout it says on which rollouts a rule failed, as `service.watched_child` does.
+supervisor. It is a separate process, at a low priority, so rules take no time from the recorder's
+interpreter (docs/decisions.md#live-rules-are-a-process-beside-the-daemon). It reads what is
+committed and sends verdicts that differ; the recorder writes them. Nothing is kept on disk. On its
+stdout it reports on which rollouts a rule failed, as `service.watched_child` does.
 """
 
 import time
@@ -63,7 +63,7 @@ class RuleFollower:
         self._version: tuple[int, int] | None = None
 
     def run(self) -> None:
-        """Follow for ever; what goes wrong as a whole is said, and tried again."""
+        """Follow the journal forever; general failures are reported and retried."""
         while True:
             try:
                 self._failed.pop("", None)

@@ -104,11 +104,11 @@ class RolloutTrace:
 
 
 def read_trace(reader: Reader, rollout: str, cached: Sequence[StepRecord] = ()) -> RolloutTrace:
-    """The rollout with this whole id, read in a short transaction a page: it holds no writer back.
+    """The rollout with this whole id, read with a short transaction per page: it blocks no writer.
 
-    cached: its steps as they were read before; only those that closed or were replaced since are
-    read. Steps that close meanwhile are not in it. Raises TextsUnavailable, and HoustonError where
-    its specification was erased, or its task cannot be read.
+    cached: its steps from an earlier read; only those that closed or were replaced since are read.
+    Steps that close meanwhile are left out. Raises TextsUnavailable, and HoustonError where its
+    specification was erased, or its task cannot be read.
     """
     frame = reader.run(_trace_frame(rollout))
     last = reader.run(step_queries.find_last_step(rollout))

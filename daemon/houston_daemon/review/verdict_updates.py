@@ -1,10 +1,9 @@
-"""Verdicts of rules and judges on their way to the recorder: only what differs from what is
-stored.
+"""Verdicts of rules and judges on their way to the recorder: only what differs from what is stored.
 
-It turns what rules found or a judge said into ranges of steps and messages of a bounded size.
-Running the same rules twice sends nothing the second time; what a judge no longer says becomes
-undecided. Reasons name every rule with its version and hold no secret. People's verdicts are
-neither read nor touched.
+It turns findings of rules or answers of a judge into ranges of steps and messages of a bounded
+size. Running the same rules twice sends nothing the second time; a verdict that a judge no longer
+gives becomes undecided. Reasons name every rule with its version and contain no secret. People's
+verdicts are neither read nor changed.
 """
 
 import uuid
@@ -51,11 +50,11 @@ def store_judge_verdicts(
     attempts: Mapping[int, int],
     verdicts: Mapping[int, StepVerdict],
 ) -> int:
-    """Have the recorder keep what a judge says of the steps of a rollout.
+    """Have the recorder store a judge's verdicts on the steps of a rollout.
 
-    by: `judge:` and more. attempts: of every step that was judged, the one that counts. verdicts:
-    by step; of others nothing is said any more. Returns of how many steps something else is said
-    than before. Raises as `send_verdicts`.
+    by: `judge:` and more. attempts: for every judged step, the one that counts. verdicts: by step;
+    judged steps without one become undecided. Returns how many verdicts changed. Raises as
+    `send_verdicts`.
     """
     before = reader.run(_stored_judge_verdicts(rollout))
     changed = changed_verdicts(before, by, attempts, verdicts)
@@ -72,8 +71,8 @@ def send_verdicts(home: Home, messages: Sequence[StoreVerdicts]) -> None:
 
 
 def record_review_cost(home: Home, message: StoreReviewCost, note: Callable[[str], None]) -> None:
-    """Have the recorder add what a judge or a critic took. Where that cannot be, say so: what they
-    said counts all the same."""
+    """Have the recorder add the cost of a judge or a critic. If that fails, say so: their answers
+    count all the same."""
     try:
         send_with_retry(home, message, "", f"houston rollout show {message.rollout}")
     except HoustonError as problem:
@@ -86,9 +85,9 @@ def changed_verdicts(
     attempts: Mapping[int, int],
     verdicts: Mapping[int, StepVerdict],
 ) -> dict[int, StepVerdict]:
-    """By step, what is said now and was not said so before; `undecided` takes a verdict back.
+    """By step, the verdicts that differ from the stored ones; `undecided` takes a verdict back.
 
-    What was said of an attempt that was replaced since, was not said of the step.
+    A verdict on an attempt that was replaced since does not count for the step.
     """
     changed: dict[int, StepVerdict] = {}
     for step, attempt in attempts.items():
@@ -103,7 +102,7 @@ def changed_verdicts(
 
 
 def verdict_ranges(verdicts: Mapping[int, StepVerdict]) -> Iterator[JudgedSteps]:
-    """The same as ranges of steps behind each other of which the same is said, in order."""
+    """The same as ranges of consecutive steps with the same verdict, in order."""
     numbered = enumerate(sorted(verdicts))
     for (_, verdict), group in groupby(numbered, lambda at: (at[1] - at[0], verdicts[at[1]])):
         steps = [step for _, step in group]
@@ -147,8 +146,8 @@ RuleFindings = Mapping[int, Sequence[RuleMask]]
 
 
 def own_steps(trace: RolloutTrace) -> list[int]:
-    """Steps that are judged with a rollout: of a branch not those that it shares with its parent,
-    whose they are."""
+    """Steps that are judged with a rollout: for a branch, without those that belong to its
+    parent."""
     return [step.step for step in trace.steps if not step.inherited]
 
 
@@ -204,7 +203,7 @@ def rule_verdict_messages(
     stored: Mapping[int, Sequence[SourceVerdict]],
     findings: RuleFindings | None = None,
 ) -> list[StoreVerdicts]:
-    """What brings the store from what stands to what rules say; empty where nothing differs.
+    """Messages that change the stored verdicts to what rules say; empty if nothing differs.
 
     stored: `read_verdicts_with_reasons` of the rollout. findings: of `run_rules`, which is run
     where they are not given. Raises as `run_rules`.

@@ -1,6 +1,7 @@
-"""What a check of this machine or of an engine found, and how it is shown: a line, and what to do.
+"""Findings of checks of this machine or of an engine, and how they are printed.
 
-`houston doctor` and `houston engine check` show theirs alike. It checks nothing.
+`houston doctor` and `houston engine check` print them alike: a line, then what to do. The module
+itself checks nothing.
 """
 
 from dataclasses import dataclass

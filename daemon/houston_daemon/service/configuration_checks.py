@@ -1,8 +1,8 @@
-"""Checks of `houston doctor` of what the configuration names: engines at addresses, models of the
-hub, the provider of searches, hosts over SSH, a process reward model, the store outside.
+"""Checks of `houston doctor` for what the configuration names: engines at addresses, models of the
+hub, the search provider, hosts over SSH, a process reward model, the external store.
 
-One generator a check, named in `doctor_commands.ALL_CHECKS`. They change nothing. What is checked
-of the machine itself stands there.
+Each check is a generator that `doctor_commands.ALL_CHECKS` names; that module also has the checks
+of the machine itself. They change nothing.
 """
 
 import asyncio
@@ -48,8 +48,8 @@ def check_hub_models(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
 
 
 def check_engines_at_urls(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
-    """Engines of the configuration that live at a URL, as `rollout start` looks at them. One that
-    nobody has started yet is no fault of this machine."""
+    """Engines of the configuration that have a URL, checked as `rollout start` does. An engine that
+    nobody has started yet is not a fault of this machine."""
     for name, engine in sorted(loaded.config.engines.items()):
         if not engine.addressed:
             continue

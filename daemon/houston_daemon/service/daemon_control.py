@@ -1,10 +1,9 @@
 """Start the daemon from a command and wait until it is ready; stop it so that it always ends.
 
-Readiness is one JSON line on a pipe from the daemon to whoever started it; a pipe that ends
-without it says that the daemon died. To stop, it is asked, then signalled, then killed, all
-within `drain_seconds`: killing loses nothing, what was acked is on disk. Engines that a dead
-daemon left behind are ended under the home's lock. What the commands print is
-`commands.daemon_commands`.
+Readiness is one JSON line on a pipe from the daemon to its starter; if the pipe ends without it,
+the daemon has died. To stop, the daemon is asked, then signalled, then killed, all within
+`drain_seconds`: killing loses nothing, because everything acked is on disk. Engines that a dead
+daemon left behind are ended under the home's lock. `commands.daemon_commands` prints the results.
 """
 
 import os

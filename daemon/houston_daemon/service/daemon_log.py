@@ -1,10 +1,9 @@
-"""The logs of a daemon: its own, the fork server's and the workers'; written, rotated and
-followed.
+"""The logs of a daemon: its own, the fork server's and the workers'; written, rotated and followed.
 
-Lines of UTC time, level and text. Stray output of the daemon goes into the same file. A worker's
+A line has UTC time, level and text. Stray output of the daemon goes into the same file. A worker's
 log that has grown too long is moved aside and the worker is told to open it again (SIGHUP); a log
-that somebody moved away is begun anew within ten seconds. Reading follows a log over rotations
-and misses no line. Engines' logs have pumps of their own (`log_rotation`).
+that somebody moved away is replaced by a new one within ten seconds. Reading follows a log across
+rotations and misses no line. Engines' logs have separate pumps (`log_rotation`).
 """
 
 import contextlib
@@ -70,9 +69,9 @@ class LogFile(RotatingFileHandler):
         self.stream = self._open()
 
     def reopen(self) -> None:
-        """Go on in a new file of the same name, after somebody moved the old one away.
+        """Continue in a new file of the same name, after somebody moved the old one away.
 
-        Raises OSError where there can be none; the old one is written on then.
+        Raises OSError if it cannot be created; the old one is then still written.
         """
         self.acquire()
         try:

@@ -1,12 +1,12 @@
 """The daemon's process: `python -m houston_daemon.service.daemon_process --home DIR`.
 
-Takes the home's lock, raises the limit of open files, starts the recorder's thread and the
-metrics, builds the supervisor with all its parts, says that it is ready, and closes everything at
-the end. It also makes the command line of a worker. What happens in between is `supervisor`;
-starting this process from a command is `daemon_control`.
+Takes the home's lock, raises the limit of open files, starts the recorder's thread and the metrics,
+builds the supervisor with all its parts, reports that it is ready, and closes everything at the
+end. It also builds the command line of a worker. `supervisor` does the work in between;
+`daemon_control` starts this process from a command.
 
-Exit codes: 0 after a drain, 1 when it was cut short, 65 when the recorder met damage, 70 when it
-or the supervisor's loop failed.
+Exit codes: 0 after a drain, 1 when it was cut short, 65 when the recorder met damage, 70 when it or
+the supervisor's loop failed.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """Reload what people edit while the daemon runs: houston.toml, task files, training recipes.
 
-houston.toml takes effect, or is refused and what was read before stays; an edited task or recipe
-is checked at once, and what is wrong is a trouble of the status until it is mended. Rollouts that
-run keep what they started with: it is stored. How edits are noticed is shared with the console
-and lives in `houston_shared`.
+An edited houston.toml takes effect, or is refused and the previous settings stay. An edited task or
+recipe is checked at once, and an error in it is a trouble of the status until it is fixed. Running
+rollouts keep the settings that they started with, which are stored. The code that notices edits is
+shared with the console and is in `houston_shared`.
 """
 
 import sqlite3

@@ -1,8 +1,8 @@
 """`houston engine check`: everything that a rollout will ask of an engine, asked once.
 
-First what costs nothing (settings, then `engine_probes`), then four short samples: a tool call, and
-three that tell what the log-probabilities are of. There is one finding for each of `CHECK_ORDER`;
-what does not apply is skipped with its reason. Nothing is stored, loaded or started.
+Free checks come first (settings, then `engine_probes`), then four short samples: a tool call, and
+three that show what the log-probabilities are of. There is one finding for each of `CHECK_ORDER`; a
+check that does not apply is skipped with its reason. Nothing is stored, loaded or started.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
 """The child server of an engine (the embedded one, or `vllm serve`) and the pipe of its log.
 
-Started in a session of its own with GPUs from the ledger, it outlives the daemon; the next one
-adopts it by its state file, unless its command, environment or GPUs changed. Its output goes
-through a named pipe that the engine itself holds open, so that it never meets a broken one, to a
-log pump which is started again when it was killed. Who asks whether it answers is
-`engine_supervisor`; who ends one without a daemon is `engine_guard`.
+It runs in its own session with GPUs from the ledger and outlives the daemon; the next daemon adopts
+it by its state file, unless its command, environment or GPUs changed. Its output goes through a
+named pipe, which the engine itself holds open so that it never breaks, to a log pump, which is
+restarted if it was killed. `engine_supervisor` checks whether it answers; `engine_guard` ends one
+without a daemon.
 """
 
 import fcntl
@@ -231,7 +231,7 @@ class EngineChild:
     def end(self, seconds: float = 10.0) -> None:
         """End it; waits until it is gone, by force after most of `seconds`.
 
-        Also one of an earlier daemon that nobody has found again yet.
+        Also ends a child of an earlier daemon that was not adopted yet.
         """
         process = self._process or self._make(0)
         if self._process is not None or process.adopt():
@@ -274,8 +274,8 @@ def end_orphaned_engines(home: Home, seconds: float = 3.0) -> list[str]:
 
 
 def end_former_replicas(loaded: LoadedConfiguration, seconds: float = 3.0) -> None:
-    """End children that an earlier daemon left and that the configuration, which was edited since,
-    has no place for: nobody would find them again."""
+    """End children of an earlier daemon that the edited configuration has no place for: nobody
+    would find them again."""
     home = loaded.home
     for file in sorted(engines_folder(home).glob("*#*.json")):
         replica = unquote(file.stem)

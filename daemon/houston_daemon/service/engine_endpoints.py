@@ -1,8 +1,8 @@
-"""Where engines are: ports, addresses, logs and state files; and whether somebody answers there.
+"""Where engines are: ports, addresses, logs and state files; and whether a server answers there.
 
-A child's port is chosen once for a home and engine and kept, so that a worker's retry reaches the
-server that was started again. A server behind a proxy is asked through it, as workers do. Starts
-nothing and is light to import.
+A child's port is chosen once for a home and engine and kept, so a worker's retry reaches the
+restarted server. A server behind a proxy is asked through it, as workers do. Starts nothing and is
+light to import.
 """
 
 import errno
@@ -46,7 +46,7 @@ def output_pipe(home: Home, name: str) -> Path:
 
 
 def temporary_folder(home: Home, name: str) -> Path:
-    """A new name for a child's temporary files: in the home, or where its sockets have room."""
+    """A new path for a child's temporary files: in the home, or elsewhere if that is too long."""
     inside = engines_folder(home).absolute() / f"{engine_file_name(name)}.{secrets.token_hex(4)}"
     if len(os.fsencode(inside)) <= _LONGEST_TEMPORARY_BYTES:
         return inside
@@ -124,8 +124,8 @@ def connection_problem(url: str, seconds: float = 3.0) -> str:
 
 
 def answer_problem(page: str, seconds: float, faults: Container[int] = range(500, 600)) -> str:
-    """Why a page is not answered within moments; empty when it is, but for the statuses `faults`:
-    a server may have no such page, or want a key."""
+    """Why a page is not answered within `seconds`; empty if it is, unless with one of the statuses
+    `faults`: a server may lack the page, or require a key."""
     import httpx  # see `engine_process.is_healthy`
 
     from houston_daemon.engines.engine_http import connection_settings

@@ -1,11 +1,11 @@
-"""Ends an engine that nobody has any more: its daemon is gone, and no other came in time.
+"""Ends an engine that nobody uses any more: its daemon is gone, and no other came in time.
 
-`python -m houston_daemon.service.engine_guard STATE PID STARTED LOCK SECONDS TEMPORARY LOG`, a
-session of its own beside each engine. A daemon that runs holds the lock of its home, and a command
-that asks the engine holds `used_lock`; when nobody has held either for so many seconds, or the home
-was removed and nobody holds what it was, the engine and its children are ended. After the engine's
-end, whoever ended it, the guard removes its folder for temporary files and shared memory that only
-it had mapped. It starts nothing.
+`python -m houston_daemon.service.engine_guard STATE PID STARTED LOCK SECONDS TEMPORARY LOG` runs in
+its own session next to each engine. A running daemon holds the lock of its home, and a command that
+asks the engine holds `used_lock`. If nobody has held either for SECONDS, or the home was removed
+and nobody holds its former lock, the engine and its children are ended. After the engine's end,
+whoever ended it, the guard removes the engine's folder for temporary files and shared memory that
+only the engine had mapped. It starts nothing.
 """
 
 import fcntl
@@ -33,9 +33,9 @@ SHARED_MEMORY_FOLDER = "/dev/shm/"
 def start_engine_guard(
     state_file: Path, state: ServerState, lock: Path, seconds: float, log: Path
 ) -> None:
-    """Begin to guard an engine, unless somebody does. Raises OSError.
+    """Start guarding an engine unless it is guarded already. Raises OSError.
 
-    lock: of the home. seconds: how long the engine goes on without a daemon and commands.
+    lock: of the home. seconds: how long the engine runs on without a daemon and commands.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", __name__, str(state_file), str(state.pid), str(state.started)]

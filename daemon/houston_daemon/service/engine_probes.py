@@ -1,9 +1,9 @@
-"""What a server of an engine says of itself when nothing is sampled: costs nothing, takes moments.
+"""What an engine's server reports about itself without sampling: costs nothing, takes moments.
 
-Its list of models with their windows, its tokenizer against the configured one, whether it loads
-adapters; and, of this side, whether the dialect reads back what it writes. Each is a `CheckFinding`
-with the next command. `rollout start` refuses what fails here and `houston doctor` shows it;
-`engine_check` adds what only samples tell.
+Checks its list of models with their windows, its tokenizer against the configured one, whether it
+loads adapters and, on this side, whether the dialect reads back what it writes. Each result is a
+`CheckFinding` with the next command. `rollout start` refuses what fails here and `houston doctor`
+shows it; `engine_check` adds what only samples show.
 """
 
 import asyncio
@@ -94,8 +94,8 @@ def is_probed(settings: Mapping[str, Any]) -> bool:
 
 
 async def probe_engine(name: str, settings: Mapping[str, Any]) -> list[CheckFinding]:
-    """All findings that cost nothing, of an engine with a `url`; the first that fails ends them
-    where the rest would only say the same."""
+    """All findings that cost nothing, of an engine with a `url`; stops at a failure if the rest
+    would only repeat it."""
     findings = [finding async for finding in _probe(ServerAddress(name, settings))]
     return list(map(without_secrets, findings))
 

@@ -1,8 +1,9 @@
-"""How the servers behind one engine stand, together and each: ready, starting, draining, down.
+"""The states of the servers behind one engine, combined and each: ready, starting, draining, down.
 
 An engine has one server, or several that serve the same model (`replicas`, `urls`). It is ready
-while one of them is, and down when none is. What workers and people are told of the servers is made
-here; who watches one is `engine_supervisor`, and who keeps to which is `engines.replicated_engine`.
+while one of them is, and down when none is. This module makes what workers and people are told
+about the servers. `engine_supervisor` watches them; `engines.replicated_engine` decides which one a
+rollout uses.
 """
 
 from collections import Counter
@@ -83,7 +84,7 @@ class WatchedEngine:
 
     @property
     def is_starting(self) -> bool:
-        """Whether one of its servers was never ready yet, and may come to be."""
+        """Whether one of its servers has not been ready yet but may become so."""
         return any(each.state == "starting" for each in self._kept.values())
 
     @property
@@ -98,7 +99,7 @@ class WatchedEngine:
 
     @property
     def next_try(self) -> float:
-        """When the next of its servers is brought up again that is down."""
+        """When the next of its servers that are down is started again."""
         return min((each.next_try for each in self._kept.values()), default=0.0)
 
     def ready_urls(self) -> dict[str, str]:
@@ -157,8 +158,8 @@ def _down_reason(replica: WatchedReplica) -> str:
 
 
 def replica_names(name: str, engine: EngineSettings) -> tuple[str, ...]:
-    """What the servers of an engine are called: children by number, servers at `urls` by host and
-    port. An engine of one server has one, of its own name."""
+    """Names of an engine's servers: children by number, servers at `urls` by host and port. An
+    engine with one server has one name, its own."""
     if engine.urls:
         return tuple(dict.fromkeys(map(server_name, engine.urls)))
     return (name, *(f"{name}#{number}" for number in range(2, engine.replicas + 1)))

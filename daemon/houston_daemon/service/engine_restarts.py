@@ -1,8 +1,8 @@
-"""One server of an engine, watched: brought up, asked, and brought up again with backoff.
+"""Watches one server of an engine: brings it up, checks it, and restarts it with backoff.
 
-Each has a thread, which tells how it stands; limits for one that is dead or hangs are here. What it
-is (a child of ours, a place that somebody else keeps) and what comes of its state is
-`engine_supervisor`.
+Each server has a thread, which reports its state; limits for one that is dead or hangs are here.
+`engine_supervisor` knows what the server is (a child of ours, or one that somebody else runs) and
+acts on its state.
 """
 
 import itertools
@@ -50,7 +50,7 @@ class EngineState:
 
 
 class EngineServer(Protocol):
-    """What is behind the name: a child of ours, or a place that somebody else keeps."""
+    """The server behind the name: a child of ours, or one that somebody else runs."""
 
     url: str
 

@@ -1,11 +1,11 @@
 """The engines that rollouts use: what is behind each name, watched and started again.
 
-A name stands for a child of ours, a URL that somebody else keeps, an engine of full weights named
-after its policy, or nothing (a script, a plug-in); or for several servers that serve the same. Each
-server is watched by a thread (`engine_restarts`). An engine of which no server answers for half a
-minute pauses its rollouts (by `engine`) and resumes them when one does; shorter gaps are bridged by
-the workers' retries. What its servers come to together is `engine_replicas`, the child process
-itself `engine_child`; loading a policy into an engine is `policy_activation`.
+A name stands for a child of ours, a URL that somebody else runs, an engine of full weights named
+after its policy, or nothing (a script, a plug-in); or for several servers that serve the same
+model. Each server is watched by a thread (`engine_restarts`). If no server of an engine answers for
+half a minute, its rollouts are paused (by `engine`) and resumed when one does; the workers' retries
+bridge shorter gaps. `engine_replicas` combines the states of its servers, `engine_child` is the
+child process, and `policy_activation` loads a policy into an engine.
 """
 
 import os
@@ -135,8 +135,8 @@ class EngineSupervisor:
             watch.start()
 
     def change_servers(self, name: str, now: float) -> None:
-        """An edit added or took away servers of an engine that serve the same: rollouts go on with
-        the rest, and what is taken away ends when none of them samples there (`end_drained`)."""
+        """Apply an edit that added or removed servers serving the same: rollouts continue with the
+        rest, and a removed server ends when no rollout samples there (`end_drained`)."""
         watched, server = self._watched.get(name), self._make(name)
         if watched is None or server is None:
             return
@@ -211,7 +211,7 @@ class EngineSupervisor:
         self._ending[name].start()
 
     def mark_edited(self, name: str) -> None:
-        """Its settings are others: it is made anew as soon as no rollout uses it."""
+        """Record that its settings changed: it is made anew as soon as no rollout uses it."""
         if name in self._watched:
             self._edited.add(name)
 
@@ -283,7 +283,7 @@ def resolve_engine(
 ) -> EngineSettings:
     """The engine called `name`. Raises ConfigurationError where there is none.
 
-    made_alike: engines that are made as this one is, so that it cannot be made as one of them.
+    made_alike: engines whose settings come from this one, which cannot come from them in turn.
     """
     if "@" not in name or name in loaded.config.engines:
         return loaded.engine(name)
@@ -451,8 +451,8 @@ class RemoteEngine:
 
 
 class RemoteReplica(RemoteEngine):
-    """One of several servers that somebody else keeps: asked over HTTP, since a server that has
-    stopped still accepts connections, and others could answer in its place."""
+    """One of several servers that somebody else runs: asked over HTTP, because a stopped server
+    still accepts connections, and others could answer in its place."""
 
     def __init__(self, url: str, engine: EngineSettings) -> None:
         super().__init__(url)

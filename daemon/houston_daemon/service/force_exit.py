@@ -1,9 +1,9 @@
 """Ends the daemon by force: at a second signal, or when a shutdown takes longer than it may.
 
-A thread of its own hears signals through the interpreter's wake-up descriptor, which is written
-while the main thread waits for a lock, a disk or the recorder. So nothing in the daemon can hang
-for ever after it was told to end. How long a shutdown may take (`drain_seconds`) is worked out
-here. What is acked is on disk; the next start continues from there.
+A separate thread receives signals through the interpreter's wake-up descriptor, which is written
+even while the main thread waits for a lock, a disk or the recorder. So nothing in the daemon can
+hang forever after it was told to end. This module also works out how long a shutdown may take
+(`drain_seconds`). Everything acked is on disk; the next start continues from there.
 """
 
 import contextlib

@@ -1,10 +1,10 @@
 """Who has which GPU: one ledger for a home, and the leases of rollouts in it.
 
 Engines, trainers and rollouts share the ledger. A GPU goes to one holder, or to several that all
-asked to share. A lease lasts until it is given back, over restarts of the daemon too. Who asked
-first on a host is served first there; engines go before rollouts, which need them. A rollout gets
-its GPUs before its worker starts and keeps them while it is paused and until its terminals have
-ended. Numbers only: what a holder sees of a GPU is set by whoever starts it
+asked to share. A lease lasts until it is given back, also across restarts of the daemon. On each
+host, whoever asked first is served first; engines go before rollouts, which need them. A rollout
+gets its GPUs before its worker starts and keeps them while it is paused and until its terminals
+have ended. The ledger holds numbers only: whoever starts a holder sets which GPUs it sees
 (`CUDA_VISIBLE_DEVICES`). Leases of trainers are in `trainers`.
 """
 
@@ -68,10 +68,10 @@ class GpuLedger:
     def lease(
         self, holder: str, gpus_by_host: Mapping[str, int], shared: bool = False
     ) -> GpusByHost | str:
-        """GPUs for `holder`: all that it wants or none; why not, in words, where none.
+        """GPUs for `holder`: all that it wants or none; if none, the reason in words.
 
-        Who waits asks again, and is served in the order of first asking on each host. Who holds
-        what it wants already keeps it. shared: among holders that also asked to share.
+        A waiting holder asks again, and is served in the order of first asking on each host. One
+        that already has what it wants keeps it. shared: among holders that also asked to share.
         Raises HoustonError when the ledger cannot be written.
         """
         with self._turn:
@@ -228,7 +228,7 @@ class RolloutGpus:
         """What rollouts asked for that asked for some; the others start at once, or not here."""
 
     def try_lease(self, rollout: str) -> bool:
-        """Whether it has what it asked for; else it waits, and the ledger says for what."""
+        """Whether it has the GPUs it asked for; else it waits, and the ledger says why."""
         request = self._asked.get(rollout)
         if request is None:
             spec = self.read_spec(rollout)
@@ -245,7 +245,7 @@ class RolloutGpus:
         return not isinstance(self._ledger.lease(_ROLLOUT_PREFIX + rollout, *request), str)
 
     def end_round(self) -> None:
-        """Let the database go: a clean stop leaves no WAL, which an open reader would keep."""
+        """Close the database: an open reader would keep the WAL from a clean stop's removal."""
         self._reader.close()
 
     def gpus_of(self, rollout: str) -> GpusByHost:

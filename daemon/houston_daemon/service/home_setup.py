@@ -1,10 +1,9 @@
-"""The home before a daemon runs on it: its file system, its folders, the sockets' folder, who
-gets in.
+"""Prepares the home before a daemon runs on it: file system, folders, sockets' folder, who gets in.
 
-Refuses network file systems, where flock and SQLite's WAL do not hold. Makes home and logs, and
-for a home with a long path a safe folder for its sockets. Checks that users and groups in
-`[roles]` exist and names those whom the home's group keeps out. What a role may do, and modes of
-files in the home, are the recorder's. Light to import: the starting command needs it, too.
+Refuses network file systems, where flock and SQLite's WAL do not work reliably. Creates home and
+logs, and for a home with a long path a safe folder for its sockets. Checks that users and groups in
+`[roles]` exist and names those whom the home's group keeps out. The recorder decides what a role
+may do, and sets modes of files in the home. Light to import, because the starting command needs it.
 """
 
 import grp
@@ -172,7 +171,7 @@ def check_roles(loaded: LoadedConfiguration) -> None:
 
 
 def users_kept_out(loaded: LoadedConfiguration) -> list[str]:
-    """Users whom `[roles]` names and whom the home's folder keeps out: no members of the group."""
+    """Users in `[roles]` who cannot enter the home's folder, as they are not in its group."""
     group, roles = loaded.config.daemon.group, loaded.config.roles
     named = dict.fromkeys((*roles.operators, *roles.annotators, *roles.viewers))
     return [name for name in named if not name.startswith("@") and not _is_let_in(name, group)]

@@ -1,11 +1,11 @@
 """Rotated logs (`log`, `log.1`, `log.2`, …), and the pump that writes an engine's.
 
-Whoever has the file open writes on into `log.1` until it opens `log` again: no line is lost or
-torn. A kill between two renames leaves a gap in the numbers, which the next rotation closes. As a
-program (`python -m houston_daemon.service.log_rotation LOG BYTES FILES`, a pipe on standard
-input) it writes what comes through the pipe into a log that it rotates, outlives the daemon, and
-ends when every writer has closed the pipe. Standard library only, so that it costs little; what
-the daemon logs is `daemon_log`.
+A process that has the file open keeps writing to `log.1` until it opens `log` again: no line is
+lost or torn. A kill between two renames leaves a gap in the numbers, which the next rotation
+closes. As a program (`python -m houston_daemon.service.log_rotation LOG BYTES FILES`, with a pipe
+on standard input) it writes the input to a log that it rotates, outlives the daemon, and ends when
+every writer has closed the pipe. Uses the standard library only, so it costs little; `daemon_log`
+handles the daemon's own logs.
 """
 
 import glob

@@ -1,8 +1,8 @@
 """Terminals of rollouts that ended without a worker: cancelled while paused, failed after deaths.
 
-A worker ends its rollout's terminals itself. Where none was left to do it, the supervisor finds
-what is left and has a short process of its own end it (`maintenance.host_cleanup`), here and on
-other machines. Here are only who is asked, and when.
+A worker ends its rollout's terminals itself. If no worker was left to do it, the supervisor finds
+the leftovers and starts a short process that ends them (`maintenance.host_cleanup`), here and on
+other machines. This module only decides what is ended, and when.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""The backup that the daemon makes by itself, in a child process at low priority.
+"""The backup that the daemon makes automatically, in a child process at low priority.
 
-Knows when one is due, that only one runs, when the newest is too old, and when to try again. What
-a backup is, and how old ones are removed, is the room `maintenance`.
+Knows when one is due, that only one runs, when the newest is too old, and when to retry. The
+package `maintenance` defines what a backup is, and removes old ones.
 """
 
 import logging

@@ -1,11 +1,10 @@
-"""Activations of policies that were asked for: the engine is brought up, given the policy, and
-tried.
+"""Runs requested activations of policies: the engine is brought up, given the policy, and tried.
 
-One at a time, the oldest whose engine answers first; of what one engine was asked to take, only the
-newest is tried. What is asked for is state in the journal, so that an activation that was cut by
-the daemon's end is tried again after it. The engine is asked in a thread: loading
-takes moments, a first token behind long prompts may take minutes. Also ends engines of full
-weights that nobody uses any more. How an adapter is loaded and compared is `training.policies`.
+One at a time, starting with the oldest whose engine answers; of several requests for one engine,
+only the newest is tried. Requests are state in the journal, so an activation that the daemon's end
+cut short is tried again afterwards. The engine is asked in a thread: loading takes moments, a first
+token behind long prompts may take minutes. Also ends engines of full weights that nobody uses any
+more. `training.policies` loads and compares adapters.
 """
 
 import threading
@@ -66,8 +65,8 @@ class PolicyActivations:
         """Engine → the policy that its new rollouts sample with; own models are left out."""
 
     def update(self) -> None:
-        """Try what was asked for, if nothing is being tried; end what something newer was asked for
-        instead. Raises HoustonError."""
+        """Try the next request unless one is being tried; end requests that a newer one has
+        replaced. Raises HoustonError."""
         with Reader(self._home) as reader:
             self.active = reader.run(policy_queries.list_active_policies())
             requests = [

@@ -1,12 +1,11 @@
 """Metrics of the daemon in Prometheus' text format: a file, an HTTP endpoint, or both.
 
-A thread of its own gathers them once per interval and keeps the page; the endpoint hands that out
-and asks nobody, so neither a slow reader nor a full disk reaches the supervisor's loop. Counters
-called `…_total` come from the database and survive restarts, except where the help says `since
-the daemon's start`; samples and steps are read only as far as they are new. When the recorder
-does not answer, `houston_recorder_up` is 0 and the figures of the database go on. To add a
-metric, add a `_metric` line to one of the sections. Imported only where
-`[metrics]` asks for it.
+A separate thread gathers them once per interval and keeps the page; the endpoint only returns that
+page, so neither a slow reader nor a full disk delays the supervisor's loop. Counters called
+`…_total` come from the database and survive restarts, except where the help says `since the
+daemon's start`; only new samples and steps are read. When the recorder does not answer,
+`houston_recorder_up` is 0 and the figures of the database continue. To add a metric, add a
+`_metric` line to one of the sections. Imported only if `[metrics]` asks for it.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """The actor that runs workers on a node of a Ray cluster.
 
-A node has one for all workers whose places are placement groups; a worker with GPUs has one of its
-own, since Ray says to an actor which GPUs it may use. Workers are forked from a `fork_server`, a
+A node has one for all workers whose places are placement groups; a worker with GPUs has a separate
+one, because Ray tells an actor which GPUs it may use. Workers are forked from a `fork_server`, a
 child of the actor, as on the daemon's machine: they share its memory and start in milliseconds.
 Each has its own exit code and signals. They end with the fork server, which ends with the actor,
 which ends with its driver (`ray_cluster`) or its node.

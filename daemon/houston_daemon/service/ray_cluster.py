@@ -1,13 +1,13 @@
-"""The process that speaks with a Ray cluster: it has workers started by actors on its nodes.
+"""The process that talks to a Ray cluster: it has actors start workers on the nodes.
 
 `python -m houston_daemon.service.ray_cluster PARENT FD SETTINGS LOG ROOM`, started by the
-supervisor in the place of the fork server, whose messages it understands (`fork_server`); those for
+supervisor instead of the fork server, whose messages it understands (`fork_server`); those for
 places and nodes are in `ray_messages`. It is the driver of all actors: when it ends, Ray ends them.
-Which rollout wants a place is the supervisor's business, and where there is one is Ray's
-(`ray_placement`). Ray is imported there and in the actors only, so that neither it nor its threads
-are part of the daemon.
+The supervisor decides which rollout wants a place; Ray decides where there is one
+(`ray_placement`). Ray is imported only there and in the actors, so neither it nor its threads are
+part of the daemon.
 
-Ends with 1 and a sentence in its log when the cluster cannot be reached, or answers no more.
+Exits with 1 and a sentence in its log if the cluster cannot be reached, or stops answering.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""What the supervisor, the process that speaks with a Ray cluster, and actors say to each other.
+"""Messages between the supervisor, the process that talks to a Ray cluster, and actors.
 
-Between supervisor and that process (`ray_cluster`) it goes as with the fork server: JSON over a
-SOCK_SEQPACKET pair, and workers are started, and end, by the same messages. Only what a cluster has
-besides is here: places, nodes, signals. Actors (`ray_actor`) are asked by method calls, whose
-arguments and results are these structs as JSON, so that nothing of ours is pickled.
+Between the supervisor and that process (`ray_cluster`) they work as with the fork server: JSON over
+a SOCK_SEQPACKET pair, and the same messages start workers and report their ends. This module adds
+only what a cluster needs in addition: places, nodes, signals. Actors (`ray_actor`) are asked by
+method calls, whose arguments and results are these structs as JSON, so nothing of ours is pickled.
 """
 
 import msgspec

@@ -1,8 +1,8 @@
-"""What Ray is asked, and what it says, in our words: nodes, places, actors, and why one waits.
+"""Requests to Ray and its answers, in our terms: nodes, places, actors, and why one waits.
 
-A worker's place is a placement group of one bundle: Ray finds a node and holds what was asked for
-there, with no process for it. A place with GPUs is an actor instead, which is told which it has.
-Calls block until the head answers; `ray_cluster` makes them in threads.
+A worker's place is a placement group of one bundle: Ray finds a node and reserves what was asked
+for there, without a process. A place with GPUs is an actor instead, which is told which GPUs it
+has. Calls block until the head answers; `ray_cluster` makes them in threads.
 """
 
 import contextlib
@@ -60,8 +60,8 @@ def read_nodes() -> tuple[list[ClusterNode], dict[str, float]]:
 
 
 def make_group(request: PlaceRequest, node: str) -> Any:
-    """A placement group that holds what a request asks for. node: Ray's id of where it had best
-    be; elsewhere where that has no room."""
+    """A placement group that holds what a request asks for. node: Ray's id of the preferred node;
+    another one is used if that has no room."""
     from ray.util.placement_group import placement_group
 
     bundle: dict[str, float] = {"CPU": max(request.cpus, LEAST_CPUS)}
@@ -136,15 +136,15 @@ def kill_actor(actor: Any) -> None:
 
 
 def is_of_actor(problem: Exception) -> bool:
-    """Whether an actor has ended, or cannot be reached; else only its call has failed."""
+    """Whether an error means that an actor ended or is unreachable; else only its call failed."""
     import ray
 
     return isinstance(problem, ray.exceptions.RayActorError)
 
 
 def may_be_lost(problem: Exception) -> bool:
-    """Whether Ray says, or may yet say, that the node was lost: it knows of an ended actor at once,
-    and of a node only when that has been silent for a while."""
+    """Whether the node was lost, or may have been: Ray reports an ended actor at once, a node only
+    when that has been silent for a while."""
     import ray
 
     if isinstance(problem, ray.exceptions.ActorUnavailableError):

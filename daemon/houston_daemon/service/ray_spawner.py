@@ -1,11 +1,11 @@
 """Starts workers on the nodes of a Ray cluster, for a pool that does not know the difference.
 
-As with the fork server there is one process that does it (`ray_cluster`), kept alive by what
-`worker_spawner` does for that; what a cluster has besides is here. A rollout gets a place before it
-gets a lease, so that who waits for a node waits in `queued` and the status says for what. A rollout
-that has worked on a node goes back there while that lives, since its workspace may lie on that
-node's disk; on another one its worker is told where it lay. Everything here belongs to the
-supervisor's main thread.
+As with the fork server, one process does this (`ray_cluster`), and `worker_spawner` keeps it alive;
+this module has what a cluster needs in addition. A rollout gets a place before it gets a lease, so
+a rollout that waits for a node stays in `queued`, and the status says for what. A rollout that has
+worked on a node returns there while that node lives, because its workspace may be on that node's
+disk; on another one its worker is told where it was. Everything here belongs to the supervisor's
+main thread.
 """
 
 import socket
@@ -158,8 +158,8 @@ class RaySpawner(WorkerSpawner):
     def has_place(self, spec: RolloutSpec, shares: bool, room: int) -> bool:
         """Whether a node holds what a rollout asks for; else one is looked for.
 
-        shares: it goes to a worker that others have, too, none of which has room now. room: how
-        many more may run: places beyond that would be held for nobody.
+        shares: it goes to a shared worker, and none of these has room now. room: how many more may
+        run: nobody would use more places than that.
         """
         request = self._spare() if shares else self._request(spec)
         name, now = request.name, time.monotonic()

@@ -1,12 +1,11 @@
-"""Processes that follow the journal, as the supervisor holds them: three have reviews of steps
-stored (rules, scores of a process reward model, drafts of a critic), one sends spans, one messages
-to people, and one copies what is committed into a store.
+"""The supervisor's side of processes that follow the journal: three submit reviews of steps (rules,
+scores of a process reward model, drafts of a critic), one sends spans, one sends messages to
+people, and one copies what is committed into a store.
 
-Started, heard, started again with backoff when one ends by itself, and with other settings when
-they were edited; killed at the end, since what they keep is whole at any moment, but for the
-copies, which are brought up to the last event first. What they do is in the
-rooms `review`, `training.prm`, `telemetry` and `artifacts`. All calls belong to the supervisor's
-thread.
+They are started, and restarted with backoff if they end unexpectedly or with new settings after an
+edit. At the end they are killed, because their files are consistent at any moment, except the
+copies, which are completed up to the last event first. What they do is in the packages `review`,
+`training.prm`, `telemetry` and `artifacts`. All calls belong to the supervisor's thread.
 """
 
 import contextlib
@@ -100,7 +99,7 @@ class ReviewProcess:
         self._end()
 
     def finish(self, seconds: float) -> None:
-        """Have it do what is left to do, by SIGTERM, and end it for good."""
+        """Let it finish its remaining work (SIGTERM), and end it for good."""
         self._backoff.not_before = float("inf")
         if self._process is not None:
             self._process.terminate()

@@ -1,7 +1,7 @@
-"""Waiting until rollouts have ended, as suites, trainers and experiments do.
+"""Waits until rollouts have ended, as suites, trainers and experiments do.
 
-State is read from the store, never asked of the daemon: who waits may outlive it. Blocks; used by
-one thread at a time.
+State is read from the store, not from the daemon, which the waiting process may outlive. Blocks;
+used by one thread at a time.
 """
 
 import time
@@ -52,8 +52,8 @@ def unfinished(rows: Iterable[RolloutRow]) -> list[RolloutRow]:
 
 
 def waiting_for_a_person(rows: Iterable[RolloutRow]) -> list[RolloutRow]:
-    """Those that are paused, with nothing of them at work, until a person goes on with them: not
-    those that the daemon lets go on when engine, host or room is back."""
+    """Paused rollouts that nothing works on until a person resumes them; not those that the daemon
+    resumes when engine, host or room is back."""
     return [
         row
         for row in rows

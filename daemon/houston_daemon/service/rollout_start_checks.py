@@ -1,10 +1,10 @@
 """What a rollout is started with: checks of task, engine, machine, GPUs and hosts, and its spec.
 
-Everything that would make a rollout fail at once is found here, before anything is stored: tools,
-signals and rules that a task names, paths that it maps, placeholders of an importer, engines
-without a model or server. Then one spec a rollout is built, with seeds, settings and hidden
-paths. Only this machine is looked at. Used by `rollout start`, `task validate`, `mcp serve` and,
-for edited tasks, by the running daemon, which imports it late: it loads environments.
+Finds everything that would make a rollout fail at once, before anything is stored: tools, signals
+and rules that a task names, paths that it maps, placeholders of an importer, engines without a
+model or server. Then builds one spec for each rollout, with seeds, settings and hidden paths.
+Checks this machine only. Used by `rollout start`, `task validate`, `mcp serve` and, for edited
+tasks, by the running daemon, which imports it late because it loads environments.
 """
 
 import asyncio
@@ -269,9 +269,9 @@ def build_rollout_specs(
 def task_role_engines(
     loaded: LoadedConfiguration, task: LoadedTask, engine: str
 ) -> dict[str, RoleEngine]:
-    """By role, the engines beside the one that samples the steps: those that the task names, and
-    where it names one for its planner, `engine` for all others. Raises ConfigurationError for one
-    that is none."""
+    """By role, the engines other than the one that samples the steps: those that the task names
+    and, if it names one for its planner, `engine` for all others. Raises ConfigurationError for an
+    unknown one."""
     steps = planner_engine(loaded, task) or engine
     role_engines: dict[str, RoleEngine] = {}
     for role in task.task.roles:
@@ -285,8 +285,8 @@ def task_role_engines(
 
 
 def planner_engine(loaded: LoadedConfiguration, task: LoadedTask) -> str:
-    """The engine that takes the rollout's place for a planner that names its own; empty where there
-    is none. Raises ConfigurationError for one that is none."""
+    """The engine that replaces the rollout's own if the task names one for its planner; empty if it
+    does not. Raises ConfigurationError for an unknown one."""
     return _named_engine(loaded, task, "planner") if task.task.step_role == "planner" else ""
 
 
@@ -358,8 +358,8 @@ def task_gpus(loaded: LoadedConfiguration, task: LoadedTask) -> dict[str, int]:
 
 
 def check_policy(loaded: LoadedConfiguration, engine: str, policy: str) -> None:
-    """Raise HoustonError for a policy that the engine was never given, and where rollouts with it
-    would make more live than fit."""
+    """Raise HoustonError for a policy that was never activated on the engine, or whose rollouts
+    would need more live adapters than fit."""
     if policy in ("", BASE_MODEL):
         return
     kind = loaded.engine(engine).kind
@@ -479,8 +479,8 @@ def _answering_url(loaded: LoadedConfiguration, name: str, engine: EngineSetting
 
 
 def has_engine_key(engine: EngineSettings) -> bool:
-    """Whether its key and headers are in this process's environment: a daemon may have been started
-    where they are, and this command not."""
+    """Whether its key and headers are in this process's environment, which may differ from the
+    environment that the daemon was started in."""
     return not missing_variables(msgspec.to_builtins(engine))
 
 

@@ -1,10 +1,10 @@
 """Workers that many short rollouts share: which one takes a rollout, and when one is let go.
 
-A rollout of three steps is over in some milliseconds; a process of its own costs many times that.
-Rollouts whose environment needs no host (`EnvironmentKind.shares_worker`) are therefore given to
-processes that run several at once and take the next when one has ended. What a rollout is promised
-does not depend on it: each has its own lease, and when a shared worker dies, each of its rollouts
-goes on. How they are counted and restarted is `worker_pool`, how they run `agent.shared_worker`.
+A rollout of three steps is over in some milliseconds; a separate process would cost many times
+that. Rollouts whose environment needs no host (`EnvironmentKind.shares_worker`) are therefore given
+to processes that run several at once and take the next when one has ended. A rollout's guarantees
+stay the same: each has its own lease, and when a shared worker dies, each of its rollouts
+continues. `worker_pool` counts and restarts the workers; `agent.shared_worker` runs the rollouts.
 """
 
 import itertools
@@ -121,7 +121,7 @@ class SharedWorkers:
                 worker.idle_since = now
 
     def take_ended(self, name: str) -> tuple[list[RolloutExited], dict[str, int]]:
-        """Forget a worker whose process has ended; what it said last, and what it still ran."""
+        """Forget a worker whose process has ended; returns its last messages and what it ran."""
         worker = self._workers.pop(name)
         leavings: list[RolloutExited] = []
         while data := _receive(worker.line):

@@ -1,9 +1,9 @@
 """The supervisor's loop: keeps workers, engines and trainers going until the daemon ends.
 
-One loop on the main thread takes events (signals, ends of children, what the recorder and the
-engines say) and acts on them; it also brings the daemon down in phases: drain, TERM, KILL. What a
-rollout does is the worker's business, what is stored the recorder's. Lock, log and readiness
-around it are `daemon_process`.
+One loop on the main thread takes events (signals, ends of children, reports of the recorder and the
+engines) and acts on them; it also shuts the daemon down in phases: drain, TERM, KILL. A worker
+decides what its rollout does, the recorder what is stored. `daemon_process` handles lock, log and
+readiness.
 """
 
 import signal
@@ -496,7 +496,7 @@ class Supervisor:
         return True
 
     def close(self) -> None:
-        """Read nothing more: who closes the database last empties its log."""
+        """Close the reader: the last one to close the database empties its WAL."""
         self._reader.close()
 
     def finish_copies(self) -> None:

@@ -1,10 +1,10 @@
 """What the supervisor reads from the database: resumable and ended rollouts, and a daemon that
 died.
 
-Short read-only connections; the recorder alone writes. For rollouts that could go on: their
-engine, their closed steps, whether they wait. For a daemon that did not come to its own end: its
-pid and the time of its last event, told at the next start in log, command and audit. Why it died,
-or whether all it stored is sound, is not known here (`houston verify` checks that).
+Uses short read-only connections; only the recorder writes. For rollouts that could continue: their
+engine, their closed steps, whether they wait. For a daemon that died: its pid and the time of its
+last event, reported at the next start in log, command and audit. Why it died, or whether all it
+stored is sound, is not known here (`houston verify` checks that).
 """
 
 import json
@@ -41,8 +41,8 @@ class ResumableRollout:
 
 
 class PersistentReader:
-    """A connection that writes nothing and stays open between reads: opening one, with the schema
-    read, takes fifty times what is read most often. Used from one thread."""
+    """A read-only connection that stays open between reads: opening one and reading the schema
+    takes fifty times as long as the most frequent read. Used from one thread."""
 
     def __init__(self, database: Path) -> None:
         self._database = database
@@ -151,9 +151,9 @@ def _last_event_time(home: Home) -> int:
 
 
 def report_crash(dead: DaemonDied | None, home: Home) -> str:
-    """What is said of it in the log and by the command that starts a daemon; empty for None.
+    """The report on it for the log and for the command that starts a daemon; empty for None.
 
-    To be asked when the store is open.
+    Call it when the store is open.
     """
     if dead is None:
         return ""

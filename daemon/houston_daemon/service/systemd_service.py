@@ -1,11 +1,10 @@
 """Everything about systemd: systemctl, sd_notify(3) and the unit of a daemon.
 
 Asks systemctl for its version and whether a restart is under way; tells systemd READY, STATUS,
-WATCHDOG and longer timeouts, where systemd started this process; makes the text of the unit, in
-which what each line is for stands beside it. Terminals and engines are processes of the unit's
-group that outlive a restart (KillMode=process, OOMPolicy=continue, Delegate); the hardening is
-what bubblewrap and a shared home leave room for. The command that installs the unit is
-`commands.daemon_commands`.
+WATCHDOG and longer timeouts, if systemd started this process; makes the text of the unit, in which
+comments explain each line. Terminals and engines are processes of the unit's group that outlive a
+restart (KillMode=process, OOMPolicy=continue, Delegate); the hardening is as strict as bubblewrap
+and a shared home allow. `commands.daemon_commands` installs the unit.
 """
 
 import os

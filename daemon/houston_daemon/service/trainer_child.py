@@ -1,11 +1,11 @@
 """A trainer's first process: starts the command and ends with all of it.
 
-`python -m houston_daemon.service.trainer_child PARENT SECONDS COMMAND…`, in a session of its own.
-A trainer starts processes (one a GPU) which the kernel would not tie to the daemon: this one is
-tied, and takes the others along. TERM asks them to leave and waits `SECONDS`; when the daemon
-dies, none of them lives a second longer. It imports little, since it lives as long as the run.
+`python -m houston_daemon.service.trainer_child PARENT SECONDS COMMAND…`, in its own session. A
+trainer starts processes (one per GPU) that the kernel would not tie to the daemon: this process is
+tied to it and ends the others. TERM asks them to leave and waits `SECONDS`; when the daemon dies,
+none of them outlives it by a second. It imports little, because it lives as long as the run.
 
-Exit code: the command's; 128 and the signal where one ended it.
+Exit code: the command's; 128 and the signal if a signal ended it.
 """
 
 import os

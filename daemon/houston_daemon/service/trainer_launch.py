@@ -1,7 +1,7 @@
 """How a trainer is started: its command, its environment, where its output goes, its mark.
 
-The mark is an environment variable by which processes that a killed trainer left are found. It is
-imported by the trainer itself, so it imports little. When a run starts is `trainers`.
+The mark is an environment variable that identifies processes left by a killed trainer. The trainer
+itself imports this module, so it imports little. `trainers` decides when a run starts.
 """
 
 import os
@@ -35,8 +35,8 @@ def start_trainer_process(
 ) -> "subprocess.Popen[bytes]":
     """Start it, tied to this thread. Raises HoustonError and OSError.
 
-    gpus, visible: how many it has, and the environment in which it sees them. seconds: what it has
-    to leave when it is asked to.
+    gpus, visible: how many it has, and the environment that shows them. seconds: how long it may
+    take to leave when asked to.
     """
     home = loaded.home
     folder = policy_and_run_files.training_run_folder(home, run)

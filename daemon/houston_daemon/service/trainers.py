@@ -1,10 +1,10 @@
 """Training runs as children of the daemon: started, given GPUs, started again, ended with it.
 
 A run is state in the journal, and its checkpoints are files: a trainer that was killed, or ended
-with the daemon, is started again from its last checkpoint, and fails after three crashes without
-a step between. GPUs are leased like everybody's; those of an engine are refused unless both sides
-share. A run that a trainer outside this daemon works on is left alone, and its end is read from
-its folder. What a trainer computes is its own business; its command line is `trainer_launch`.
+with the daemon, is restarted from its last checkpoint, and fails after three crashes without a step
+between. GPUs are leased as for everybody; those of an engine are refused unless both sides share. A
+run that a trainer outside this daemon works on is left alone, and its end is read from its folder.
+What a trainer computes is not known here; `trainer_launch` builds its command line.
 """
 
 import contextlib
@@ -58,9 +58,10 @@ class TrainerGpus:
         self._engines = engines
 
     def lease(self, run: str, gpu_count: int, share: bool) -> GpuRefusal | None:
-        """Have them (None), or why not. Raises HoustonError when the ledger cannot be written.
+        """Lease GPUs; returns None, or why it gets none.
 
-        Several of a Ray cluster are Ray's to give, on whichever node.
+        Ray assigns several GPUs of a Ray cluster, on any node. Raises HoustonError when the ledger
+        cannot be written.
         """
         if not gpu_count or (gpu_count > 1 and self._loaded.config.ray.schedules_gpus):
             return None
@@ -148,7 +149,7 @@ class ExternalTrainers:
         """Run → since when nobody was seen at work in its folder, monotonic."""
 
     def ended(self, run: TrainingRunRow, now: float) -> tuple[RunState, str] | None:
-        """State and reason of a run that is over; None while it goes on, or may be about to."""
+        """State and reason of a run that has ended; None while it runs or may start soon."""
         if end := _reported_end(
             run, policy_and_run_files.read_training_progress(self._home, run.id)
         ):
@@ -178,9 +179,9 @@ def _why_left_alone(home: Home, run: str) -> str:
 
 
 def read_external_end(home: Home, run: TrainingRunRow) -> tuple[RunState, str] | None:
-    """State and reason of a run of the daemon's own that a trainer of somebody else ended.
+    """State and reason of a run of the daemon's own that somebody else's trainer ended.
 
-    None where that one was killed, or the daemon's own was there last: the daemon goes on with it.
+    None if that trainer was killed, or if the daemon's own ran last: the daemon continues the run.
     """
     progress = policy_and_run_files.read_training_progress(home, run.id)
     return _reported_end(run, progress) if progress is not None and progress.alone else None

@@ -1,7 +1,7 @@
-"""What the processes have in common that the supervisor starts and watches (`review_processes`).
+"""What the processes that the supervisor starts and watches have in common (`review_processes`).
 
-Each is `python -m MODULE PARENT HOME CONFIG`, ends with its parent, and says on its stdout what is
-wrong, one JSON object a line.
+Each is `python -m MODULE PARENT HOME CONFIG`, ends with its parent, and reports problems on its
+stdout, one JSON object per line.
 """
 
 import os
@@ -18,8 +18,8 @@ NICENESS = 15
 
 
 def begin_watched_child() -> LoadedConfiguration | None:
-    """Leave the processors to others first, and read the configuration; None where the parent has
-    ended already. Raises HoustonError."""
+    """Lower this process's priority and read the configuration; None if the parent has ended
+    already. Raises HoustonError."""
     parent, home, config = int(sys.argv[1]), sys.argv[2], sys.argv[3]
     if not end_with_parent(parent):
         return None
@@ -30,6 +30,6 @@ def begin_watched_child() -> LoadedConfiguration | None:
 
 
 def report_failures(failed: Mapping[str, str]) -> None:
-    """Say to the supervisor what is wrong now: a reason by what it is of (a rollout, a service),
-    by the empty name where it is of all."""
+    """Report to the supervisor what is wrong now: reasons by the rollout or service that they
+    concern, under the empty name if they concern all."""
     os.write(sys.stdout.fileno(), msgspec.json.encode({"failed": failed}) + b"\n")

@@ -1,11 +1,11 @@
-"""The worker processes: at most so many, few starting at once, restarted with backoff.
+"""The worker processes: limited in number, few starting at once, restarted with backoff.
 
 A worker that dies is started again after 1, 2, 4 … 60 s; after five deaths without a closed step
-between them its rollout fails, with the last line of its log as the reason. One that is silent
-for too long (stopped, hung) is killed, which is a death like any other. Which rollouts may run is
-decided by the recorder, and whether their engine answers by the supervisor. Short rollouts share
-workers (`shared_workers`); one whose shared worker died goes on in its own, so that nobody else
-pays for what it does. How a process is started is `worker_spawner`.
+between them its rollout fails, with the last line of its log as the reason. A worker that is silent
+for too long (stopped, hung) is killed, which counts as a death. The recorder decides which rollouts
+may run, and the supervisor whether their engine answers. Short rollouts share workers
+(`shared_workers`); one whose shared worker died continues in its own, so that it can harm no other.
+`worker_spawner` starts the processes.
 """
 
 import contextlib
@@ -160,8 +160,8 @@ class WorkerPool:
         return troubles
 
     def wait_reason(self, paused: Collection[str]) -> str:
-        """Why rollouts wait, where it `is_full`, if paused ones hold half of the workers or more;
-        else empty. paused: all rollouts that are."""
+        """Why rollouts wait when the pool `is_full`: paused ones hold half of the workers or more;
+        else empty. paused: all paused rollouts."""
         paused_count = len(self._running.keys() & set(paused))
         holding = f"paused rollouts hold {paused_count} of {self.limit} (`max_rollouts`)"
         return f"waits for a worker: {holding}" if 2 * paused_count >= self.limit else ""
@@ -326,8 +326,8 @@ class WorkerPool:
         self._unreported_ends.append((rollout, worker.lease, failure))
 
     def on_lost(self, event: WorkerLost, now: float) -> None:
-        """It ended with its fork server, or was never forked: no death of its own, and no fault of
-        its rollout."""
+        """Handle a worker that ended with its fork server, or was never forked: no death of its
+        own, and no fault of its rollout."""
         rollouts = [event.rollout]
         if self.shared and event.rollout in self.shared:
             lefts, running = self.shared.take_ended(event.rollout)

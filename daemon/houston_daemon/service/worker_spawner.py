@@ -1,9 +1,9 @@
 """Starts workers through the fork server, and keeps that server alive.
 
-The fork server is started with the first worker, and again when it was killed; its workers have
-ended with it then and are reported as lost. One that is silent is killed, one that keeps ending
-is waited for longer and longer. When a silent worker counts as dead is `worker_timeout`'s, which
-rollouts get one `worker_pool`'s. Everything here belongs to the supervisor's main thread.
+The fork server is started with the first worker, and again if it was killed; its workers end with
+it and are reported as lost. A silent fork server is killed; one that keeps ending is restarted
+after longer and longer delays. `worker_timeout` decides when a silent worker counts as dead,
+`worker_pool` which rollouts get one. Everything here belongs to the supervisor's main thread.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """When a silent worker counts as dead: after `daemon.silent_seconds` (120) without a heartbeat.
 
-Only the time counts in which the kernel gave the process a processor, so that a crowded machine is
-no hang; but for ten times the limit nobody waits. `worker_pool` kills workers by it. The fork
-server has limits of its own (`worker_spawner`), of the same kind of seconds.
+Only time in which the kernel gave the process a processor counts, so a crowded machine does not
+look like a hang; but nobody waits longer than ten times the limit. `worker_pool` kills workers by
+this rule. The fork server has its own limits (`worker_spawner`), in the same kind of seconds.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Suites: generated tasks on which a small model can be seen to learn, and how it does on them.
+"""Suites: generated tasks on which a small model can visibly learn, and its results on them.
 
-A suite names its tasks by split and index, so that two policies are held against each other world
-by world. What a task's world does is its environment's; training is not done here, except that
-`tiny_policy` makes the small model that the worlds of words are for, and `warm_up` has a language
-model learn from the rollouts of `imperfect_agents`.
+A suite names its tasks by split and index, so that two policies are compared world by world. An
+environment defines what a task's world does. Training is elsewhere, except that `tiny_policy` makes
+the small model for the worlds of words, and `warm_up` trains a language model on the rollouts of
+`imperfect_agents`.
 """

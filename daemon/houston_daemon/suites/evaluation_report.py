@@ -1,7 +1,7 @@
-"""What an evaluation says: a table before and after with differences, flips by name, whether a
-difference is beyond chance, and a picture.
+"""The report of an evaluation: a table of before and after with differences, changed tasks by name,
+whether a difference is beyond chance, and a picture.
 
-Figures are `suite_results`'.
+`suite_results` computes the figures.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,8 +1,7 @@
-"""The suite `small-workstation`: files to be found, read and changed, made by template and seed.
+"""The suite `small-workstation`: files to find, read and change, made by template and seed.
 
-Four kinds of tasks, from a word that is to be written to a number that is to be changed in a file
-whose name nobody says. Sentences and words of one split are in no other. A task comes with the
-calls that solve it.
+Four kinds of tasks, from writing a given word to changing a number in a file that the task does not
+name. Sentences and words of one split are in no other. Each task has the calls that solve it.
 """
 
 import random

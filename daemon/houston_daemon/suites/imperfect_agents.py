@@ -1,9 +1,9 @@
-"""Imperfect scripted agents for the suites of language models: whose traces a warm-up begins with.
+"""Imperfect scripted agents for the suites of language models; a warm-up starts with their traces.
 
-An agent knows a task's solution and, now and then, does something else instead that no error shows
-(it copies another number, computes something else, gives up), or tries a call that fails first. So
-what is warmed up on its traces knows the calls, succeeds now and then, and has faults that rewards
-can tell. Everything follows from the task and a seed.
+An agent knows a task's solution. Now and then it makes a mistake that no error shows (it copies
+another number, computes something else, gives up), or first tries a call that fails. So a model
+warmed up on its traces knows the calls, succeeds now and then, and has faults that rewards can
+tell. Everything follows from the task and a seed.
 """
 
 import random
@@ -53,7 +53,7 @@ class PlayChoices:
 def drawn_calls(
     choices: PlayChoices, source: random.Random, habits: AgentHabits, steps: int
 ) -> Calls:
-    """One trace: calls, one a step, at most `steps`."""
+    """One trace: its calls, one a step, at most `steps`."""
     plan = source.choice(choices.faults) if source.random() < habits.wrong else choices.solution
     calls: Calls = []
     for index, call in enumerate(plan):
@@ -73,7 +73,7 @@ FINISH = call("finish")
 
 
 def file_choices(split: str, index: int, spec: RolloutSpec | None = None) -> PlayChoices:
-    """Of `small-workstation`: another number, the whole line, another file, nothing at all."""
+    """Choices in `small-workstation`: another number, the whole line, another file, nothing."""
     task = file_task(split, index)
     before = task.solution[:-2]
     faults = [[*before, write, FINISH] for write in wrong_writes(task)]
@@ -97,7 +97,8 @@ def failing_calls(task: FileTask) -> Calls:
 
 
 def python_choices(split: str, index: int, spec: RolloutSpec | None = None) -> PlayChoices:
-    """Of `python-problems`: a program for another question, or a guess; broken ones come first."""
+    """Choices in `python-problems`: another question's program, or a guess; broken programs come
+    first."""
     problem = python_problem(split, index)
     run = call("python", code=problem.program)
     solution = [run, call("finish", answer=problem.answer)]
@@ -112,7 +113,7 @@ def python_choices(split: str, index: int, spec: RolloutSpec | None = None) -> P
 
 
 def text_choices(split: str, index: int, spec: RolloutSpec | None = None) -> PlayChoices:
-    """Of `text-games`: the agent gives up on the way; it says what the game does not know."""
+    """Choices in `text-games`: the agent gives up midway, and says what the game does not know."""
     assert spec is not None, "the walkthrough lies in the rollout's folder"
     folder = rollout_folder(Path(spec.host_root), spec.rollout) / "textworld"
     way = [call("act", action=command) for command in read_walkthrough(folder)]
@@ -122,7 +123,7 @@ def text_choices(split: str, index: int, spec: RolloutSpec | None = None) -> Pla
 
 
 class ScienceChoices:
-    """Of `science-games`: another thing than the right one. Keeps a simulator open."""
+    """Choices in `science-games`: a wrong object. Keeps a simulator open."""
 
     def __init__(self) -> None:
         self._ways: ScienceWays | None = None
@@ -145,7 +146,7 @@ Choose = Callable[[str, int, RolloutSpec | None], PlayChoices]
 
 
 def suite_choices() -> dict[str, Choose]:
-    """By suite how an agent's choices are found."""
+    """By suite, the function that finds an agent's choices."""
     return {
         "small-workstation": file_choices,
         "python-problems": python_choices,

@@ -1,7 +1,7 @@
-"""The suite `python-problems`: questions that are easier computed than guessed, with a code tool.
+"""The suite `python-problems`: questions easier to compute than to guess, with a code tool.
 
-Each is made by template and seed, with its exact answer and a program that prints it. Sentences of
-one split are in no other, and so are the numbers that they ask about (by their remainder).
+Each is made by template and seed, with its exact answer and a program that prints it. No two splits
+share a sentence, or the numbers that are asked about (kept apart by their remainder).
 """
 
 import random

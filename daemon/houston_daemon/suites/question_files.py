@@ -1,9 +1,8 @@
-"""Question files that a user brings, as tasks: AIME-, GPQA- and LiveCodeBench-style, or plain.
+"""A user's own question files, as tasks: AIME-, GPQA- and LiveCodeBench-style, or plain.
 
-JSON Lines, a JSON list, CSV or Parquet. The kind shows in the columns: `problem` and `answer`
-(AIME: scored as mathematics), `Question`, `Correct Answer` and `Incorrect Answer 1…3` (GPQA: a
-choice), `question_content` with test cases (LiveCodeBench: programs), `question` and `answers`
-(texts).
+JSON Lines, a JSON list, CSV or Parquet. The columns show the kind: `problem` and `answer` (AIME:
+scored as mathematics), `Question`, `Correct Answer` and `Incorrect Answer 1…3` (GPQA: a choice),
+`question_content` with test cases (LiveCodeBench: programs), `question` and `answers` (texts).
 """
 
 import base64
@@ -314,8 +313,8 @@ def _parquet_rows(file: Path) -> list[dict[str, Any]]:
 
 
 def question_tasks(file: Path, questions: Sequence[EvaluationQuestion]) -> TaskSource:
-    """Questions as numbered tasks. Their name holds a hash of the questions: what is asked in two
-    results of one name is the same."""
+    """Questions as numbered tasks. Their name holds a hash of the questions, so two results of one
+    name are about the same questions."""
     content = msgspec.json.encode([question._asdict() for question in questions])
     name = f"{_slug(file.stem)[:14] or 'questions'}-{hashlib.sha256(content).hexdigest()[:8]}"
 

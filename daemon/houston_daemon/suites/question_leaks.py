@@ -1,10 +1,10 @@
-"""Questions of an evaluation that were trained on, found by their text and by their numbers.
+"""Questions of an evaluation that were in the training data, found by text and by numbers.
 
-AgentFlow-Pro takes problems out of its training set that stand in the test set; here it is the
-evaluation that loses them, since a policy cannot unlearn. A question is dropped where its
-normalised text stands in a training text or the other way round, or where a training text has the
-same numbers and most of the same words: a problem that was reworded. The same words with other
-numbers are another problem. Pure functions.
+AgentFlow-Pro removes problems of the test set from its training set; here the evaluation loses
+them, since a policy cannot unlearn. A question is dropped where its normalised text is part of a
+training text or the other way round, or where a training text has the same numbers and most of the
+same words: a reworded problem. The same words with other numbers are another problem. Pure
+functions.
 """
 
 import re
@@ -109,10 +109,10 @@ def _strided_windows(letters: str) -> list[str]:
 def find_leaks(
     questions: Sequence[tuple[str, str]], training: Iterable[TrainingText]
 ) -> list[Leak]:
-    """Questions that stand in a training text, in their order; each once, by the first such text.
+    """Questions found in a training text, in their order; each once, with the first such text.
 
     questions: id and text. A training text may hold more than a question, such as instructions
-    before it. Both ways are looked up: 1,000 questions in 20,000 texts take seconds.
+    before it. Both directions are checked: 1,000 questions in 20,000 texts take seconds.
     """
     by_id = {id: _normalize(text) for id, text in questions}
     index = _Index({id: normalized.letters for id, normalized in by_id.items()})

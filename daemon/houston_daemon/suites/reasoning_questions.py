@@ -1,8 +1,8 @@
-"""Questions of reasoning-gym as tasks of suites: a dataset of it is a suite of its name.
+"""Questions of reasoning-gym as tasks of suites: each of its datasets is a suite of the same name.
 
-The package makes a question of a seed, and each split has seeds of its own. Other seeds may make
-the same question where a dataset has few: that splits share no content, as of other suites, is not
-said of these. The package is imported by a child process, for which the order of sets is fixed.
+The package makes a question from a seed, and each split has its own seeds. A dataset with few
+questions may repeat one for different seeds, so splits may share content, unlike in other suites.
+The package is imported by a child process, in which the order of sets is fixed.
 """
 
 import atexit

@@ -1,9 +1,9 @@
-"""The suite `science-games`: short games of ScienceWorld, and what solves them.
+"""The suite `science-games`: short games of ScienceWorld, and their solutions.
 
-Agents may teleport, so that a game takes two to four turns: go where the things are, look, focus on
-the right one, perhaps move it into a box. Which animal lives longest is known by experience. The
-splits are ScienceWorld's own: a variation of one is in no other. What solves a game is read from
-the simulator, which needs Java; no model is shown it.
+Agents may teleport, so that a game takes two to four turns: go to the things, look, focus on the
+right one, perhaps move it into a box. Which animal lives longest must be learned by experience. The
+splits are ScienceWorld's own: a variation of one is in no other. Solutions are read from the
+simulator, which needs Java; no model sees them.
 """
 
 import random
@@ -35,7 +35,7 @@ class ScienceGame:
 
 
 def science_game(split: str, index: int) -> ScienceGame:
-    """Game number `index` of a split; behind its last one the first comes again."""
+    """Game number `index` of a split; after the last one, the first follows again."""
     games = _games(split)
     return games[index % len(games)]
 

@@ -1,8 +1,8 @@
 """The suites by name, and how a task of one becomes a folder with a `task.toml`.
 
 Tasks are named by (suite, split, index) and are the same wherever they are written. The folder's
-name holds the suite's version: other rules, other tasks, other names. Also what was measured of
-models that had learned nothing yet (`base_rates.toml`).
+name holds the suite's version: when rules change, so do tasks and names. Also holds what was
+measured of models before any learning (`base_rates.toml`).
 """
 
 import json
@@ -255,7 +255,7 @@ REASONING_GYM = "reasoning-gym:"
 
 
 def is_suite(name: str) -> bool:
-    """Whether a name can only be that of a suite."""
+    """Whether a name can only belong to a suite."""
     return name in SUITES or name.startswith(REASONING_GYM)
 
 
@@ -327,7 +327,7 @@ DEFAULT_TASKS = 200
 
 @dataclass(frozen=True, slots=True)
 class TaskSource:
-    """Numbered tasks of one kind: a split of a suite, or what else can be evaluated."""
+    """Numbered tasks of one kind: a split of a suite, or another set to evaluate."""
 
     suite: str
     version: int
@@ -340,7 +340,7 @@ class TaskSource:
     """How many are played where nobody says."""
 
     def count_to_play(self, asked: int | None) -> int:
-        """How many of them: as were asked for, but no more than there are."""
+        """How many to play: as many as requested, but no more than there are."""
         count = asked or self.default
         return count if self.count is None else min(count, self.count)
 
@@ -361,8 +361,8 @@ _RATES_FILE = "base_rates.toml"
 
 
 class BaseRate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How often a model solves a suite's tasks before anything is learned, as it was measured: for
-    orientation, since a suite is of use to a model that solves 5 to 30 % of it."""
+    """How often a model solves a suite's tasks before any learning, as measured. It helps to choose
+    a suite: one is useful to a model that solves 5 to 30 % of it."""
 
     suite: str
     model: str

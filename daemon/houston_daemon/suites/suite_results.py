@@ -1,9 +1,9 @@
-"""What a suite's run gave, as a file, and its figures: pass@1, pass@k, steps, failed calls.
+"""The results of a suite's run, as a file, and its figures: pass@1, pass@k, steps, failed calls.
 
-pass@k is the unbiased estimator of Chen et al. 2021 (arXiv:2107.03374, eq. 1). A world is what
-repeats: intervals are Wilson's where each was tried once or all did alike, else the percentile
-bootstrap over worlds. Two runs are held against each other world by world, with the exact test of
-flipped signs (Fisher 1935, §21) on the worlds' differences. Runs nothing.
+pass@k is the unbiased estimator of Chen et al. 2021 (arXiv:2107.03374, eq. 1). Worlds are the
+independent units: intervals are Wilson's where each was tried once or all had the same result,
+otherwise the percentile bootstrap over worlds. Two runs are compared world by world, with the exact
+test of flipped signs (Fisher 1935, §21) on the worlds' differences. Runs nothing.
 """
 
 import math
@@ -215,7 +215,7 @@ def figure_lines(figures: Mapping[str, Any], names: Sequence[str]) -> list[str]:
 def check_can_learn(who: str, success: float, tasks: str, advice: str) -> None:
     """Raise HoustonError for a warmed-up model that solves too few or too many held-out tasks.
 
-    who: begins the sentence. tasks: what they are called. advice: what to do else.
+    who: the subject of the sentence. tasks: their name. advice: the alternative.
     """
     if not LEAST_SUCCESS <= success <= MOST_SUCCESS:
         raise HoustonError(

@@ -1,7 +1,7 @@
 """Runs a suite: one rollout for each world and attempt, through the daemon, and waits for the end.
 
-The rollouts are like any others; what is said of each here is read from the store. Tasks lie in
-`<home>/suites/tasks/`, results beside them. Figures are `suite_results`.
+The rollouts are ordinary ones; their results are read from the store. Tasks are stored in
+`<home>/suites/tasks/`, results next to them. `suite_results` computes the figures.
 """
 
 import dataclasses

@@ -1,10 +1,10 @@
 """Makes a tiny policy: a Llama of 1 to 10 million parameters that writes words (`words_dialect`).
 
-Its weights begin at random and are warmed up by plain SFT on traces of a scripted agent that errs,
-until it solves 5 to 30 % of worlds that it has not seen: less teaches nothing by reward, more
-leaves nothing to learn. The traces are made in this process by the environment, dialect and
-renderer of rollouts (`word_episodes`), not by a daemon: the ids are the same, a thousand take two
-seconds. The folder is a model like any other: transformers, the embedded engine and vLLM load it.
+Its weights start at random and are warmed up by plain SFT on traces of a scripted agent with
+faults, until it solves 5 to 30 % of unseen worlds: with less, rewards teach nothing; with more,
+nothing is left to learn. The traces are made in this process by the environment, dialect and
+renderer of rollouts (`word_episodes`), without a daemon: the ids are the same, and a thousand take
+two seconds. The folder is an ordinary model: transformers, the embedded engine and vLLM load it.
 """
 
 import json

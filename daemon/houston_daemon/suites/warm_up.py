@@ -1,10 +1,9 @@
 """Warms a language model up for a suite: SFT on rollouts of an imperfect scripted agent.
 
-The rollouts are real ones, of a daemon in a home of their own below the model's folder, and so are
-rows and training (`houston train sft`; its adapter is merged into the model). No rule masks
-anything: the model learns the calls and the agent's faults, so that it succeeds in 5 to 30 % and
-rewards have something to teach. It is then measured on validation tasks. A tiny policy is made
-otherwise (`tiny_policy`).
+The rollouts are real ones, of a daemon with its own home below the model's folder, and so are rows
+and training (`houston train sft`; its adapter is merged into the model). No rule masks anything:
+the model learns the calls and the agent's faults, so it succeeds in 5 to 30 % and rewards can teach
+it more. Then it is measured on validation tasks. `tiny_policy` makes tiny policies in another way.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""What a scripted critic says of an episode in a world of words, and how it is obeyed: what a tiny
-policy begins with as a critic, and as an agent that is told a critique.
+"""A scripted critic's text on an episode in a world of words, and how it is obeyed: from these
+traces a tiny policy first learns to be a critic, and an agent that reads a critique.
 
 A critique names items with their boxes, `coin blue`, or says something general. Which box is right
-is the rule that policy and critic have to learn; the scripted critic knows it now and then only.
+is the rule that policy and critic must learn; the scripted critic knows it only now and then.
 """
 
 import random
@@ -58,9 +58,9 @@ def named_boxes(critique: str, world: WordWorldTask) -> dict[str, str]:
 def critique_trace(
     speaker: WordSpeaker, episode: WordEpisode, text: str, window: int
 ) -> CritiqueTrace:
-    """The ids of a critique of an ended episode, behind the very prompt that a critic is given.
+    """The ids of a critique of an ended episode, after exactly the prompt that a critic gets.
 
-    window: of the model.
+    window: that of the model.
     """
     template = load_critique_template(dialect=speaker.dialect.name)
     prompt = critique_prompt(episode.attempt(), template, speaker.tokens, window)

@@ -1,9 +1,9 @@
 """Episodes in worlds of words without a daemon: the same environment, dialect and ids, much faster.
 
 Every part is the one that a rollout uses (`WordWorldEnvironment`, `WordsDialect`,
-`PromptRenderer`), so that the ids are exactly what the loop sends and stores; a test holds an
-episode against the ledger of a rollout. There is no journal and no guidance but what a script says:
-rollouts that are learned from by reward are Houston's own.
+`PromptRenderer`), so the ids are exactly those that the loop sends and stores; a test compares an
+episode with the ledger of a rollout. There is no journal, and guidance only from a script: rollouts
+for learning by reward are Houston's own.
 """
 
 import random
@@ -158,9 +158,9 @@ def scripted_episode(
 ) -> WordEpisode:
     """An episode of the imperfect scripted agent (`word_worlds.scripted_answers`).
 
-    ordered: how often a person names a box for the first item, any one, before its code is read,
-    and is obeyed: so a policy learns that words of people are followed, and nothing about which box
-    is right. critique, told: what a critic says, and by item the box that it names.
+    ordered: how often a person names a random box for the first item, before its code is read, and
+    is obeyed: this teaches a policy to follow people, and nothing about which box is right.
+    critique, told: a critic's text, and by item the box that it names.
     """
     episode = WordEpisode(speaker, world, steps, critique)
     order = source.choice(list(world.codes)) if source.random() < ordered else ""

@@ -1,9 +1,9 @@
 """The tokenizer of a tiny policy: one id for each word of its vocabulary, as files in its folder.
 
-Small letters only, signs dropped, digits one by one; words that it does not know are `<unk>`. The
-special tokens are those of the dialect `words`. Text can never spell one of them: its signs are
-gone before words are looked up. `tokenizer.json` and a config that transformers' `AutoTokenizer`,
-the embedded engine and vLLM read.
+Lower case only, signs dropped, digits one by one; unknown words are `<unk>`. The special tokens are
+those of the dialect `words`. Text can never spell one of them, since its signs are removed before
+words are looked up. Writes `tokenizer.json` and a config that transformers' `AutoTokenizer`, the
+embedded engine and vLLM read.
 """
 
 import json

@@ -1,10 +1,10 @@
-"""The suites of words: which worlds there are, by which rule a box is right, who acts in them.
+"""The suites of words: their worlds, the rule by which a box is right, and the scripted agent.
 
-A world asks for an item or for several, perhaps of a place; the rule of its level says which box
-holds it, and is the same in every split, since it is what is to be learned. What differs is the
-codes: each of the 1,000 belongs to one split, so that no paper of a split is in another. Also the
-scripted agent whose traces a tiny policy begins with: it opens wrong boxes and says what nobody
-understands.
+A world asks for one or several items, perhaps of a place. The rule of its level says which box
+holds an item; it is the same in every split, since it is what is to be learned. Only the codes
+differ: each of the 1,000 belongs to one split, so no paper of a split is in another. The scripted
+agent opens wrong boxes and says words that the world does not know; its traces are the first that a
+tiny policy learns from.
 """
 
 import random
@@ -136,9 +136,8 @@ def scripted_answers(
 ) -> Iterator[str]:
     """The answers of an imperfect agent, in order, until it has entered a code for each item.
 
-    wrong: how often it goes for a wrong box. errors: how often a step is one that fails; not where
-    the steps that are left of `steps` are needed. told: by item the box that a critique names,
-    which is where it goes.
+    wrong: how often it chooses a wrong box. errors: how often a step fails, as long as enough of
+    `steps` are left. told: by item the box that a critique names; the agent then chooses that one.
     """
     plan: list[str] = []
     for item, right in zip(world.wanted or ("",), world.right_boxes, strict=True):

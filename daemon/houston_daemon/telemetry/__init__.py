@@ -1,5 +1,6 @@
-"""What rollouts do, told to a collector of OpenTelemetry as it is stored: spans of rollouts, steps,
-samples and calls, by the conventions for generative AI.
+"""Reports to an OpenTelemetry collector what rollouts do, as it is stored: spans of rollouts,
+steps, samples and calls, by the conventions for generative AI.
 
-It reads the journal and writes nothing into it. Figures for Prometheus are the room `service`'s.
+It reads the journal and writes nothing into it. The package `service` has the figures for
+Prometheus.
 """

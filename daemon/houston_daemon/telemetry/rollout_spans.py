@@ -1,9 +1,9 @@
-"""Spans from events of the journal: a trace is a rollout, in it its steps, in each its samples and
+"""Spans from events of the journal: a trace is a rollout with its steps, each with its samples and
 calls.
 
-Names and attributes are those of OpenTelemetry's semantic conventions for generative AI; what they
-have no word for begins with `houston.`. Times are the journal's. Ids follow from the rollout and
-the place in it, so that spans that are made again are the same spans. Nothing is sent here.
+Names and attributes are those of OpenTelemetry's semantic conventions for generative AI; names that
+these lack begin with `houston.`. Times are the journal's. Ids follow from the rollout and the place
+in it, so a span that is made again is the same span. Nothing is sent here.
 """
 
 import hashlib

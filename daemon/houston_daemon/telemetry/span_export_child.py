@@ -1,10 +1,10 @@
-"""The process that sends spans: follows the journal and tells a collector, over OTLP/HTTP.
+"""The process that sends spans: follows the journal and sends to a collector, over OTLP/HTTP.
 
 `python -m houston_daemon.telemetry.span_export_child PARENT HOME CONFIG`, started and watched by
-the supervisor where `[telemetry] otlp` names a collector. A step is sent once it is closed, a
-rollout once it has ended. What was sent is noted in the home after the collector has taken it; what
-it does not take is sent again, with the same ids, so that nothing is lost and nothing is counted
-twice. The agents' loop knows nothing of it. On its stdout it says what is wrong.
+the supervisor if `[telemetry] otlp` names a collector. A step is sent once it is closed, a rollout
+once it has ended. Progress is noted in the home after the collector has accepted the spans; refused
+spans are sent again with the same ids, so nothing is lost and nothing is counted twice. The agents'
+loop knows nothing of it. On its stdout it reports problems.
 """
 
 import logging
@@ -99,7 +99,7 @@ class SpanFollower:
             time.sleep(RETRY_SECONDS if problem else POLL_SECONDS)
 
     def round(self) -> str:
-        """Tell all that there is; why it could not, empty where it could."""
+        """Send all new spans; returns why that failed, empty if it did not."""
         if self._position is None:
             self._position = self._first_position()
         while True:

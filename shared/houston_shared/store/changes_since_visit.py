@@ -1,7 +1,8 @@
-"""What happened in a rollout behind an event: "since you were here", in one short read.
+"""What happened in a rollout after an event: "since you were here", in one short read.
 
-Counts and lists for a glance, and `events`: everything worth a stop, in order, to be walked with
-one key. A branch has only what is its own here: the past that it shares happened before it was.
+Counts and lists for a glance, and `events`: everything worth a stop, in order, so that one key can
+step through it. A branch has only its own events here: the past that it shares happened before it
+began.
 """
 
 from typing import Any, NamedTuple

@@ -1,13 +1,13 @@
 """Reads as plans; events of the journal and their bodies; a rollout's events in their order.
 
 A plan is a generator that asks for rows and blobs and returns records. So one query, written once,
-serves the commands (synchronous) and the console (asynchronous): the readers only answer what a
-plan asks. A plan runs in one short read transaction and therefore sees one state of the journal.
-Bodies are read wherever they lie: from the row, from a blob, or as the mark that they were erased.
-A rollout's events come in the order in which they were stored from two indexes: what a worker
-stores of its steps rises step by step, everything else is rare and has an index of its own. A third
-index, on every event of a rollout, would be read by less than this and written with each: it was a
-third of the WAL. It knows nothing of connections, and not what the kinds of events mean.
+serves the commands (synchronous) and the console (asynchronous); the readers only answer what a
+plan asks. A plan runs in one short read transaction and sees one state of the journal. A body is
+read from the row, from a blob, or as the mark that it was erased. A rollout's events are merged in
+stored order from two indexes: what a worker stores of its steps rises step by step; everything else
+is rare and has its own index. A third index, on every event of a rollout, would be used by fewer
+reads and written with each event: it was a third of the WAL. It knows no connections, and not what
+kinds of events mean.
 """
 
 from collections.abc import Collection, Generator, Iterator, Sequence

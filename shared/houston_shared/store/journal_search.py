@@ -1,9 +1,9 @@
-"""A whole search, page by page: events and terminal logs, the newest first, given up when asked.
+"""A whole search, page by page: events and terminal logs, the newest first, until it is cancelled.
 
-A page is one short read; matching happens outside of the reads, so that no pattern, however slow,
-keeps the WAL from beginning anew. What terminals printed is read from their raw logs on this
-machine, escape sequences left out, and told with the step that printed it. Logs on other machines
-are not looked at, and that is said.
+A page is one short read; matching happens outside the reads, so that no pattern, however slow,
+keeps the WAL from being reset. Terminal output is read from raw logs on this machine, without
+escape sequences, and reported with the step that printed it. Logs on other machines are not
+searched, and the search says so.
 """
 
 import re
@@ -57,7 +57,7 @@ _EVENT_COLUMNS = f"{column_list(JournalEvent, 'e')}, {_EVENT_STEP_SQL}"
 
 
 class SearchableText(NamedTuple):
-    """A text that may hold it."""
+    """A text that may match."""
 
     event: JournalEvent
     step: int
@@ -75,10 +75,9 @@ class SearchPage(NamedTuple):
 
 
 def read_indexed_seqs(matcher: SearchMatcher) -> ReadPlan[tuple[list[int], int]]:
-    """Events that the index names, newest first, and up to which event it has seen all.
+    """Events that the index finds, newest first, and the last event that it has indexed.
 
-    Nothing is seen where there is no index, or it cannot answer: then every event is to be looked
-    at.
+    That is 0 where there is no index, or it cannot answer: then every event must be searched.
     """
     query = matcher.query
     ready = query.mode == "words" and query.what == "steps" and query.where != "task"
@@ -228,7 +227,7 @@ _LINE_ENDS = re.compile(
 
 
 class TerminalLogLine(NamedTuple):
-    """A line that may hold it."""
+    """A line that may match."""
 
     rollout: str
     step: int
@@ -241,9 +240,9 @@ class TerminalLogLine(NamedTuple):
 def find_terminal_lines(
     reader: Reader, matcher: SearchMatcher, notes: list[str]
 ) -> Iterator[TerminalLogLine | None]:
-    """Lines in which it is, and None after each block that was read.
+    """Lines that may match the query, and None after each block that was read.
 
-    notes: takes what could not be looked at.
+    notes: collects what could not be searched.
     """
     for rollout in _rollouts_to_search(reader, matcher):
         root = reader.run(rollout_queries.read_rollout_spec(rollout)).host_root
@@ -333,7 +332,7 @@ PROGRESS_SECONDS = 0.1
 
 
 class SearchHit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One text in which it is."""
+    """One text that matches."""
 
     rollout: str
     """Whose step it is."""
@@ -364,9 +363,9 @@ class SearchProgress(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def search_home(reader: Reader, query: SearchQuery, soon: bool = False) -> Iterator[SearchProgress]:
-    """Look for it, the newest first; the last one says `done`. Raises HoustonError.
+    """Search the home, the newest first; the last report says `done`. Raises HoustonError.
 
-    soon: begin with what the index guesses, whatever the order: for a screen that sorts.
+    soon: begin with hits that the index guesses, in any order: for a screen that sorts.
     """
     matcher = SearchMatcher(query)
     if matcher.empty:

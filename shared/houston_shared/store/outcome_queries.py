@@ -45,8 +45,8 @@ class _ResultFacts(msgspec.Struct, frozen=True):
 def overlong_rollouts(
     rollouts: Sequence[str], kinds: Collection[Overlong]
 ) -> ReadPlan[dict[str, Overlong]]:
-    """Ended rollouts in which a limit broke one of `kinds` off, in the order of `Overlong` the
-    first that holds; the others are left out. Attempts that do not count say nothing."""
+    """Ended rollouts that a limit of one of `kinds` cut off, with the first such kind in the order
+    of `Overlong`; others are left out. Attempts that do not count are ignored."""
     by_rollout: dict[str, Overlong] = {}
     for marks, part in split_for_in(rollouts):
         if "budget" in kinds:

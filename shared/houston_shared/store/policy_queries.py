@@ -151,10 +151,10 @@ def list_active_policies() -> ReadPlan[dict[str, str]]:
 
 
 def list_displayed_policies() -> ReadPlan[dict[str, str]]:
-    """The same for people: an engine that went back to its own model has that by its name.
+    """The same for people: an engine that went back to its own model has that model's policy name.
 
-    That is number 1 of the family that was active on it last: activating proved it the same model.
-    Not so where that number is full weights of the home: those have an engine of their own.
+    That is number 1 of the family that was last active on it: the activation proved it the same
+    model. Not where that number is full weights of the home, which have an engine of their own.
     """
     active = yield from list_active_policies()
     own = yield RunSql(
@@ -277,9 +277,9 @@ class TrainingRunRow(RowRecord, frozen=True):
 
     @property
     def algorithm(self) -> str:
-        """What is trained by, as people are told it: `sft`, `prm`, `dapo`, `grpo`, `echo`, or
-        `critic` (on what people said). Its kind names the trainer, which several share; then the
-        run's id begins with it."""
+        """The training algorithm, as shown to people: `sft`, `prm`, `dapo`, `grpo`, `echo`, or
+        `critic` (on what people said). The kind names the trainer. Where algorithms share a
+        trainer, the run's id begins with the algorithm."""
         begins = self.id.partition("-")[0]
         return begins if begins in _ALGORITHMS.get(self.kind, ()) else self.kind
 

@@ -1,9 +1,9 @@
 """Presence, claims and cost: who looks at or after which rollout, since when, and for how long.
 
-Rows of `looks`, which the recorder keeps by what consoles say: seconds old at best. Whether a visit
-is over is decided here by the clock, since nobody writes that it is. Also who sits at this process,
-as the daemon will name them, and what attention cost: minutes at a rollout and words said to it, by
-person.
+The recorder keeps the rows of `looks` from what consoles report: they are some seconds old. The
+clock decides here whether a visit is over, because nobody writes its end. It also says who uses
+this process, by the daemon's name for them, and what attention cost: minutes at a rollout and words
+said to it, by person.
 """
 
 import os
@@ -134,15 +134,15 @@ def group_presence_by_rollout(rows: list[PresenceRow]) -> dict[str, list[Presenc
 
 
 def read_last_seen(rollout: str, person: Person, at: int = 0) -> ReadPlan[LastSeen | None]:
-    """Where "since you were here" begins; None for who was never there before this visit.
+    """Where "since you were here" begins; None for somebody who was never there before this visit.
 
-    The same whether it is asked before the visit's first word to the daemon or after it.
+    The answer is the same before and after the visit's first message to the daemon.
     """
     return last_seen_before_visit((yield from find_presence(rollout, person)), at)
 
 
 def last_seen_now(look: PresenceRow) -> LastSeen | None:
-    """Up to where a person knows a rollout by now; None for who never had a key pressed at it."""
+    """Up to where a person knows a rollout now; None if they never pressed a key there."""
     return LastSeen(look.seq, look.step, look.seen_at) if look.seen_at else None
 
 

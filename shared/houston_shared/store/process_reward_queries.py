@@ -155,10 +155,10 @@ class WeakRun(NamedTuple):
 
 
 def read_weak_runs(behind: int) -> ReadPlan[dict[str, WeakRun]]:
-    """By rollout that lives, the weak decisions that its newest scored step ends, where there are
-    `WEAK_RUN_STEPS` of them or more.
+    """By live rollout, the weak decisions in a row that end at its newest scored step, if there are
+    `WEAK_RUN_STEPS` or more.
 
-    behind: how many steps scores may be behind the newest closed one.
+    behind: how many steps the scores may be behind the newest closed step.
     """
     scored = yield RunSql("SELECT 1 FROM process_rewards LIMIT 1")
     if not scored:  # without a model nobody pays for the steps of every rollout

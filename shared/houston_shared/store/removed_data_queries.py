@@ -1,6 +1,8 @@
-"""What of a rollout is gone: archived and where to, erased from the journal, freed on its host.
+"""Which data of a rollout is gone: archived and where to, erased from the journal, freed on its
+host.
 
-Also of a past that it shares, and when rollouts ended. What repairs set aside is in `step_queries`.
+Also for the past that a branch shares, and when rollouts ended. `step_queries` has what repairs set
+aside.
 """
 
 import contextlib

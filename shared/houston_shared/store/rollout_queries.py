@@ -1,10 +1,10 @@
 """Rollouts and tasks: lists, one by its abbreviated id, forks, samples, usage and scores.
 
 A branch shares the steps of its parent up to where it began, and nothing of the shared past is
-stored twice: a range of steps is read as ranges, each from the rollout that has it (`step_ranges`),
-to any depth. Also how far the journal is, what came since a sequence, which rollouts a command was
-asked for, and since when what was read is the last that is known, where no daemon runs. Steps
-themselves are `step_queries`; who needs a person is `attention_ranking`.
+stored twice. A range of steps is therefore read as several ranges, each from the rollout that has
+it (`step_ranges`), to any depth. Also: the newest event of the journal, the events after a
+sequence, the rollouts that a command selects, and, without a daemon, the time of the newest data.
+Steps are in `step_queries`; who needs a person is in `attention_ranking`.
 """
 
 from collections.abc import Sequence
@@ -552,10 +552,10 @@ class RolloutSelection(NamedTuple):
 def select_rollout_ids(
     selection: RolloutSelection, effect: str, as_named: bool = False
 ) -> ReadPlan[list[str]]:
-    """Whole ids of what was asked for, sorted or, where ids are named, `as_named`; each once.
+    """Whole ids of the selected rollouts, sorted or, where ids are named, `as_named`; each once.
 
-    Of a task, a group or everything those that never had a step are passed over. effect: what was
-    not done, for the HoustonError where nothing is meant, or more than one.
+    For a task, a group or everything, rollouts that never had a step are skipped. effect: what was
+    not done, for the HoustonError where nothing is selected, or more than one thing.
     """
     names, task, group, _ = selection
     if sum(map(bool, selection)) != 1:
@@ -580,10 +580,10 @@ def select_rollout_ids(
 
 
 def last_known_at(reader: Reader) -> int | None:
-    """When the newest event was stored, UTC microseconds, where no daemon runs; None where one does
-    (what is read is how things stand) and where there is no event.
+    """When the newest event was stored, UTC microseconds, if no daemon runs. None if one runs (the
+    data is then current) or there is no event.
 
-    To be asked after the rest was read: a daemon that ends meanwhile is told of.
+    Call it after the other reads, so that a daemon that ends meanwhile is noticed.
     """
     if home_lock.find_running_daemon(reader.home) is not None or not store_reader.has_database(
         reader.home

@@ -343,9 +343,9 @@ def mark_quarantined_steps(
 
 
 def list_steps_without_row(rollout: str, some: Iterable[int]) -> ReadPlan[list[int]]:
-    """Of `some` steps, which have events set aside, those that are over and have no row.
+    """Those of `some` steps (which have events set aside) that are over and have no row.
 
-    A rollout that goes on has none: what it lost it runs again.
+    A running rollout has none: it runs the lost steps again.
     """
     missing = sorted(some)
     if not missing:

@@ -27,7 +27,7 @@ OPERATIONS_BETWEEN_LOOKS = 20_000
 
 
 class ReadExpiry:
-    """Of one connection's transactions, one after the other."""
+    """Expiry of one connection's transactions, one after the other."""
 
     def __init__(self, home: Home) -> None:
         self._wal = home.database.with_name(home.database.name + "-wal")

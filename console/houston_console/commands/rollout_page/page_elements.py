@@ -1,8 +1,8 @@
 """Elements of the page, and the page around them.
 
-Text becomes part of a page in one place, `add_text`: without secrets, without characters that do
-not show, and escaped by the serializer. Who cuts or splits a text takes secrets out of it before: a
-part of one is none that is known. What an element means is its caller's.
+All text enters a page through `add_text`: without secrets, without invisible characters, and
+escaped by the serializer. Code that cuts or splits a text must redact it before, because a part of
+a secret is not recognised. The caller decides what an element means.
 """
 
 import base64

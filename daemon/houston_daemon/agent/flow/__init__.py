@@ -1,6 +1,6 @@
-"""Planner, executor, verifier and memory: the agent of AgentFlow-Pro in Houston's one loop.
+"""Planner, executor, verifier and memory: the agent of AgentFlow-Pro in Houston's agent loop.
 
-A planner says one action a step, which is carried out as any call; a verifier says whether the
-question is answered. It leaves sampling, calls, journal, resume, guidance and forks to `agent`, the
-tools to `environments.research`, and how a planner writes to `prompts.planner_dialect`.
+A planner chooses one action a step, which runs like any other call; a verifier judges whether the
+question is answered. Sampling, calls, journal, resume, guidance and forks are left to `agent`, the
+tools to `environments.research`, and the planner's format to `prompts.planner_dialect`.
 """

@@ -1,10 +1,10 @@
-"""Memory across rollouts: what flows were asked before, what they tried and what they answered.
+"""Memory across rollouts: what earlier flows were asked, what they tried and what they answered.
 
-One SQLite file under the host root holds an entry for each rollout that ended, beside a vector of
-its question (`sqlite-vec`), so that a question like it recalls it. Vectors are those of WordLlama,
-whose weights come with its package: nothing is downloaded. It is off unless a task turns it on, and
-for evaluations in any case. Scores are never kept: an agent that may not know its own does not read
-another's. A file that fails costs the memory, never the rollout, and is said in its log.
+One SQLite file under the host root holds an entry for each rollout that ended, with a vector of its
+question (`sqlite-vec`), so a similar question finds it. Vectors come from WordLlama, whose weights
+are part of its package: nothing is downloaded. It is off unless a task turns it on, and always off
+for evaluations. Scores are never kept: an agent that may not know its own score must not read
+another's. If the file fails, the rollout continues without memory, and its log says so.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class Episode(NamedTuple):
 
 
 def check_packages() -> None:
-    """Raise ConfigurationError where the packages of the extra `memory` are not here."""
+    """Raise ConfigurationError where the packages of the extra `memory` are not installed."""
     if missing := [name for name in PACKAGES if find_spec(name) is None]:
         raise ConfigurationError(
             f"`agent.memory` needs the package {missing[0]}, which is not installed here.",
@@ -80,7 +80,7 @@ class EpisodeStore:
         self._file = file
 
     def keep(self, episode: Episode) -> None:
-        """Keep an episode; the same rollout's takes the place of the one before. One without a
+        """Keep an episode; it replaces the earlier one of the same rollout. An episode without a
         question is not kept."""
         if not episode.question.strip():
             return
@@ -109,7 +109,7 @@ class EpisodeStore:
         self._with(store_episode)
 
     def recall(self, task: str, question: str, most: int) -> list[Episode]:
-        """At most `most` episodes of the task whose questions are like this one, likest first."""
+        """At most `most` episodes of the task with similar questions, the most similar first."""
         if not question.strip():
             return []
         vector = embed(question)
@@ -191,7 +191,7 @@ def _word_vectors() -> Any:
 
 
 class EpisodeMemory(TaskMemory):
-    """A task's memory that begins with what earlier rollouts left, and leaves its own."""
+    """A task's memory that reads what earlier rollouts kept, and adds to it."""
 
     def __init__(self, store: EpisodeStore, rollout: str, task: str, recalled: int) -> None:
         """recalled: most episodes that are told."""
@@ -202,7 +202,7 @@ class EpisodeMemory(TaskMemory):
         self._most_recalled = recalled
 
     async def recall(self, question: str) -> str:
-        """What earlier rollouts tried for questions like this one, as it stands in the head."""
+        """What earlier rollouts tried for similar questions, as text for the head."""
         episodes = await asyncio.to_thread(
             self._store.recall, self._task, question, self._most_recalled + 1
         )
@@ -211,7 +211,7 @@ class EpisodeMemory(TaskMemory):
         return "\n".join((HEADING, *lines, "]")) if lines else ""
 
     async def keep(self, question: str, answer: str, verified: bool) -> None:
-        """Leave what was tried and answered for the rollouts that follow."""
+        """Keep what was tried and answered for later rollouts."""
         episode = Episode(
             self._rollout,
             self._task,

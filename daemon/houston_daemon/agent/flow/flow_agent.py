@@ -1,10 +1,10 @@
-"""The flow in the loop: one action a step by a planner, then a verifier, and memory beside them.
+"""The flow in the loop: a planner takes one action a step, then a verifier judges; both use memory.
 
-Once the verifier says that the question is answered, and at the last step, the only action is the
-answer. An answer of the planner that is no action is asked for once more; then it stands as a step
-that did nothing, and at the end of a budget the last finding is answered in its place. A person's
-word after a verdict lifts it: the planner may act again. It runs no calls and stores nothing of its
-own but the verifier's samples.
+Once the verifier says that the question is answered, and at the last step, the only allowed action
+is the answer. If the planner's answer is not an action, it is asked once more; after that the step
+does nothing. When a budget ends, the last finding is given as the answer. A person's message after
+a verdict cancels it: the planner may act again. This module runs no calls and stores only the
+verifier's samples.
 """
 
 from collections.abc import Sequence
@@ -77,7 +77,7 @@ class FlowAgent:
         return self._tools
 
     def check(self, decided: AgentAction, step: int) -> AgentAction:
-        """One action, which is among those that the step may take."""
+        """Accepts one action, which must be allowed at the step."""
         if decided.malformed:
             return decided
         allowed = [tool.name for tool in self.allowed_tools(step)]
@@ -111,7 +111,7 @@ class FlowAgent:
     async def after_calls(
         self, opened: StepAttempt, context: Context, finished: bool
     ) -> AfterCalls:
-        """Ask the verifier, and say what was tried."""
+        """Ask the verifier, and report what was tried."""
         stored, self._stored, self.tries_made = self._stored, (), 0
         if finished:
             fell_back = any(result.call.name == self._answer for result in _added_results(opened))
@@ -130,7 +130,7 @@ class FlowAgent:
         observation: ObservationBody,
         guidance: Sequence[DeliveredGuidance],
     ) -> None:
-        """Remember what was tried; a person's word lifts the verifier's verdict."""
+        """Remember what was tried; a person's message cancels the verifier's verdict."""
         self._memory.note(opened.step, opened.results)
         self._last_thought = opened.sample.thought or self._last_thought
         if observation.verification is not None:
@@ -143,7 +143,7 @@ class FlowAgent:
             self._standing = None
 
     async def end(self) -> None:
-        """Leave what was tried and answered to the memory."""
+        """Hand what was tried and answered to the memory."""
         await self._memory.keep(self._question, self._given_answer, self._verified)
 
     def _asks_verifier(self, opened: StepAttempt) -> bool:
@@ -164,7 +164,7 @@ class FlowAgent:
 
 
 def answer_tool(tools: Sequence[ToolSpec]) -> str:
-    """The tool that ends a rollout with an answer; empty where there is none."""
+    """The name of the tool that ends a rollout with an answer; empty if there is none."""
     names = {tool.name for tool in tools}
     return next((name for name in ANSWER_TOOLS if name in names), "")
 

@@ -1,8 +1,8 @@
-"""What a flow tried in this rollout, and what it gave: the memory within a task.
+"""What a flow tried in this rollout, and what it found: the memory within a task.
 
-It is told in the newest observation, in one bounded line, so that the context only grows; a fork
-may compress the steps themselves. What is told follows from the journal's steps alone, so a worker
-that goes on after a kill tells the same.
+The newest observation shows it in one bounded line, so the context only grows; a fork may compress
+the steps themselves. The line follows from the journal's steps alone, so a worker that resumes
+after a kill shows the same.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _WITHOUT_FINDING = ("think", *ANSWER_TOOLS)
 
 @dataclass(frozen=True, slots=True)
 class TriedAction:
-    """One action and what it gave."""
+    """One action and its outcome."""
 
     step: int
     action: str
@@ -38,7 +38,7 @@ class TaskMemory:
         self._tried: list[TriedAction] = []
 
     async def recall(self, question: str) -> str:
-        """What is told at the start of a rollout; nothing, since it begins empty."""
+        """What the head shows when a rollout starts: nothing, it is empty."""
         return ""
 
     async def keep(self, question: str, answer: str, verified: bool) -> None:
@@ -53,11 +53,11 @@ class TaskMemory:
         ]
 
     def extend(self, other: "TaskMemory") -> None:
-        """Take over what another remembers."""
+        """Add what another memory holds."""
         self._tried += other._tried
 
     def earlier(self, step: int, results: Sequence[ToolResult]) -> int:
-        """The step in which one of these calls was made before, with the same input; 0 for none."""
+        """The earlier step with one of these calls and the same input; 0 if there is none."""
         for each in results:
             for tried in self._tried:
                 same = (tried.action, _folded(tried.action_input))
@@ -67,7 +67,7 @@ class TaskMemory:
 
     @property
     def last_finding(self) -> str:
-        """What the newest action gave that came right; empty where none did."""
+        """The outcome of the newest action that succeeded; empty where none did."""
         return next((tried.outcome for tried in reversed(self._tried) if tried.success), "")
 
     def line(self) -> str:

@@ -1,9 +1,9 @@
-"""The verifier of a flow: after a step it says whether what was found answers the question.
+"""The verifier of a flow: after a step it judges whether the findings answer the question.
 
-It is shown the context with the step's results and one request behind them, so that an engine that
-has the planner's prompt in its cache reads only what is new. One with an engine of its own is shown
-the same anew. Its samples are stored like those of summaries and are no part of the planner's
-context. An answer that cannot be read counts as no, and says so: the flow goes on.
+It reads the context with the step's results and a request after them, so an engine that has the
+planner's prompt in its cache reads only what is new. With an engine of its own, the same is
+rendered anew for it. Its samples are stored like those of summaries and do not enter the planner's
+context. An answer that cannot be read counts as no, with a note that says so: the flow continues.
 """
 
 import json
@@ -37,9 +37,9 @@ VERIFIER_REQUEST = (
 
 
 def parse_verification(text: str, finish_reason: str = "stop") -> Verification:
-    """What a verifier said; an answer that is not the object that was asked for is a no.
+    """The verifier's verdict; an answer that is not the requested object is a no.
 
-    finish_reason: of the sample. Never raises.
+    finish_reason: that of the sample. Never raises.
     """
     start, end = text.find("{"), text.rfind("}")
     try:
@@ -59,7 +59,7 @@ def parse_verification(text: str, finish_reason: str = "stop") -> Verification:
 
 
 class Verifier:
-    """Asks for one rollout."""
+    """Samples its verdicts."""
 
     def __init__(self, line: RecorderClient, roles: RoleSamplers) -> None:
         self._line = line
@@ -70,8 +70,8 @@ class Verifier:
     ) -> Verification:
         """Whether the question is answered after a step. Raises WorkerExit.
 
-        context: the step's own, without it. stored: what the journal has of the step beside it: a
-        verifier that has spoken is not asked again.
+        context: the step's context, without the step. stored: the step's other samples in the
+        journal: a verifier that has answered is not asked again.
         """
         for side in stored:
             if side.part == VERIFIER_PART:

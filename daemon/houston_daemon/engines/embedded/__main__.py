@@ -1,7 +1,7 @@
 """Starts the embedded server: `python -m houston_daemon.engines.embedded --model DIR --port N`.
 
-It loads the model first and listens then, so that an open port means it can answer. It only ever
-listens on the loopback address or on a socket file.
+It loads the model before it listens, so an open port means that it can answer. It listens only on
+the loopback address or on a socket file.
 """
 
 import argparse

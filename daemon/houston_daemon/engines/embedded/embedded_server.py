@@ -1,7 +1,7 @@
 """The HTTP side of the embedded server: routes, admission, streams.
 
-Answers what vLLM answers for the same requests, errors included. It samples nothing itself: a job
-goes to the scheduler and comes back as pieces. A client that leaves ends its job.
+Gives the same answers as vLLM to the same requests, errors included. It samples nothing itself: a
+job goes to the scheduler and comes back in pieces. When a client disconnects, its job ends.
 """
 
 import asyncio

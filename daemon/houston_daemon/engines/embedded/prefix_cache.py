@@ -1,8 +1,8 @@
-"""Keeps the key-value caches of recent prompts, so that an append-only context pays for its delta.
+"""Keeps the key-value caches of recent prompts: an append-only context costs only its new tokens.
 
-A request takes the cache with the longest common prefix of ids: it cuts and continues it, or copies
-the common part when the cache is in use or worth keeping. Caches of different adapters or salts
-never meet (`scope`). It does not know what a prompt means.
+A request takes the cache with the longest common prefix of ids: it cuts and continues that cache,
+or copies the common part if the cache is in use or worth keeping. Caches of different adapters or
+salts are never mixed (`scope`). It does not know what a prompt means.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class PrefixCache:
     """A bounded pool of caches; used from the sampling thread only.
 
     max_tokens: ids over all idle caches; the least recently used go first. max_entries: idle
-    caches, as many as rollouts that act by turns: with 16 instead of 128, a batch of 128 short ones
+    caches, one for each rollout that takes turns: with 16 instead of 128, a batch of 128 short ones
     found half as many of its tokens.
     """
 

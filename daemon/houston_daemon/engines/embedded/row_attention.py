@@ -1,9 +1,9 @@
-"""One forward pass for several rows, each with a key-value cache of its own: attention and cache.
+"""One forward pass for several rows, each with its own key-value cache: attention and cache.
 
-The new tokens of all rows stand behind each other in one sequence, so that every linear layer runs
-once for all of them, and no row is padded to the length of another. Only attention goes row by
-row. It makes its own masks, and for a single new token does not copy the keys of grouped heads,
-which the library's own does at each token.
+The new tokens of all rows are concatenated into one sequence, so every linear layer runs once for
+all of them, and no row is padded to the length of another. Only attention runs row by row. It makes
+its own masks; for a single new token it does not copy the keys of grouped heads, which the
+library's attention does at each token.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,8 @@ class RowCaches:
         return [key for key, _ in pairs], [value for _, value in pairs]
 
     def get_seq_length(self, layer: int = 0) -> int:
-        """Of the longest row, before its new tokens; positions are given to the model as well."""
+        """Length of the longest row, without its new tokens; the model is also given the
+        positions."""
         return max(int(cache.get_seq_length(layer)) for cache in self._caches)
 
 

@@ -1,10 +1,10 @@
 """Sampling in the embedded server: a token from logits, under a JSON schema, jobs in turn.
 
-Jobs share one thread and, with the same adapter, one forward pass: each turn takes a slice of each
-one's prompt, or one token, so that several share one model fairly and an abandoned one ends at
+Jobs share one thread and, with the same adapter, one forward pass. Each turn computes a slice of
+each job's prompt, or one token, so several jobs share a model fairly and an abandoned one ends at
 once; jobs beyond a limit wait in order.
-Log-probabilities are taken after a grammar's mask, before temperature and top-p, as vLLM's
-`raw_logprobs` are. Knows no HTTP.
+Log-probabilities are taken after a grammar's mask and before temperature and top-p, like vLLM's
+`raw_logprobs`. Knows no HTTP.
 """
 
 import queue
@@ -125,10 +125,10 @@ class JobSampler:
 
 
 class TextStream:
-    """Text of tokens as they come; half a character waits for the token that ends it.
+    """The text of tokens as they arrive; an incomplete character waits for its last token.
 
-    As vLLM does it: a token is decoded behind those before it. `tokenizers.DecodeStream` raises
-    where bytes that were a character are none any more with the next byte (SentencePiece).
+    As in vLLM, a token is decoded together with those before it. `tokenizers.DecodeStream` raises
+    where the next byte makes bytes invalid that were a character before (SentencePiece).
     """
 
     def __init__(self, skip_special_tokens: bool) -> None:
@@ -138,7 +138,7 @@ class TextStream:
         self._told = 0
 
     def step(self, tokenizer: Tokenizer, token: int) -> str:
-        """What is told now that `token` was sampled."""
+        """The text that `token` completes."""
         self._ids.append(token)
         text = self._decode(tokenizer, self._ids)
         if text.endswith("\ufffd"):
@@ -184,14 +184,15 @@ class SamplingJob:
         self._feed = self.prompt[self.cached_tokens :]
 
     def next_part(self, most: int) -> tuple[list[int], DynamicCache]:
-        """At most so many ids that are computed next, and the cache that they go into."""
+        """At most `most` ids to compute next, and the cache that they go into."""
         assert self._entry is not None
         part, self._feed = self._feed[:most], self._feed[most:]
         self._entry.ids += part
         return part, self._entry.kv
 
     def take_logits(self, model: EmbeddedModel, logits: torch.Tensor) -> bool:
-        """Sample where the prompt is computed; whether the job is over. logits: (vocabulary,)."""
+        """Sample if the prompt is fully computed; return whether the job is over. logits:
+        (vocabulary,)."""
         return not self._feed and self._sample(model, logits)
 
     def end(self, sampler: JobSampler) -> None:

@@ -1,9 +1,9 @@
-"""A world that lives as long as one connection to it, asked as a simulator of `http` is.
+"""A world that lives as long as one connection to it, used like a simulator of `http`.
 
-A session of OpenEnv ends with its WebSocket, an episode of `verifiers` with its process. Where such
-a world may be made again, the session does its actions again from the first (`replayable`), and
-answers that were given meanwhile are given again; where it may not, it is lost with its connection,
-and the session says so. How one world is spoken to is its own module's.
+A session of OpenEnv ends with its WebSocket, an episode of `verifiers` with its process. If such a
+world may be rebuilt (`replayable`), the session repeats its actions from the first, and answers
+that were already given are given again. If not, the world is lost with its connection, and the
+session says so. Each kind of world has its own module for its protocol.
 """
 
 from collections.abc import Mapping
@@ -27,11 +27,11 @@ class World(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether what was begun can still be asked."""
+        """Whether the present episode can still be used."""
         ...
 
     async def begin(self, seed: int, settings: Mapping[str, Any]) -> Reset:
-        """A new episode, whatever was before. Raises SimulatorFailed."""
+        """Start a new episode, whatever the state was. Raises SimulatorFailed."""
         ...
 
     async def act(self, tool: str, arguments: Mapping[str, Any]) -> Step:

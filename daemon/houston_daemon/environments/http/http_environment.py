@@ -1,6 +1,6 @@
 """The http environment: a simulator's tools, its answers, its score; what a task must name.
 
-`SimulatorEnvironment` is also what `openenv` and `verifiers` are, with clients of their own.
+`openenv` and `verifiers` use the same `SimulatorEnvironment`, with clients of their own.
 """
 
 import os
@@ -78,7 +78,8 @@ def offered_actions(start: Reset) -> list[OfferedTool]:
 
 
 def check_task(task: LoadedTask) -> None:
-    """Raise ConfigurationError for an address that none is, or an evaluator that nobody runs."""
+    """Raise ConfigurationError for an invalid address, or for an evaluator, which would not be
+    run."""
     check_address(task, task.task.http.url)
     check_no_evaluator(task)
 
@@ -99,7 +100,7 @@ def check_address(task: LoadedTask, url: str) -> None:
 
 
 def check_no_evaluator(task: LoadedTask) -> None:
-    """Raise ConfigurationError for an evaluator that nobody runs."""
+    """Raise ConfigurationError for an evaluator, which would not be run."""
     if task.task.evaluate.command:
         raise ConfigurationError(
             f"{task.file}: {task.task.environment} runs no evaluator; the simulator scores."
@@ -178,7 +179,7 @@ class SimulatorEnvironment(ToolEnvironment):
     async def recover(
         self, intent: CallIntent, budget_status: BudgetStatus, stop: Stop
     ) -> ToolResult:
-        """What the simulator did is not done again: where it tells, the call is run or found."""
+        """What the simulator did is not repeated; if it can tell, the call is run or found."""
         start_time, call = time.monotonic(), self.check(intent.call)
         foreign = self._tools.find(call.name)
         if call.error or foreign is None or self._session.state.start.repeatable:

@@ -1,8 +1,8 @@
-"""One session with a simulator, and what of it is kept on disk.
+"""One session with a simulator, and its record on disk.
 
-After a restart the session goes on; where the simulator lost it, the recorded actions are sent
-again. How the simulator is spoken to is the client's: HTTP, or one that speaks for a world of
-another kind (`connected_world`).
+After a restart the session continues; if the simulator lost it, the recorded actions are sent
+again. The client handles the protocol: HTTP, or one for a world of another kind
+(`connected_world`).
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class SessionState(msgspec.Struct):
 
 
 class SessionLost(NeedsPerson):
-    """The simulator has not what the rollout needs; a person can bring it back."""
+    """The simulator lacks what the rollout needs; a person can bring it back."""
 
     def __init__(self, rollout: str, reason: str) -> None:
         super().__init__(
@@ -104,7 +104,7 @@ class SimulatorSession:
 
     @property
     def state(self) -> SessionState:
-        """What was agreed on and done."""
+        """The session's start and actions."""
         assert self._state is not None, "open() comes first"
         return self._state
 
@@ -129,8 +129,8 @@ class SimulatorSession:
     async def step(self, action: RecordedAction) -> Step:
         """Do one action, once for each call. Raises SimulatorFailed saying whether it was done.
 
-        A call that was noted before its result was stored gets its answer again, from a simulator
-        that is `repeatable`.
+        If a call was noted but its result was not stored, a `repeatable` simulator is asked for its
+        answer again.
         """
         if number := self._number(action.call):
             return await self._sent(action, number)
@@ -147,7 +147,7 @@ class SimulatorSession:
         return answer
 
     async def was_done(self, action: RecordedAction) -> bool | None:
-        """Whether the simulator did an action whose answer was lost; None where nobody knows.
+        """Whether the simulator did an action whose answer was lost; None if that cannot be known.
 
         Raises SimulatorFailed.
         """
@@ -173,7 +173,7 @@ class SimulatorSession:
         return await self._client.ask("score", self._body(), Score, idempotent=True)
 
     async def end(self) -> None:
-        """Tell the simulator that nobody comes back; it need not listen."""
+        """Tell the simulator that the session is over; errors are ignored."""
         if self._state is None:
             return
         try:

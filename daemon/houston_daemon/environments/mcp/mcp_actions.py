@@ -1,4 +1,4 @@
-"""What mcp offers beside the servers' tools, and what a task must name for it. It needs no SDK."""
+"""What mcp offers in addition to the servers' tools, and what a task must name. It needs no SDK."""
 
 import importlib.util
 from typing import ClassVar

@@ -1,6 +1,6 @@
-"""One server: started or reached, asked for its tools, called; started anew when it has died.
+"""One server: started or connected, asked for its tools, called; restarted when it has died.
 
-What it says is bounded in size, over HTTP too, and its last words on stderr are kept.
+Its output is bounded in size, over HTTP too, and its last lines on stderr are kept.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ _KEPT = 4_000
 
 
 class StderrTail(asyncio.Protocol):
-    """A pipe that is read away as long as it is open; its end is kept."""
+    """A pipe that is read as long as it is open; the end of what came is kept."""
 
     def __init__(self) -> None:
         self._read_end, write_end = os.pipe()

@@ -102,7 +102,7 @@ class McpEnvironment(ToolEnvironment):
     async def recover(
         self, intent: CallIntent, budget_status: BudgetStatus, stop: Stop
     ) -> ToolResult:
-        """A tool is not called again: nobody knows what it did."""
+        """The tool is not called again, since nobody knows what it did."""
         call = self.check(intent.call)
         if call.error or self._servers.offered.find(call.name) is None:
             return await self.act(call, budget_status, stop)

@@ -1,10 +1,10 @@
-"""Starts a server and passes on what it says, unless a line is too long: then it ends the server.
+"""Starts a server and passes on its output; a line that is too long makes it end the server.
 
     python -m houston_daemon.environments.mcp.mcp_relay PARENT PROGRAM…
 
-The SDK holds a line until its end comes and copies it with every piece; a server that reads a large
-file, or never ends a line, would take the worker's memory and time. The server's input is the
-relay's own. Knows nothing of messages.
+The SDK holds a line until its end comes and copies it with every piece. So a server that reads a
+large file, or never ends a line, would use up the worker's memory and time. The server's input is
+the relay's own. Knows nothing of messages.
 """
 
 import os

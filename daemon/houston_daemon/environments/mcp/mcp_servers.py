@@ -128,7 +128,7 @@ class Servers:
             self._name()
 
     def news(self) -> str:
-        """What changed since the agent was told last, and take it for told."""
+        """What changed since the agent was last told; from then on it counts as told."""
         tools = {tool.name: dict(tool.openai()["function"]) for tool in self.tools}
         before = self._known.tools if self._known else tools
         lines = [f"The tool {name} is gone." for name in before if name not in tools]

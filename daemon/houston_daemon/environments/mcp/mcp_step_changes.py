@@ -1,7 +1,7 @@
-"""What each step changed in the workspace, as the journal is told: the same for a step told twice.
+"""What each step changed in the workspace, for the journal: the same when a step is reported twice.
 
-`mcp-steps.json` on the host keeps what was told last. Without a terminal there is nothing else to
-tell, so this is smaller than the workstation's closing.
+`mcp-steps.json` on the host keeps the last report. Without a terminal there is nothing else to
+report, so this is smaller than the workstation's closing.
 """
 
 import logging
@@ -53,7 +53,7 @@ class StepChanges:
         self._keep(ClosedSteps(snapshot.commit, notes=await self._arrival()))
 
     def run(self) -> None:
-        """Something is about to change the workspace. A full disk does not hold it up."""
+        """Note that a call may change the workspace. A full disk does not stop it."""
         if not self._told.step:
             return
         opened = msgspec.structs.replace(self._told, step=0, files=(), more=0, notes=())

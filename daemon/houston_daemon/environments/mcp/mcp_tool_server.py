@@ -1,7 +1,7 @@
-"""Houston's own tools for others: `python` and `search` as a server of tools, over stdio.
+"""Houston's own tools for other programs: `python` and `search` as a server of tools, over stdio.
 
-The other way round than the rest of this folder. Code runs in a sandbox of its own, as in the
-environment `python`; nothing is recorded.
+Unlike the rest of this folder, this is the server's side. Code runs in a separate sandbox, as in
+the environment `python`; nothing is recorded.
 """
 
 from mcp.server.mcpserver import MCPServer

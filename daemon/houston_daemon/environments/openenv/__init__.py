@@ -1,1 +1,1 @@
-"""OpenEnv: its servers as worlds of ours, and our environments served as it."""
+"""OpenEnv: its servers as worlds of ours, and our environments served by its protocol."""

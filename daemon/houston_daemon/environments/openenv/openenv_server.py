@@ -1,7 +1,7 @@
-"""Episodes of our environments behind OpenEnv's own server, whose protocol any client of it speaks.
+"""Episodes of our environments behind OpenEnv's own server, for any client of its protocol.
 
-An environment is served as one with tools: `list_tools` and `call_tool` are its actions. The reset
-shows the task and its tools, a step the text that an agent would see, its reward, and whether the
+An environment is served as one with tools: its actions are `list_tools` and `call_tool`. The reset
+shows the task and its tools; a step shows the text for an agent, its reward, and whether the
 episode is over. Needs `openenv-core`.
 """
 

@@ -1,9 +1,9 @@
-"""One session of an OpenEnv server, over its WebSocket `/ws`; `/schema` says what actions are.
+"""One session of an OpenEnv server, over its WebSocket `/ws`; `/schema` describes the actions.
 
-The client that `openenv-core` brings sends the same messages, and imports too much for a worker
-(docs/decisions.md#openenv-is-spoken-to-without-its-client). Environments of two kinds are served:
-those with tools of their own (an action names one), and those with one typed action, which is the
-tool `step` here.
+The client in `openenv-core` sends the same messages, but imports too much for a worker
+(docs/decisions.md#openenv-is-spoken-to-without-its-client). Two kinds of environments are
+supported: those with tools of their own (an action names one), and those with one typed action,
+which is the tool `step` here.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""One episode of a task for somebody else's agent: a world without loop, recorder and daemon.
+"""One episode of a task for an agent outside Houston: a world without loop, recorder and daemon.
 
-What the agent loop would see to is seen to here: steps and time of the task's budget, and the score
-at the end. Nothing is recorded and no guidance is heard; at the end everything is removed.
+It does what the agent loop would do: it counts steps and time of the task's budget, and scores at
+the end. Nothing is recorded and no guidance is heard; at the end everything is removed.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ class EpisodeStep:
 
 
 class ServedEpisode:
-    """One episode at a time; a new one takes the place of the one before."""
+    """One episode at a time; a new one replaces the one before."""
 
     def __init__(self, episodes: Episodes) -> None:
         self._episodes = episodes
@@ -62,7 +62,7 @@ class ServedEpisode:
         return self._environment.tools if self._environment is not None else ()
 
     async def begin(self, seed: int | None) -> str:
-        """Make the world; what the agent is asked to do in it. seed: None for any.
+        """Make the world; return the agent's instructions. seed: None for any.
 
         Raises HoustonError where the world cannot be made.
         """

@@ -1,5 +1,5 @@
-"""What environments with a code tool do alike: a sandbox, perhaps a question, and after a crash no
-second run of code that may have reached the network. What their calls do is their own.
+"""What environments with a code tool have in common: a sandbox, perhaps a question, and after a
+crash no second run of code that may have reached the network. Each defines its own calls.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class CodeEnvironment(ToolEnvironment):
     async def recover(
         self, intent: CallIntent, budget_status: BudgetStatus, stop: Stop
     ) -> ToolResult:
-        """The same as `act`, but for code that may have reached the network."""
+        """Like `act`, except for code that may have reached the network."""
         call = self.check(intent.call)
         if call.error or call.name != self.code_call or not self._task.mapped.network:
             return await self.act(call, budget_status, stop)

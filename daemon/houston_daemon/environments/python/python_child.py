@@ -1,12 +1,12 @@
-"""Runs code as a cell of a notebook is run, as a program of its own: an agent wrote it.
+"""Runs code like a cell of a notebook, as a separate program, because an agent wrote it.
 
     python -I -S python_child.py MEMORY_MB PACKAGE,… FOLDER…
 
-The code stands in HOUSTON_CODE. What it prints, and the value of a bare last expression, go to
-stdout; stderr gets one JSON object, empty when the code ran to its end: `error_type`, `message`,
-`traceback`. The packages that are named are found in the folders; nothing else that is installed.
-Imports nothing of Houston, and knows neither workspace nor agent. What only some code needs is
-imported when it does: that is half of the time that a call takes.
+The code is in HOUSTON_CODE. What it prints, and the value of a bare last expression, go to stdout;
+stderr gets one JSON object, empty when the code ran to its end: `error_type`, `message`,
+`traceback`. Only the named packages are found, in the folders; no other installed ones.
+Imports nothing of Houston, and knows neither workspace nor agent. Modules that only some code needs
+are imported then, which saves half of a call's time.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Packages:
 
 
 def tidied(code: str) -> str:
-    """The code without a fence around it, and without indentation that is in the way.
+    """The code without a fence around it, and without wrong indentation.
 
-    Code that can be read as it stands is not touched but for the fence.
+    Code that can be parsed as it is loses only its fence.
     """
     if "```" in code:
         import re

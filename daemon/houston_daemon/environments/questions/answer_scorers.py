@@ -1,7 +1,7 @@
 """How an answer to a question is scored: as a text, as mathematics, or as one of several choices.
 
-`[questions] scorer` says which. Programs that must pass tests are `hidden_tests`'. Scorers are told
-the gold answers and never speak to the agent.
+`[questions] scorer` selects one. `hidden_tests` scores programs that must pass tests. Scorers get
+the gold answers and never send text to the agent.
 """
 
 import importlib.util

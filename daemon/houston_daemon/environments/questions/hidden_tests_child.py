@@ -1,12 +1,12 @@
-"""Runs a program on the input of one test, as a program of its own: an agent wrote it.
+"""Runs a program on the input of one test, as a separate program, because an agent wrote it.
 
     python -I -S hidden_tests_child.py INPUT_FILE [FUNCTION]
 
-The program stands in HOUSTON_CODE. It finds what LiveCodeBench's own evaluator gives it: the names
-of common modules, a deep recursion, and tuples that count as lists. Without FUNCTION it reads the
-input from stdin. With one, the input has an argument as JSON in each line; the function, or the
-method of that name of a class `Solution`, is called, and what it returns is written as JSON behind
-a line of its own. The expected output is not here: the program could read it. Imports nothing of
+The program is in HOUSTON_CODE. It gets what LiveCodeBench's own evaluator provides: the names of
+common modules, a deep recursion limit, and tuples that count as lists. Without FUNCTION it reads
+the input from stdin. With one, each line of the input is an argument as JSON; the function, or the
+method of that name in a class `Solution`, is called, and its return value is written as JSON after
+a marker line. The expected output is not here: the program could read it. Imports nothing of
 Houston.
 """
 

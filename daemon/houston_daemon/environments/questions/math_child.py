@@ -1,10 +1,10 @@
-"""Says whether an answer is mathematically the same as a gold answer, as a program of its own.
+"""Says whether an answer is mathematically the same as a gold answer, as a separate program.
 
     python -P -m houston_daemon.environments.questions.math_child SECONDS
 
 stdin: JSON `{"answer": …, "gold": […]}`; stdout: JSON `{"same": true|false}`. math-verify parses
-and compares with sympy, which may take any time and memory: whoever starts this ends it, and it
-ends by itself after so many seconds of processor time, should that one be gone.
+and compares with sympy, which may take any time and memory: the caller ends this program; if the
+caller is gone, it ends itself after so many seconds of processor time.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The question of one rollout: chosen or found again, answered once, scored.
 
-One file on the host keeps what a restarted worker must know. The agent is not told the score.
+One file on the host keeps what a restarted worker needs. The agent never sees the score.
 """
 
 from collections.abc import Callable, Sequence
@@ -97,9 +97,10 @@ class QuestionAnswering:
         return self._state
 
     def find(self, begun: bool) -> QuestionState | None:
-        """What an earlier worker left, or for a branch that begins: its parent's, unanswered.
+        """What an earlier worker stored; for a branch that starts, its parent's question,
+        unanswered.
 
-        None for a rollout that begins. Raises HoustonError when one that has steps lost it.
+        None for a rollout that starts. Raises HoustonError when one that has steps lost it.
         """
         state = load_state(self._file, QuestionState)
         if state is None and (parent_id := self._spec.parent):
@@ -123,8 +124,8 @@ class QuestionAnswering:
     def answer(
         self, call: str, text: str, budget_status: BudgetStatus, known: AnswerScore | None = None
     ) -> Observation:
-        """Take and score an answer; the same call gives what it gave before. known: its score,
-        where it took more than a comparison."""
+        """Accept and score an answer; the same call returns the same again. known: its score, if
+        that took more than a comparison."""
         budget, state = self._task.budget, self.now
         if call in state.answers:
             return state.answers[call]
@@ -151,9 +152,9 @@ class QuestionAnswering:
         return state.answers[call]
 
     def unanswered(self, budget_status: BudgetStatus, tool: str) -> Observation:
-        """The score of a rollout whose budget is spent without an answer, which the loop asks.
+        """The score that the loop requests when the budget is spent without an answer.
 
-        tool: what an agent answers with that calls this itself.
+        tool: the tool for answers, named to an agent that calls this itself.
         """
         if not budget_status.budget_spent:
             return Failed(error=f"There is no tool {EVALUATION_CALL!r}; {tool} gives the answer.")

@@ -64,9 +64,9 @@ def choose_question(
 ) -> Question:
     """The question of a rollout: `settings.id`, or by its seed.
 
-    The questions of the split stand in an order of their own, the same for every file order;
-    `repeat` consecutive seeds share a question, so seeds 0, 1, … go through all of them once before
-    one comes again. Raises ConfigurationError; where: names the set in it.
+    The questions of the split have a fixed order that does not depend on the file's; `repeat`
+    consecutive seeds share a question, so seeds 0, 1, … go through all of them before one repeats.
+    Raises ConfigurationError; where: the set's name in the message.
     """
     if settings.id:
         for question in questions:

@@ -1,6 +1,6 @@
 """The research environment: think, search, code and answer, the four actions of a flow's planner.
 
-It puts together what is there: the code tool of `python`, the search of the workstation, and the
+It combines existing parts: the code tool of `python`, the search of the workstation, and the
 questions of a set. Without a set the instructions are the question, and an answer ends the rollout
 without a score (`houston ask`).
 """

@@ -1,1 +1,1 @@
-"""Search for agents: providers on the web, cached answers, and a corpus of one's own."""
+"""Search for agents: providers on the web, cached answers, and a user's own corpus."""

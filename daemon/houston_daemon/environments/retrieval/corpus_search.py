@@ -1,6 +1,6 @@
-"""A corpus of one's own as a provider of search: BM25 over files, with no network.
+"""A user's own corpus as a provider of search: BM25 over files, with no network.
 
-The index is built once for every rollout of the host, under a lock, and named by the content.
+The index is built once for every rollout of the host, under a lock, and named after its content.
 """
 
 import asyncio
@@ -36,10 +36,10 @@ class Cancelled(Exception):
 
 @contextlib.contextmanager
 def build_lock(lock: Path, cancelled: Callable[[], bool]) -> Iterator[None]:
-    """Hold the lock, a lock of the kernel's that a killed worker gives back.
+    """Hold the lock, which the kernel releases if a worker is killed.
 
-    The file stays, so that everybody always locks the same one. Raises OSError, and Cancelled when
-    `cancelled()` comes true meanwhile.
+    The file stays, so that every process locks the same one. Raises OSError, and Cancelled when
+    `cancelled()` becomes true meanwhile.
     """
     with lock.open("wb") as file:
         while True:

@@ -1,7 +1,7 @@
-"""One bounded question to a provider over HTTP: time, size, patience, and failures with a code.
+"""One bounded request to a provider over HTTP: time, size, patience, and failures with a code.
 
-Knows no provider. The whole of it, repetitions included, ends within the time given; a server that
-hangs, never stops sending or answers nonsense costs no more than that.
+Knows no provider. The whole request, retries included, ends within the time given, even if the
+server hangs, never stops sending or answers nonsense.
 """
 
 import asyncio

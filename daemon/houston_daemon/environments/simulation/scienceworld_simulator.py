@@ -1,9 +1,9 @@
-"""ScienceWorld as a program: its simulator in Java, asked through Py4J. Run in a child process.
+"""ScienceWorld as a program: its simulator in Java, called through Py4J. Run in a child process.
 
 The package's Python class computes every valid action after every step and opens two ports without
-a key; this speaks to the same simulator directly, with a key and a bounded heap. Scala's source of
-randomness gets a seed before every step, so that a world made again goes the same way whatever was
-looked at between.
+a key; this module uses the same simulator directly, with a key and a bounded heap. Scala's random
+generator gets a seed before every step, so that a rebuilt world takes the same course whatever
+looks were taken between steps.
 """
 
 import zlib

@@ -1,6 +1,6 @@
-"""A simulated world that outlives its simulator: a new one does again what was done; it is checked.
+"""A simulated world that outlives its simulator: a new one repeats all turns, and is checked.
 
-What was done is logged on the host: enough to make the world again and to prove that it is it.
+The turns are logged on the host, with enough to rebuild the world and to prove it the same.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A simulated world as the loop sees it: actions, free looks that cost no turn, scores."""
+"""A simulated world for the agent loop: actions, free looks that take no turn, scores."""
 
 import asyncio
 import importlib.util

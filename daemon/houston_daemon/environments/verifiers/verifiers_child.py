@@ -1,18 +1,18 @@
-"""Plays one episode of an environment of the package `verifiers` (0.4), as a program of its own.
+"""Plays one episode of an environment of the package `verifiers` (0.4), as a separate program.
 
     python -P verifiers_child.py PARENT_PID
 
 An environment of that package drives its agent: it opens a conversation, runs tools, and scores the
-trace. Here the agent's model is whoever asks this process. Its endpoint answers with what the asker
-does next, and the harness is the package's own loop of model and tools, in this process. So hooks,
+trace. Here the agent's model is the parent process: its endpoint answers with the parent's next
+action, and the harness is the package's own loop of model and tools, in this process. So hooks,
 limits, tools and rewards are the environment's. Questions and answers are JSON, one a line:
 
     {"do": "begin", "taskset", "env", "settings", "number"}   → {"text", "tools"}
     {"do": "act", "tool", "arguments"}                        → {"text", "done"}
     {"do": "score"}                                           → {"reward"}
 
-Each may be answered with {"error"} instead. The tool `reply` says something without a call: where
-nobody answers, the episode ends with it. Imports nothing of Houston.
+Each may be answered with {"error"} instead. The tool `reply` sends a message without a call; if
+nothing answers it, the episode ends. Imports nothing of Houston.
 """
 
 from __future__ import annotations

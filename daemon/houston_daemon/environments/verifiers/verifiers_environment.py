@@ -1,4 +1,4 @@
-"""The verifiers environment: what the package of that name calls one, as a rollout's world.
+"""The verifiers environment: an environment of the package of that name as a rollout's world.
 
 It is an environment of `http` whose simulator is an episode of the package.
 """

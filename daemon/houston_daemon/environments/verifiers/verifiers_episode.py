@@ -1,7 +1,7 @@
-"""One episode of an environment of the package `verifiers`, in a process of its own.
+"""One episode of an environment of the package `verifiers`, in a separate process.
 
-The process may have another interpreter, since the package pins versions of what Houston uses in
-others. It has no sandbox: what tools of the environment may do on this machine, the agent may.
+The process may use another interpreter, since the package pins other versions of packages that
+Houston uses. It has no sandbox: the agent may do on this machine what the environment's tools may.
 """
 
 import os

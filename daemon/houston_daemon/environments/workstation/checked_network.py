@@ -1,4 +1,4 @@
-"""Connections that go to the very address that was checked, and which addresses are allowed."""
+"""Connections to exactly the address that was checked, and which addresses are allowed."""
 
 import asyncio
 import ipaddress

@@ -1,8 +1,8 @@
-"""Files made by others, converted in a process of their own: limited in time and memory, and where
-the rollout has a sandbox, shut in it without a network.
+"""Converts files from outside in a separate process: limited in time and memory, and if the rollout
+has a sandbox, inside it without a network.
 
-`document_to_markdown.py` does the converting; this module starts it and reads what it says. It
-knows neither the agent nor where Markdown goes.
+`document_to_markdown.py` does the conversion; this module starts it and reads its output. It knows
+neither the agent nor where Markdown goes.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Turns one file into Markdown, as a program of its own: what it reads was made by others.
+"""Turns one file into Markdown, as a separate program, because the file comes from outside.
 
     python document_to_markdown.py KIND FILE [BASE_URL] [--closed] [--packages=FOLDER]…
 

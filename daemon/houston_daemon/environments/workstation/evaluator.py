@@ -1,6 +1,6 @@
-"""One evaluation: slot, snapshot, format check, the evaluator in a sandbox of its own, its score.
+"""One evaluation: slot, snapshot, format check, the evaluator in its own sandbox, its score.
 
-Links that would lead an evaluator to what it alone may read are refused.
+Links that would lead an evaluator to files that only it may read are refused.
 """
 
 import asyncio
@@ -205,9 +205,10 @@ class Slots:
 
     @contextlib.asynccontextmanager
     async def slot(self, given_up: Callable[[], bool]) -> AsyncIterator[bool]:
-        """Hold a slot inside the block; yields False when `given_up` came true before one was free.
+        """Hold a slot inside the block; yields False when `given_up` became true before one was
+        free.
 
-        While it waits, and only then, `waiting` is told: that time is not active time.
+        `waiting` is called only while it waits: that time is not active time.
         """
         descriptor = self._take()
         if descriptor is None:

@@ -441,7 +441,7 @@ class FileActions:
             limit.cancelled.set()  # a cancelled call leaves its thread nothing to do
 
     async def write(self, path: str, content: str) -> FileWindow | Failed:
-        """Write what another action made, as create_file does, and show its beginning."""
+        """Write the output of another action, as create_file does, and show its beginning."""
         return await asyncio.to_thread(
             self._edit.create, workstation_actions.CreateFile(filename=path, content=content)
         )

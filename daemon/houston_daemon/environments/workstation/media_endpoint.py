@@ -1,7 +1,7 @@
-"""The OpenAI-compatible endpoint that hears and sees: two requests, tried again where that helps.
+"""The OpenAI-compatible endpoint for audio and pictures: two requests, retried where that helps.
 
-`/audio/transcriptions` takes a file, `/chat/completions` takes pictures as data addresses. Knows
-no files and no agent; a request is bounded in time and its answer in size.
+`/audio/transcriptions` takes a file, `/chat/completions` takes pictures as data addresses. Knows no
+files and no agent; a request is bounded in time and its answer in size.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""File actions on a host over SSH: asked here, done there by the very code that does them here.
+"""File actions on a host over SSH: requested here, run there by the same code as local ones.
 
 The far end keeps its own file window and what the agent has seen, in `workstation.json` of the
-rollout's folder there; both ends of the conversation stand in this module.
+rollout's folder there; both ends of the protocol are in this module.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
 """Jobs of one host: commands that outlived the call which started them, followed until they end.
 
 A job is what a call left running in a session's foreground, or what it started apart (`&`,
-`nohup`), once the call has returned. Every status that anybody asks of a session passes through
-`note`; what is news is reported, also while the agent sleeps. Whether an end was a failure is
-judged by who is told.
+`nohup`), once the call has returned. Every status of a session passes through `note`; news is
+reported, also while the agent sleeps. The receiver judges whether an end was a failure.
 """
 
 import asyncio
@@ -55,7 +54,7 @@ class SessionJobs:
         return self._state().jobs
 
     def begin(self) -> None:
-        """Tell again of those that an earlier worker knew: it may not have come to it."""
+        """Report an earlier worker's jobs again: it may not have done so."""
         for job in list(self.open_jobs.values()):
             if job.step:
                 self._tell(job)
@@ -91,8 +90,8 @@ class SessionJobs:
                 self.open_jobs[name] = msgspec.structs.replace(job, stopped_by="agent")
 
     def note(self, status: TerminalStatus) -> None:
-        """Take what a session's status says of its jobs; of one whose place another has taken
-        nobody knows how it ended."""
+        """Update jobs from a session's status; for a job whose place another has taken, how it
+        ended stays unknown."""
         background = {_background_id(status, command): command for command in status.background}
         for name, command in background.items():
             if self.step and name not in self.open_jobs and not command.ended:
@@ -114,8 +113,8 @@ class SessionJobs:
             self._end(job if job.ended_at else closed, end=_CLOSED)
 
     async def report_news(self, last_line: ReadLastLine) -> None:
-        """Tell what is news; what comes meanwhile stays, and what cannot be told is tried again the
-        next time."""
+        """Report what is new; news that arrives meanwhile stays, and a report that fails is retried
+        the next time."""
         self.has_news.clear()
         refused: set[str] = set()
         while waiting := [name for name in self._news if name not in refused]:

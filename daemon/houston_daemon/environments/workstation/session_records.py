@@ -1,8 +1,8 @@
-"""What the workstation knows of its sessions beyond the host's terminals.
+"""What the workstation knows of its sessions in addition to the host's terminals.
 
-Which output is hidden (cleared), which jobs run (`session_jobs`), how far a session's log had grown
-at which time (asked about every second while something runs, so that output can be shown by time),
-and the spans of a step.
+Which output is hidden (cleared), which jobs run (`session_jobs`), how long a session's log was at
+which time (checked every second while something runs, so that output can be shown by time), and the
+spans of a step.
 """
 
 import asyncio
@@ -92,7 +92,8 @@ class SessionRecords:
         self._state().cleared[status.name] = status.log_bytes
 
     def closed(self, status: TerminalStatus) -> None:
-        """A session is closed: keep the end of its log for the step, and show a new one afresh."""
+        """A session is closed: keep its log's end for the step, and hide its output from a new
+        one."""
         self.hide(status)
         self.jobs.closed(status)
         self._busy.discard(status.name)

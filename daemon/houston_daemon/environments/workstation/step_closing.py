@@ -1,7 +1,7 @@
 """Closing a step: its snapshot, what it changed in files, and what its terminals printed.
 
-Closing the same step again, as a worker does that ended before the observation was acknowledged,
-gives the same bytes. What changed after that belongs to the next step.
+Closing the same step again gives the same bytes; this happens after a worker ended before its
+observation was acknowledged. Later changes belong to the next step.
 """
 
 import time

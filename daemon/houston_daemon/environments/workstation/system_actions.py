@@ -62,10 +62,10 @@ async def sleep(seconds: float, stop: Stop, running: tuple[str, ...] | None = No
 
 
 async def sleep_on(intent: CallIntent, seconds: float, stop: Stop) -> Slept:
-    """Go on with a sleep that a stop of the daemon broke off; its time ran on meanwhile.
+    """Continue a sleep that a stop of the daemon interrupted; its time counted on meanwhile.
 
-    seconds: what was asked for, and the most that is waited: a clock that was set back meanwhile
-    must not make it longer. The deadline is the one that was recorded before it began.
+    seconds: the requested time, and the longest wait: a clock that was set back meanwhile must not
+    make it longer. The deadline is the one recorded before the sleep.
     """
     start_time, waits = time.monotonic(), min(seconds, intent.deadline - time.time())
     ended_by = await _until_stopped(waits, stop)

@@ -1,6 +1,6 @@
-"""The workstation as the loop sees it: checks a call, runs it, and gives a typed result.
+"""The workstation for the agent loop: checks a call, runs it, and gives a typed result.
 
-It is put together here from a rollout's specification: hosts, state, actions.
+Here it is built from a rollout's specification: hosts, state, actions.
 """
 
 import asyncio
@@ -450,8 +450,8 @@ def branch_origin(spec: RolloutSpec, task: Task, host: str) -> BranchSnapshot | 
 
 
 async def workstation_arrival(spec: RolloutSpec, places: WorkstationHosts) -> tuple[str, ...]:
-    """The lines for a branch, and for a rollout that goes on where a store brought its workspace;
-    none for any other."""
+    """The lines for a branch, or for a rollout that continues with a workspace from a store; none
+    for any other."""
     folder = rollout_folder(Path(spec.host_root), spec.rollout)
     fetched = read_fetch_note(folder / "workspace")
     if spec.origin is None and fetched is None:

@@ -1,6 +1,6 @@
-"""The hosts of one rollout with what the workstation does on each, and how an agent names one.
+"""The hosts of one rollout, the workstation's actions on each, and how an agent names one.
 
-A call whose host is away, or whose worker ended, gets an honest observation from here.
+A call whose host is away, or whose worker ended, gets an honest observation here.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -118,7 +118,7 @@ def without_host_argument(arguments: dict[str, Any], action: type[Arguments]) ->
 
 
 def hide_places(text: str, host: RolloutHost) -> str:
-    """Words for the agent: nothing of where the host keeps things."""
+    """Text for the agent, without the folders of the host."""
     if host.inside == str(host.workspace):
         return text
     text = text.replace(str(host.workspace), host.inside)

@@ -1,7 +1,7 @@
-"""What a workstation remembers between calls, so that a restarted worker goes on where it was.
+"""What a workstation remembers between calls, so that a restarted worker can continue.
 
 One JSON file under the rollout's folder on the host, replaced atomically after a change. It holds
-what no other place can tell: the open file, what was hidden of a session's output, whether the last
+what is stored nowhere else: the open file, which output of a session is hidden, whether the last
 action was a thought, and the closing of a step until the next call runs (so that closing the same
 step twice, around a crash, gives the same bytes).
 """

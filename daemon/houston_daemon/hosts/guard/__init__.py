@@ -1,1 +1,1 @@
-"""How a rollout is held to its limits: control groups, and a watch over what they cannot see."""
+"""How a rollout's limits are enforced: control groups, and a watch over what they cannot see."""

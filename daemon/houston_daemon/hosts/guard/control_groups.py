@@ -1,8 +1,9 @@
-"""The control groups of one rollout: where they can be made, made, joined, asked, emptied, removed.
+"""The control groups of one rollout: finding a place, making, joining, reading, emptying, removing.
 
-Version 2 where delegated, else version 1, below the daemon's own group or beside it (cgroups(7)). A
-note outside the rollout's folder names the groups before they are made, so that whoever comes after
-a crash finds them. Which limits hold is in `resource_limits`; who is ended is `limit_guard`'s.
+Version 2 where delegated, otherwise version 1, below the daemon's own group or next to it
+(cgroups(7)). A note outside the rollout's folder names the groups before they are made, so that a
+later process finds them after a crash. `resource_limits` has the limits; `limit_guard` decides
+which processes are ended.
 """
 
 import contextlib
@@ -46,7 +47,7 @@ class _CgroupMount:
 
 
 def find_cgroup_folders(proc: Path = Path("/proc/self")) -> CgroupFolders:
-    """The best that this process may use; `watchdog` without folders when it may use none."""
+    """The best folders that this process may use; `watchdog` without folders if it may use none."""
     try:
         mounts = list(_parse_mounts((proc / "mountinfo").read_text().splitlines()))
         own = dict(_parse_own_groups((proc / "cgroup").read_text().splitlines()))
@@ -154,7 +155,7 @@ class CgroupNote(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class CgroupRefusals:
-    """What the kernel counted since a group was made."""
+    """What the kernel has refused since a group was made."""
 
     processes: int = 0
     """Forks that were refused."""
@@ -256,13 +257,13 @@ class ControlGroups:
         )
 
     def freeze_process_count(self, limits: ResourceLimits | None) -> None:
-        """Let no process fork while others are ended; with `limits`, as before again."""
+        """Prevent forks while processes are ended; with `limits`, allow them again as before."""
         self._limit_processes(limits.processes if limits else 1)
 
     def end_processes(self) -> None:
-        """End every process; a sandbox's first takes all others along.
+        """End every process; the first one of a sandbox takes its others with it.
 
-        None can fork meanwhile. Some may still be going when this returns, after two seconds.
+        None can fork meanwhile. After two seconds this returns, even if some have not ended yet.
         """
         deadline = time.monotonic() + _KILL_SECONDS
         with contextlib.suppress(OSError):
@@ -307,10 +308,10 @@ def find_groups(note: Path) -> ControlGroups | None:
 
 
 def find_or_make_groups(note: Path, name: str, limits: ResourceLimits) -> ControlGroups:
-    """The rollout's groups as they were left, or new ones where this process may make them.
+    """The rollout's earlier groups, or new ones if this process may make them.
 
-    Those that were left keep their limits where the kernel refuses others; for new ones it falls
-    back to none (the watchdog).
+    Earlier groups keep their limits if the kernel refuses others; for new ones it falls back to
+    none (the watchdog).
     """
     groups = find_groups(note)
     if (

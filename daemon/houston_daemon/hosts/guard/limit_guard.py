@@ -1,8 +1,8 @@
-"""Holds one rollout to its limits, and keeps what it did until the agent is told.
+"""Enforces the limits of one rollout, and records what it did until the agent is told.
 
-The kernel limits processes and memory where control groups can be made; else this module counts
-once a second. The workspace it measures in any case. Who is over a limit is ended, sandbox by
-sandbox: the one that uses most, without its shell, so that a session stays a session.
+The kernel limits processes and memory where control groups can be made; otherwise this module
+counts once a second. It always measures the workspace itself. Processes over a limit are ended by
+sandbox: in the one that uses most, all but the shell, so that the session survives.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ _ENDED: dict[LimitKind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class TerminalShell:
-    """A terminal's part that is spared: what the session is made of."""
+    """A terminal's processes that are spared: its session needs them."""
 
     spared: frozenset[int]
     shell: int
@@ -90,7 +90,8 @@ class LimitGuard:
         self._room_then = resource_usage.DiskSpace(0, 0)
 
     async def watch(self) -> None:
-        """Tick once a second until cancelled; what fails is logged, and the next second tries."""
+        """Check once a second until cancelled; a check that fails is logged, and the next one
+        follows."""
         try:
             while True:
                 await asyncio.sleep(_EVERY)

@@ -1,9 +1,9 @@
 """What a rollout uses: processes and memory by sandbox, bytes on disk; and all rollouts' sum.
 
-Read from /proc; a sandbox is told by its pid namespace. Disk use is counted in slices so that
-nobody waits for it. Where the kernel does not add up the rollouts of one machine, each writes its
-figure beside the note of its control groups. This module measures and kills when asked; it decides
-nothing.
+Read from /proc; a sandbox is identified by its pid namespace. Disk use is counted in slices, so
+that nothing has to wait for it. Where the kernel does not add up the rollouts of one machine, each
+writes its figure next to the note of its control groups. This module measures, and kills on
+request; it decides nothing.
 """
 
 import contextlib
@@ -88,7 +88,7 @@ memory that processes share, shmget(2)."""
 
 
 def memory_file_sizes(pids: Iterable[int]) -> dict[int, int]:
-    """Bytes in open files of memfd_create(2) by inode; no process need have them mapped."""
+    """Bytes in open files of memfd_create(2) by inode, even if no process has them mapped."""
     return {
         opened.st_ino: opened.st_blocks * 512
         for pid in pids
@@ -172,9 +172,10 @@ def _deleted_mappings(pid: int) -> Iterator[tuple[int, int, list[bytes]]]:
 
 
 def kill_targets(targets: Callable[[], set[int]], held: bool) -> int:
-    """Kill what `targets` names until it names nobody; returns how many were told to end.
+    """Kill what `targets` returns until it returns nothing; return how many processes were
+    signalled.
 
-    held: none of them can fork meanwhile. Else all are stopped first, so that none outruns us.
+    held: none of them can fork meanwhile. Otherwise all are stopped first, so that none escapes.
     """
     signalled: set[int] = set()
     for _ in range(_KILL_ROUNDS):
@@ -413,7 +414,7 @@ class SharedMemoryFigures:
         self._own.write_text(str(used) if exact else f"{used}{_QUICK}")
 
     def withdraw(self) -> None:
-        """The rollout uses nothing any more."""
+        """Remove this rollout's figure."""
         with suppress(OSError):
             self._own.unlink(missing_ok=True)
 

@@ -1,1 +1,1 @@
-"""How a process is shut in and run to its end; nothing here knows terminals or snapshots."""
+"""How a process is enclosed and run to its end; nothing here knows terminals or snapshots."""

@@ -1,8 +1,8 @@
 """The files of a container's image as a rollout's own: unpacked once, copied for an evaluator.
 
-An image is a tar file that `podman export` or `docker export` wrote; no container runs. What it
-holds of devices is left out, and nobody's set-user-id bits work, since bubblewrap maps folders
-without them. How it is mapped is `sandbox_profile`.
+An image is a tar file from `podman export` or `docker export`; no container runs. Device files in
+it are left out, and set-user-id bits have no effect, since bubblewrap maps folders without them.
+`sandbox_profile` maps it.
 """
 
 import logging
@@ -35,7 +35,7 @@ _HOST_FILES = ("resolv.conf", "hosts")
 
 
 def unpack_image(file: Path, folder: Path) -> None:
-    """Unpack a tar file beside the folder and move it there; does nothing where that is done.
+    """Unpack a tar file next to the folder and move it there; does nothing if that was done before.
 
     Raises HoustonError for a file that is no such image.
     """
@@ -100,8 +100,9 @@ def copy_sandbox(sandbox: SandboxProfile, folder: Path) -> SandboxProfile:
 
 
 def copy_readable(source: Path, target: Path) -> None:
-    """With cp, which shares blocks where the file system can. What may not be read, has too long a
-    path or vanishes meanwhile is left out: no agent is to avoid its score so."""
+    """Copy with cp, which shares blocks where the file system can. Files that may not be read, have
+    too long a path or vanish meanwhile are left out, so that no agent can use them to avoid its
+    score."""
     program = shutil.which("cp") or "/bin/cp"
     words = [program, "--archive", "--reflink=auto", "--", str(source), str(target)]
     what = f"{source} cannot be copied for the evaluator"

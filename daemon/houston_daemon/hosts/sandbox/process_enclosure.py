@@ -1,9 +1,9 @@
-"""The commands that stand before bubblewrap: control groups, file size, Landlock, shared network.
+"""The commands that run before bubblewrap: control groups, file size, Landlock, shared network.
 
-What they set is inherited by all that follows, and if a step fails, nothing is started. A few words
-of shell join the groups and open filter and settings; a short Python scopes abstract sockets where
-the sandbox shares the machine's network; `nsenter` joins the one loopback network of a rollout's
-sessions. What a sandbox may see is in `sandbox_profile`.
+All later processes inherit their settings, and if a step fails, nothing is started. A few words of
+shell join the groups and open filter and settings; a short Python program scopes abstract sockets
+where the sandbox shares the machine's network; `nsenter` joins the one loopback network of a
+rollout's sessions. `sandbox_profile` defines what a sandbox may see.
 """
 
 import ctypes
@@ -58,10 +58,10 @@ class Enclosure:
     """Most processes and threads of one sandbox of an ordinary user; 0 where groups limit them."""
 
     def inside(self, command: Sequence[str]) -> list[str]:
-        """The argument list that runs `command` in a sandbox, whose own number it limits.
+        """The argument list that runs `command` in a sandbox and limits its processes and threads.
 
-        Set outside, the kernel would count all that the user runs (ucounts, Linux 5.14); set in
-        the sandbox' user namespace, what runs in there. Of root it counts nothing.
+        If set outside, the limit would count all processes of the user (ucounts, Linux 5.14); in
+        the sandbox' user namespace, it counts those in there. For root it counts nothing.
         """
         if not self.tasks or not os.getuid():
             return list(command)
@@ -96,7 +96,8 @@ PR_SET_NO_NEW_PRIVS, which an ordinary user must have set."""
 
 
 def landlock_command() -> list[str]:
-    """The words before bubblewrap's that scope abstract sockets; empty where the kernel cannot."""
+    """The words before bubblewrap's that scope abstract sockets; empty if the kernel does not
+    support it."""
     return [sys.executable, "-I", "-S", "-c", _LANDLOCK_PROGRAM] if _can_scope_sockets() else []
 
 

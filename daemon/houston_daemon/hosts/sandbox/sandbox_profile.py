@@ -2,10 +2,10 @@
 
 Mapped: the system's programs and libraries read-only, a few files of /etc, the Python that
 `python3` resolves to, a virtual or conda environment that the task names, the rollout's workspace,
-home and temporary folder. Not mapped: everything else, so keys, the daemon's home, its sockets and
-other rollouts. For a daemon of root /proc is read-only and no user namespace opens inside. Where a
-task has an image, a rollout's own copy of that takes the place of the system's programs. This
-module builds arguments and writes one file of settings; it starts nothing.
+home and temporary folder. Nothing else is mapped: no keys, not the daemon's home, its sockets or
+other rollouts. For a daemon of root, /proc is read-only and no user namespace can be made inside.
+If a task has an image, a rollout's own copy of it replaces the system's programs. This module
+builds arguments and writes one file of settings; it starts nothing.
 """
 
 import json
@@ -236,8 +236,8 @@ class SandboxProfile:
     def bare(self) -> list[str]:
         """Arguments for a process that only holds a network: programs, and nothing of the rollout.
 
-        Without /dev, for which bubblewrap would open a second user namespace: who joins the network
-        must own the one that it belongs to.
+        Without /dev, for which bubblewrap would create a second user namespace: a process that
+        joins the network must own the namespace that it belongs to.
         """
         program = shutil.which("bwrap") or "bwrap"
         walls = ["--unshare-user-try", "--unshare-net", "--cap-drop", "ALL"]

@@ -1,9 +1,9 @@
 """The system calls that a sandboxed process may not make, as a filter for `bwrap --seccomp`.
 
-A small assembler of classic BPF (linux/filter.h, seccomp(2)). Refused: keys typed into a terminal
-for it (TIOCSTI), namespaces and mounts, the kernel's own doors (modules, bpf, perf, keyrings,
-io_uring, userfaultfd, file handles, clocks), and kinds of sockets that no network namespace holds
-back. What ordinary programs need stays. This module makes bytes; it installs nothing.
+A small assembler of classic BPF (linux/filter.h, seccomp(2)). Refused: typing keys into a terminal
+(TIOCSTI), namespaces and mounts, direct access to the kernel (modules, bpf, perf, keyrings,
+io_uring, userfaultfd, file handles, clocks), and kinds of sockets that no network namespace
+confines. Calls that ordinary programs need stay. This module makes bytes; it installs nothing.
 """
 
 import errno

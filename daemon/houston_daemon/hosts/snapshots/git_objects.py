@@ -2,8 +2,9 @@
 
 No index, no lock, no reference: objects are written, and the head is a file moved into place. A
 commit's tree has two entries: `files/`, the workspace, and `about.json`, what git cannot hold.
-Names that git or libgit2 refuses are percent-encoded. Blobs are compressed here because libgit2
-holds the interpreter's lock meanwhile. What a power cut has cut off is removed before it is read.
+Names that git or libgit2 refuses are percent-encoded. Blobs are compressed here, because libgit2
+would hold the interpreter's lock meanwhile. Objects that a power cut truncated are removed before
+anything is read.
 """
 
 import errno
@@ -74,8 +75,8 @@ _CHECKED_BYTES = 1 << 16
 def remove_broken_objects(folder: Path) -> None:
     """Remove broken objects and copies, and forget which files were seen: all are read again.
 
-    folder: the shadow repository. Nothing happens when the machine has not started anew. Every
-    object is read to its end: libgit2 1.9 reads one that was cut off for ever. Raises OSError.
+    folder: the shadow repository. Does nothing unless the machine has restarted. Every object is
+    read to its end, because libgit2 1.9 never finishes reading a truncated one. Raises OSError.
     """
     path, boot = folder / "boot", _BOOT_ID.read_text()
     if path.exists() and path.read_text() == boot:
@@ -97,9 +98,9 @@ def remove_broken_objects(folder: Path) -> None:
 
 
 def check_objects(folder: Path) -> None:
-    """Remove what a power cut has cut off, where no worker has yet since the machine started.
+    """Remove objects that a power cut truncated, if no worker did so since the machine started.
 
-    For who only reads the repository. Raises OSError.
+    For callers that only read the repository. Raises OSError.
     """
     try:
         remove_broken_objects(folder)

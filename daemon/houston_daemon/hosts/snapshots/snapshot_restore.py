@@ -1,8 +1,8 @@
-"""Writes the state of a snapshot into a folder, and says what could not be brought back.
+"""Writes the state of a snapshot into a folder, and says what could not be restored.
 
-For a branch, a machine that fetches it, or a person; the repository is only read (after a power cut
-its broken objects go first), so the rollout may run meanwhile. A large file without a copy is taken
-from the live workspace while it still is what it was.
+For a branch, a machine that fetches it, or a person. The repository is only read (after a power
+cut, its broken objects are removed first), so the rollout may be running. A large file without a
+copy is taken from the live workspace if it is unchanged there.
 """
 
 import contextlib
@@ -38,11 +38,11 @@ _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def write_snapshot(
     repo: pygit2.Repository, commit: pygit2.Commit, into: Path, large: Path
 ) -> list[str]:
-    """Make `into` equal to the snapshot; returns the paths that could not be brought back.
+    """Make `into` equal to the snapshot; returns the paths that could not be restored.
 
     Raises OSError where there is no room for them.
-    What the snapshot does not have is removed; files that are right already are left alone, so
-    that a large file which was only recorded survives where it still lies untouched.
+    Files that the snapshot lacks are removed; files that are right already are left alone, so that
+    a large file of which only size and time were recorded survives if it is still untouched.
     """
     into.mkdir(parents=True, exist_ok=True)
     wanted_files, about = dict(walk_tree(files_tree(commit))), read_notes(commit)
@@ -178,7 +178,7 @@ def folder_state(into: Path) -> str:
 
 
 def remove_begun(into: Path, before: str) -> None:
-    """Remove what was begun, but nothing where something stood before."""
+    """Remove an unfinished result, but nothing that was there before."""
     if before == "full":
         return
     with contextlib.suppress(OSError):

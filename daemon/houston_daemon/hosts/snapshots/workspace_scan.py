@@ -1,8 +1,8 @@
-"""One look at every file of a workspace: what is there, what is unchanged, copies of the large.
+"""One scan of every file of a workspace: what exists, what is unchanged, copies of large files.
 
-Compares size, times, inode and mode (as git's index does); contents are not read. The manifest
-remembers which file had which content and may be lost: then files are read again. Large files are
-copied at marks only, sharing blocks where the file system can. Nothing is watched:
+Compares size, times, inode and mode (like git's index); contents are not read. The manifest
+remembers which file had which content; if it is lost, files are read again. Large files are copied
+at marks only, sharing blocks where the file system can. Nothing is watched:
 docs/decisions.md#a-stat-scan-finds-what-changed.
 """
 
@@ -156,9 +156,9 @@ class LargeFileCopies:
         self._left = most
 
     def store(self, path: str, mark: FileMark) -> tuple[str, str]:
-        """Copy a file; returns the copy's name, and what there is to say of it: why there is none.
+        """Copy a file; returns the copy's name, and a note: for example why there is no copy.
 
-        A file that changes while it is copied is stored as it was read, and that is said.
+        A file that changes while it is copied is stored as it was read, and the note says so.
         """
         _, size, mtime, ctime, inode = mark
         name = f"{inode:x}-{size:x}-{mtime:x}-{ctime:x}"

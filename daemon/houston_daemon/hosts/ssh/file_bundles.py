@@ -1,9 +1,9 @@
-"""Folders that travel to another machine once: named by looks, sent in pieces, cached there.
+"""Folders that are sent to another machine once: named by metadata, sent in pieces, cached there.
 
-A bundle is a tar file named after paths, sizes, modes, inodes and times, also of what no program
-can set back, so the folder of a task travels once for all rollouts of it, and of that task alone.
-The far end keeps bundles in `<root>.parcels/` beside the host's root, which every sandbox hides;
-each rollout notes what it needs, and what no note names may go.
+A bundle is a tar file named after paths, sizes, modes, inodes and times, including the change time,
+which no program can set. So a task's folder is sent once for all rollouts of that task, and used
+for no other. The far end keeps bundles in `<root>.parcels/` next to the host's root, which every
+sandbox hides; each rollout notes which ones it needs, and those in no note may be removed.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ SINGLE_FILE_PREFIX = "file-"
 
 
 def bundle_name(folder: Path) -> str:
-    """The name of the parcel that holds `folder`, or a single file, as it is now. OSError."""
+    """The bundle name of `folder`, or of a single file, as it is now. Raises OSError."""
     digest = hashlib.sha256()
     if not folder.is_dir():
         digest.update(os.fsencode(repr((str(folder), *_looks(folder.stat())))))
@@ -80,7 +80,7 @@ SendHostRequest = Callable[[m.AnyHostRequest, Any], Awaitable[Any]]
 
 
 async def send_bundle(folder: Path, host: str, ask: SendHostRequest) -> str:
-    """Have a folder, or a single file, on the machine `host`; the name of its parcel.
+    """Make sure a folder, or a single file, is on the machine `host`; the name of its bundle.
 
     Raises HoustonError where it cannot be read, and what `ask` raises.
     """
@@ -124,7 +124,7 @@ _ABANDONED_SECONDS = 86_400.0
 
 
 class BundleCache:
-    """The parcels on this machine, for one rollout."""
+    """The bundles on this machine, for one rollout."""
 
     def __init__(self, root: Path, rollout: str) -> None:
         self.place = root.with_name(root.name + ".parcels")
@@ -133,17 +133,17 @@ class BundleCache:
         self._needs = rollout_folder(root, rollout) / _NEEDS_FOLDER
 
     def open(self) -> None:
-        """Make the shelf: only what is there can be hidden from a session. Raises OSError."""
+        """Make the folder of bundles, since only an existing one can be hidden. Raises OSError."""
         self.place.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._needs.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._needs.mkdir(exist_ok=True, mode=0o700)
 
     def path_of(self, name: str) -> Path:
-        """Where a parcel lies, or would."""
+        """A bundle's path, existing or not."""
         return self.place / name
 
     def content(self, name: str) -> Path:
-        """What was brought: the folder itself, or the one file of a parcel of a file."""
+        """What was sent: the folder itself, or the one file of a bundle of a file."""
         place = self.path_of(name)
         file = place / SINGLE_FILE_NAME
         return file if name.startswith(SINGLE_FILE_PREFIX) and file.exists() else place
@@ -155,7 +155,7 @@ class BundleCache:
             return self.path_of(name).is_dir()
 
     def add(self, name: str, token: str, data: bytes, last: bool) -> None:
-        """Keep one more piece; with the last, unpack. Raises OSError."""
+        """Store one more piece; after the last, unpack. Raises OSError."""
         packed = self.place / f"{name}.{token}.tar"
         with packed.open("ab") as file:
             file.write(data)
@@ -173,7 +173,7 @@ class BundleCache:
             shutil.rmtree(staging_folder, ignore_errors=True)
 
     def remove_unneeded(self) -> None:
-        """Remove what no rollout needs any more; what would not go is tried the next time."""
+        """Remove bundles that no rollout needs; a failed removal is retried the next time."""
         if not self.place.is_dir():
             return
         with self._locked():

@@ -1,6 +1,6 @@
-"""What a rollout has on another machine, asked for without its worker: read, or freed at its end.
+"""Access to a rollout's part of another machine without its worker: reading it, or freeing it.
 
-Who reads disturbs nobody: the rollout may run. Who frees comes last: no worker is served any more.
+Reading disturbs nothing: the rollout may be running. Freeing comes last: no later worker is served.
 """
 
 import asyncio

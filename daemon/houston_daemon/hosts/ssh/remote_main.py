@@ -1,8 +1,8 @@
-"""The process that Houston starts on a machine over SSH: reads requests, has them done, answers.
+"""The process that Houston starts on a machine over SSH: it reads requests, runs and answers them.
 
 It lives as long as its standard input: when the connection is cut it ends, and leaves terminals and
-what runs in them alone. Nothing but answers goes to its standard output. After a minute without a
-word (the near end pings) it takes the connection for dead.
+their processes alone. Only answers go to its standard output. After a minute of silence (the near
+end pings) it treats the connection as dead.
 """
 
 import asyncio

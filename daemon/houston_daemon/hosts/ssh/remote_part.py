@@ -1,9 +1,9 @@
-"""A rollout's part of another machine: where it lies, and a note here of what may be left of it.
+"""A rollout's part of another machine: where it is, and a note here of what may be left of it.
 
 `<host root>/there/<rollout>@<host>.json` is written before a rollout's first terminal there can be
-opened, and removed when all of them have ended. Whoever finds one of a rollout that is over can end
-them, however late the machine is back. No environment variable of the task is in it. Nothing is
-asked here: see `remote_access`.
+opened, and removed when all of them have ended. Where a note of a finished rollout remains, its
+terminals can still be ended, however late the machine comes back. It holds no environment variable
+of the task. This module sends no requests: see `remote_access`.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from houston_shared.records import RolloutSpec
 
 
 def home_key(home: Path) -> str:
-    """What tells a home from those of other machines, on this machine and now."""
+    """A key that tells a home from homes of other machines, for this machine at present."""
     try:
         node = Path("/etc/machine-id").read_text().strip()
     except OSError:
@@ -45,7 +45,7 @@ class RemotePart(msgspec.Struct, frozen=True, kw_only=True):
     """Of the home that the rollout began in: names the folder there."""
 
     def folder(self, rollout: str) -> str:
-        """Where the machine keeps it, as people name it."""
+        """The machine's folder for it, in words for people."""
         root = self.settings.host_root or "the state folder of its user"
         return f"{root}: rollouts/{rollout}"
 
@@ -86,7 +86,7 @@ def write_leftover(note: Path, leftover: RemoteLeftover) -> None:
 
 
 def read_leftover(note: Path) -> RemoteLeftover:
-    """What a note says, to be said by this Houston: an earlier one may have written it.
+    """A note's content for this version's protocol: an earlier version may have written it.
 
     Raises OSError, and msgspec.DecodeError where it is damaged.
     """

@@ -1,7 +1,7 @@
-"""The far end's work: each request done on the LocalHost of the rollout there, or read without it.
+"""The far end's work: runs each request on the rollout's LocalHost there, or reads without one.
 
-First it ends the process that served the rollout before, whose connection was cut, unless that one
-serves a later worker or another home (`<root>/serving/<rollout>.json`). It knows neither pipes nor
+First it ends an earlier process for the rollout, whose connection was cut, unless that one serves a
+later worker or another home (`<root>/serving/<rollout>.json`). It knows neither pipes nor request
 numbers. Terminals are looked up by name each time, as a later far end would have to.
 """
 
@@ -154,7 +154,7 @@ class RemoteReader:
         self._packed: IO[bytes] | None = None
 
     async def answer(self, ask: m.AnyHostRequest) -> Any:
-        """Do one thing. Raises HoustonError and OSError."""
+        """Answer one request. Raises HoustonError and OSError."""
         match ask:
             case m.Pack():
                 return await asyncio.to_thread(self._pack, ask.commit)
@@ -167,7 +167,7 @@ class RemoteReader:
         raise HoustonError(f"The near side reads only, and asked for {type(ask).__name__}.")
 
     def close(self) -> None:
-        """Give the room back that a packed workspace takes."""
+        """Free the disk space of a packed workspace."""
         if self._packed is not None:
             self._packed.close()
             self._packed = None
@@ -230,7 +230,8 @@ class RemoteServer:
         self._noting: asyncio.Task[None] | None = None
 
     async def hello(self, ask: m.Hello) -> m.HostWelcome:
-        """Make the host; whoever served this rollout before, cut off, is ended first."""
+        """Make the host; a process that served this rollout before and was cut off is ended
+        first."""
         if ask.protocol != m.PROTOCOL_VERSION:
             raise HoustonError(
                 f"Houston {version('houston-agents')} there speaks protocol {m.PROTOCOL_VERSION},"
@@ -258,7 +259,7 @@ class RemoteServer:
         )
 
     async def answer(self, ask: m.AnyHostRequest, back: asyncio.Event) -> Any:
-        """Do one thing. back: set when it was taken back. Raises what the host raises."""
+        """Answer one request. back: set when it is cancelled. Raises what the host raises."""
         if isinstance(ask, m.Hello) and self._host is None:
             return await self.hello(ask)
         if self._host is None or self._bundle_cache is None:

@@ -1,8 +1,8 @@
 """How a machine is reached with OpenSSH: settings, command line, the one shared connection to it.
 
-All rollouts of a node share one connection (ControlMaster), made by one worker at a time, since an
-sshd refuses some where many knock together (MaxStartups). Where sshd allows no more sessions on it,
-ssh opens another by itself. Nothing here runs anything.
+All rollouts of a node share one connection (ControlMaster). One worker at a time makes it, since an
+sshd refuses some of many simultaneous attempts (MaxStartups). If sshd allows no more sessions on
+it, ssh opens another automatically. Nothing here runs anything.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ _TURN_PAUSE_SECONDS = 0.05
 
 @contextlib.asynccontextmanager
 async def connection_turn(shared: Path) -> AsyncIterator[None]:
-    """Have the turn inside the block, or find that a connection is shared at `shared` already.
+    """Hold the turn to connect inside the block, unless a connection at `shared` exists already.
 
-    After 15 s the block runs all the same: somebody may hang with the turn.
+    After 15 s the block runs anyway: another process may hang while it holds the turn.
     """
     descriptor = os.open(shared.with_suffix(".turn"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -1,8 +1,8 @@
-"""The connection to one far end: an ssh process with requests under way, made anew when cut.
+"""The connection to one far end: an ssh process with requests under way, replaced when it is cut.
 
-A session that has ended stays ended; the link makes another as soon as it can be had. What is asked
-when the host has just gone away waits a few seconds for it, else it fails with HostAway. What was
-under way fails at once or, where asking twice does no harm, is asked again.
+An ended session stays ended; the link makes a new one as soon as possible. A request just after the
+host went away waits a few seconds for it, then fails with HostAway. Requests under way fail at
+once, or are sent again if repeating them does no harm.
 """
 
 import asyncio
@@ -244,7 +244,7 @@ class HostLink:
         return self._session is not None and not self._session.ended.is_set()
 
     async def start(self) -> str:
-        """Begin to connect, and wait for the first tries; why there is no session, or nothing.
+        """Start connecting, and wait for the first tries; return why there is no session, or "".
 
         Raises NeedsPerson where the far end says that only a person can help; the next call tries
         again.
@@ -259,8 +259,8 @@ class HostLink:
         return "" if self.up else self._why
 
     async def back(self) -> None:
-        """Return when there is a session, or `start` would say what a person has to do; after
-        `start`, however long that takes."""
+        """Return when there is a session, or when `start` would say what a person has to do. Used
+        after `start`; takes as long as needed."""
         async with self._tried:
             await self._tried.wait_for(lambda: self._is_known)
 
@@ -315,7 +315,7 @@ class HostLink:
     def read(self, answer: m.HostAnswer, kind: type[AnswerT] | Any) -> Any:
         """The value of an answer; raises the error that it holds.
 
-        Raises HostAway for what is no answer to what was asked: such a far end is of no use.
+        Raises HostAway for an answer of the wrong type: such a far end cannot be used.
         """
         try:
             if answer.trouble is None:

@@ -141,11 +141,11 @@ class SshHost:
         network: bool = True,
         copied: bool = False,
     ) -> ProcessResult:
-        """Run a process in a sandbox of its own there.
+        """Run a process in a separate sandbox there.
 
-        Folders of `extra_read` are of this machine: they are brought there first, and words of the
-        command that name one become its place there. Nothing is copied there: a start is refused
-        that would ask for it.
+        Folders of `extra_read` are on this machine: they are sent there first, and words of the
+        command that name one become its path there. No workspace is copied there: a start that
+        would need that is refused.
         """
         assert not copied, "rollout_start_checks refuses it"
         bundle_names = {str(folder): await self._brought(folder) for folder in extra_read}

@@ -1,9 +1,8 @@
 """The protocol between the two ends of an SSH host: frames, a struct for each request, errors.
 
-Four bytes of length, then msgpack. The near end asks in numbered requests and may take one back;
-the far end answers each once, in any order, with the type that `Host` promises or an error that
-stays what it is. Names of the request structs are on the wire: changing one is a new protocol
-version.
+Four bytes of length, then msgpack. The near end sends numbered requests and may cancel one; the far
+end answers each once, in any order, with the type that `Host` promises or an error, which keeps its
+type. Names of the request structs are on the wire: changing one means a new protocol version.
 """
 
 import asyncio
@@ -46,10 +45,10 @@ def pack_frame(body: bytes) -> bytes:
 async def read_frame(
     reader: asyncio.StreamReader, heard: Callable[[], None] | None = None
 ) -> bytes | None:
-    """The next message; None when the other end has gone, also in the middle of one.
+    """The next message; None when the other end has gone, even in the middle of one.
 
-    heard: told at every part of a message that comes. Raises GarbledMessage for a length
-    that no message has.
+    heard: called at every part of a message that arrives. Raises GarbledMessage for an impossible
+    length.
     """
     head = await _read_exactly(reader, _LENGTH_PREFIX.size, heard)
     if head is None:
@@ -102,7 +101,7 @@ class HostRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class Hello(HostRequest, frozen=True, kw_only=True):
-    """First of all: whose part of the host this is, and how it is shut in. Answer: HostWelcome."""
+    """The first request: whose part of the host this is, and its sandbox. Answer: HostWelcome."""
 
     protocol: int = PROTOCOL_VERSION
     version: str
@@ -151,7 +150,7 @@ class HostWelcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prepare(HostRequest, frozen=True, kw_only=True):
-    """`RolloutHost.prepare`; `source` is the name of a parcel, empty for none."""
+    """`RolloutHost.prepare`; `source` is the name of a bundle, empty for none."""
 
     source: str
     begun: bool
@@ -164,13 +163,13 @@ class Present(HostRequest, frozen=True):
 
 
 class HasBundle(HostRequest, frozen=True, kw_only=True):
-    """Whether a folder was brought there already."""
+    """Whether a bundle is there already."""
 
     name: str
 
 
 class Piece(HostRequest, frozen=True, kw_only=True):
-    """The next part of a parcel, a tar file; with `last`, it is unpacked."""
+    """The next part of a bundle, a tar file; with `last`, it is unpacked."""
 
     name: str
     token: str
@@ -197,7 +196,7 @@ class RunInTerminal(HostRequest, frozen=True, kw_only=True):
 
 
 class WaitFor(HostRequest, frozen=True, kw_only=True):
-    """`HostTerminal.wait`; taking it back ends the waiting."""
+    """`HostTerminal.wait`; cancelling it ends the wait."""
 
     name: str
     seconds: float
@@ -238,7 +237,7 @@ class CloseTerminal(HostRequest, frozen=True, kw_only=True):
 
 
 class Spawn(HostRequest, frozen=True, kw_only=True):
-    """`RolloutHost.spawn`; taking it back stops the process."""
+    """`RolloutHost.spawn`; cancelling it stops the process."""
 
     command: tuple[str, ...]
     seconds: float
@@ -280,7 +279,7 @@ class Free(HostRequest, frozen=True, kw_only=True):
 
 
 class Pack(HostRequest, frozen=True, kw_only=True):
-    """Have the workspace as it was at a snapshot packed as a tar file. Answer: PackedWorkspace."""
+    """Pack the workspace as it was at a snapshot as a tar file. Answer: PackedWorkspace."""
 
     commit: str
 
@@ -312,7 +311,7 @@ class Ping(HostRequest, frozen=True):
 
 
 class Other(HostRequest, frozen=True, kw_only=True):
-    """Something for a service that was given to the far end, in its own words."""
+    """A request to a service that the far end was given, in the service's own format."""
 
     service: str
     body: msgspec.Raw
@@ -374,7 +373,7 @@ class Request(msgspec.Struct, frozen=True, tag=True):
 
 
 class CancelRequest(msgspec.Struct, frozen=True, tag=True):
-    """What was asked need go on no longer; it is still answered."""
+    """A request need not be continued; it is still answered."""
 
     number: int
 
@@ -440,5 +439,5 @@ def pack_error(problem: Exception) -> RemoteError:
 
 
 def unpack_error(trouble: RemoteError) -> Exception:
-    """The error that was told."""
+    """The error that was sent."""
     return _ERROR_FACTORIES[trouble.kind](*trouble.words)

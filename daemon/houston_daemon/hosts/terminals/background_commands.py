@@ -1,10 +1,10 @@
-"""Follows what was started in a terminal apart from its foreground command: `&`, `nohup`, `setsid`.
+"""Follows processes started in a terminal outside its foreground command: `&`, `nohup`, `setsid`.
 
-Such a process is a child of the shell in a process group of its own, or one that the sandbox's
-first process has adopted. That it is gone is seen in /proc; how it ended only its shell knows,
-which tells before it reads its next line (`[2]-  Exit 4   python train.py`). An idle shell is
-given an empty one then, as a person would press Enter; what it prints is in the log. What a command
-started and what ended with it is not followed: it did not outlive its call.
+Such a process is a child of the shell in its own process group, or one adopted by the sandbox's
+first process. /proc shows when it has gone; only its shell knows how it ended, and prints that
+before it reads its next line (`[2]-  Exit 4   python train.py`). So an idle shell is sent an empty
+line, as if a person pressed Enter; its output is in the log. Processes that ended with the command
+which started them are not followed: they did not outlive their call.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ _SHELL_TELLS = re.compile(
 
 
 class BackgroundCommands:
-    """Those of one terminal; `state.background` is kept."""
+    """The background commands of one terminal; keeps `state.background` up to date."""
 
     def __init__(self, folder: Path, state: TerminalState, log: TerminalLog) -> None:
         self._folder = folder
@@ -79,7 +79,7 @@ class BackgroundCommands:
         """By key, the last lines that stand in the terminal's file."""
 
     def look(self) -> bool:
-        """See what runs and what has ended; whether that is news that a successor should find."""
+        """Check what runs and what has ended; whether a later worker needs to know of a change."""
         before = list(self._state.background)
         known_keys = {command.key for command in before}
         open_keys = {_group(command.key): command.key for command in before if not command.ended}

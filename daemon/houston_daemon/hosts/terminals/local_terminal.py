@@ -1,8 +1,9 @@
-"""Terminals of this machine: a tmux session, a shell in it, and a byte log beside it.
+"""Terminals of this machine: a tmux session, a shell in it, and a byte log.
 
-A command is written to a file and sourced by the shell. What tells the shell to do so, and marks
-start and end in the byte stream, are lines in a pipe that is the shell's input (the command's own
-input is the terminal). A terminal outlives this process; its folder holds what a later one needs:
+A command is written to a file and sourced by the shell. The lines that make the shell do so, and
+mark start and end in the byte stream, come through a pipe that is the shell's input (the command's
+own input is the terminal). A terminal outlives this process; its folder holds what a later one
+needs:
 
     state.json    last command, nonces, offsets, processes
     shell         the pipe (FIFO) that the shell reads
@@ -164,9 +165,9 @@ class LocalTerminal:
     async def signal(self, name: Literal["INT", "TERM", "KILL"]) -> list[str]:
         """Signal the foreground command's processes; returns their names.
 
-        INT goes to the foreground group, as Ctrl-C does. TERM and KILL go to their children too,
-        and what is left of the command's lines is abandoned: with KILL at once, with TERM when
-        the processes have ended within a second. The shell lives on.
+        INT goes to the foreground group, as with Ctrl-C. TERM and KILL also go to their children,
+        and the rest of the command's lines is dropped: with KILL at once, with TERM if the
+        processes end within a second. The shell lives on.
         """
         await self._refresh(check_pipe=False)
         if not self.state.running or self.state.ended:

@@ -37,7 +37,7 @@ class MarkNonces:
 
 
 def ready_mark(nonce: str) -> bytes:
-    """What comes first; the tty's path and the shell's pid follow, parted by spaces, up to BEL."""
+    """The first mark; the tty's path and the shell's pid follow, separated by spaces, up to BEL."""
     return f"\x1b]{_NUMBER};r;{nonce};".encode()
 
 
@@ -81,10 +81,10 @@ def command_lines(nonces: MarkNonces, command: str, path: str, tty: str) -> byte
 
 
 def end_line(nonces: MarkNonces) -> bytes:
-    """Write the end mark (again, when the log may have missed it).
+    """The line that writes the end mark (again, when the log may have missed it).
 
-    A command may have set the variable for good: four characters of it keep the mark short enough
-    to be found in any two reads of the log.
+    A command may have made the variable read-only: only four characters of it are used, so the mark
+    is short enough to be found in any two reads of the log.
     """
     mark = f"\\033]{_NUMBER};e;%s;%s;{_TIME}\\007"
     words = f'{nonces.end} "${{__houston_code:0:4}}" {_NOW}'

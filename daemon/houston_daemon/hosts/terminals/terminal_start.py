@@ -1,8 +1,8 @@
-"""Starts a terminal: the pane's command, its log, the first words with the shell; state on disk.
+"""Starts a terminal: the pane's command, its log, the first exchange with the shell; state on disk.
 
-The shell is an interactive bash whose input is a pipe of ours and whose terminal is a fresh pty
-inside the sandbox (made by `script`), so that Ctrl-C, job control and TIOCSTI stay in. The state
-file lets a new process find the terminal as it was left.
+The shell is an interactive bash whose input is a pipe of ours and whose terminal is a new pty in
+the sandbox (made by `script`), so that Ctrl-C, job control and TIOCSTI stay inside. With the state
+file, a new process finds the terminal as it was left.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""One tmux server per rollout, spoken to through its own socket and never the user's settings.
+"""One tmux server per rollout, used through its own socket and never with the user's settings.
 
-Knows how sessions are made, asked and ended, and where a socket may lie (a path ends at 107 bytes,
-so a long folder gets a short socket elsewhere). It knows nothing of the shell inside.
+Knows how to make, query and end sessions, and where a socket can be (a path ends at 107 bytes, so
+for a long folder the socket gets a short path elsewhere). It knows nothing of the shell inside.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """What the recorder does for its disk between batches: checkpoints, head file, ballast, free space.
 
-It also notices lost files. All of it runs after the acks have left. Rollouts are held back while
-the disk is nearly full; a ballast file is given up so that a full disk can still be opened. When
-the open files are no longer the home's, what is stored is saved and the recorder ends. Pausing
-rollouts is `rollout_assignment`'s.
+It also notices lost files. All of this runs after the acks have been sent. Rollouts are held back
+while the disk is nearly full; a ballast file is deleted so that a home on a full disk can still be
+opened. If the open files are no longer the home's, the stored data is saved and the recorder ends.
+`rollout_assignment` pauses rollouts.
 """
 
 import logging
@@ -80,7 +80,7 @@ class DiskSpaceWatch:
         """The same as the reason of a pause."""
 
     def check(self) -> bool:
-        """Ask the file system, if it was not asked just now; whether it was."""
+        """Ask the file system unless it was asked just now; returns whether it was asked."""
         now = time.monotonic()
         if now < self._next_look:
             return False
@@ -124,11 +124,11 @@ FILES_CHECK_SECONDS = 1.0
 
 
 class HomeFilesGone(Exception):
-    """The home's files are not the open ones: which, and where what was stored is now."""
+    """The open files are no longer the home's: names them, and where the stored data is now."""
 
 
 class HomeFilesWatch:
-    """The database, its WAL and its index of that, and the lock; asked by the recorder's thread."""
+    """Watches the database, its WAL and WAL index, and the lock; used by the recorder's thread."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -141,7 +141,7 @@ class HomeFilesWatch:
         self._due = 0.0
 
     def check(self, now: float) -> None:
-        """Raises HomeFilesGone when a file is missing or another; what is stored is saved by then.
+        """Raises HomeFilesGone if a file is missing or replaced, after saving what is stored.
 
         now: monotonic seconds.
         """

@@ -1,9 +1,9 @@
 """The keys of a home for workers on other machines: its own pair, and each host's public key.
 
-One file, `host-keys.json`, for the owner alone (0600); backups leave it out. A host's secret key is
-in the file that `houston host add` hands out and nowhere else. `KnownHosts` is the recorder's view:
-it looks at the file each time, so that a removed host counts no more from that moment on. What is
-done on a connection is `remote_ingest`.
+They are in one file, `host-keys.json`, readable by the owner only (0600); backups leave it out. A
+host's secret key is in the file that `houston host add` hands out and nowhere else. `KnownHosts` is
+the recorder's view: it checks the file each time, so a removed host is refused from that moment on.
+`remote_ingest` handles the connections.
 """
 
 import contextlib
@@ -85,9 +85,10 @@ def ensure_server_keys(home: Home) -> HostKeys:
 def add_host(
     home: Home, settings: RecorderSettings, name: str, replace: bool = False
 ) -> RecorderEndpoint:
-    """Make a pair for a host and let it in; what the host is handed, which is kept nowhere.
+    """Create a key pair for a host and admit it; returns what the host needs, stored nowhere else.
 
-    replace: a host of that name gets new keys, and its old ones count no more. Raises HoustonError.
+    replace: a host of that name gets new keys, and its old ones become invalid. Raises
+    HoustonError.
     """
     if not _HOST_NAME.fullmatch(name):
         raise UsageError(
@@ -112,7 +113,7 @@ def add_host(
 
 
 def remove_host(home: Home, name: str) -> None:
-    """Let a host in no more; a running daemon refuses its next word. Raises HoustonError."""
+    """Refuse a host from now on, also its next message to a running daemon. Raises HoustonError."""
     with _locked(home):
         keys = read_host_keys(home)
         known_hosts = keys.hosts if keys else {}
@@ -127,7 +128,7 @@ def remove_host(home: Home, name: str) -> None:
 
 
 def reachable_address(home: Home, settings: RecorderSettings) -> str:
-    """What other machines connect to. Raises ConfigurationError where nothing is listened to."""
+    """The address for other machines. Raises ConfigurationError where nothing is listened to."""
     if not settings.listen:
         raise ConfigurationError(
             "`[recorder] listen` is not set: the daemon listens to this machine only.",
@@ -182,7 +183,7 @@ class KnownHosts:
         """Public key → name, also of those that were removed since."""
 
     def name_of(self, public_key: str) -> str | None:
-        """Whose key it is; None for a key that does not count. Raises HoustonError."""
+        """The host of a key; None for a key that is not admitted. Raises HoustonError."""
         stamp = read_file_stamp(self._home.host_keys)
         if stamp != self._seen[0]:
             keys = read_host_keys(self._home)

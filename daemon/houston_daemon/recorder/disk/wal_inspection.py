@@ -1,8 +1,8 @@
-"""What SQLite's WAL files tell: transactions behind a damaged frame, and who holds the WAL back.
+"""What SQLite's WAL files show: transactions after a damaged frame, and who holds the WAL back.
 
-Reads the file formats of sqlite.org/fileformat2.html §4 and sqlite.org/walformat.html: frames
-behind the last one that SQLite takes, and readers by their locks on the -shm file, named from
-/proc/locks. Can end such a reader. Copying the WAL into the database is `wal_checkpoints`'.
+Reads the file formats of sqlite.org/fileformat2.html §4 and sqlite.org/walformat.html: frames after
+the last one that SQLite accepts, and readers by their locks on the -shm file, identified by
+/proc/locks. Can end such a reader. `wal_checkpoints` copies the WAL into the database.
 """
 
 import logging
@@ -52,7 +52,7 @@ def find_wal_readers(database: Path) -> list[WalReader]:
 
 
 def end_wal_reader(holder: WalReader, hard: bool) -> None:
-    """Ask a reader to end; `hard`: whether it wants or not (it may be stopped)."""
+    """Ask a reader to end. hard: kill it instead (it may be stopped)."""
     number = signal.SIGKILL if hard else signal.SIGTERM
     LOGGER.warning("%s is ended (%s): its read transaction holds rollouts up", holder, number.name)
     try:

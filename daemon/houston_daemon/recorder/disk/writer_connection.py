@@ -1,9 +1,9 @@
-"""Opening the writer's connection: the journal's end is checked, an older schema migrated.
+"""Opens the writer's connection: checks the journal's end and migrates an older schema.
 
-A database of an older schema is copied into `backups/` first. Nothing is written behind an end that
-was cut or damaged: it would hide what was lost. WAL and synchronous=FULL, so that a commit is on
-disk when it returns; this connection alone writes and checkpoints. Damage further back is found by
-`verify`, and before a rollout goes on.
+A database of an older schema is copied into `backups/` first. Nothing is written after an end that
+was cut or damaged, because that would hide what was lost. WAL and synchronous=FULL ensure that a
+commit is on disk when it returns; only this connection writes and checkpoints. Damage further back
+is found by `verify`, and before a rollout continues.
 """
 
 import contextlib

@@ -1,1 +1,1 @@
-"""Handlers of messages: what each asks for, done inside the recorder's open transaction."""
+"""Handlers of messages: each does what its message asks for, in the recorder's open transaction."""

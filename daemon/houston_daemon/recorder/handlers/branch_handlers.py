@@ -1,8 +1,8 @@
-"""Branching a rollout: a sibling that goes on from after one of its steps.
+"""Branches a rollout: a sibling continues after one of its steps.
 
-Nothing of the shared past is stored again: the new spec names parent and step, and how the parent
-stood then (`BranchPoint`). Refuses steps whose workspace or context cannot be made again. The
-workspace itself is made by the branch's worker, from the parent's shadow repository.
+Nothing of the shared past is stored again: the new spec names parent and step, and the parent's
+state at that point (`BranchPoint`). Refuses steps whose workspace or context cannot be restored.
+The branch's worker makes the workspace from the parent's shadow repository.
 """
 
 import shlex

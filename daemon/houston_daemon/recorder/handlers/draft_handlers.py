@@ -1,8 +1,8 @@
 """Drafts of guidance by a critic: stored, accepted, rejected; and what critics and judges cost.
 
-A draft is decided once, by whoever is first. A person accepts one, as it is or in other words, by
-queuing guidance that names it (`guidance_handlers.queue_guidance`); the critic's name stays beside
-theirs.
+A draft is decided once, by whoever is first. A person accepts it, unchanged or edited, by queuing
+guidance that names it (`guidance_handlers.queue_guidance`); the critic's name is stored together
+with theirs.
 """
 
 from houston_daemon.recorder import guidance_delivery
@@ -123,7 +123,7 @@ def open_draft_text(store: Store, id: str, rollout: str) -> str:
 
 
 def accept_draft(store: Store, message: Guide, author: Author, *, is_edited: bool) -> int:
-    """Note that guidance that was just queued is what became of its draft; the event's sequence."""
+    """Record that guidance that was just queued accepts its draft; returns the event's sequence."""
     body = DraftDecided(
         id=message.draft,
         decision="edited" if is_edited else "accepted",
@@ -135,7 +135,7 @@ def accept_draft(store: Store, message: Guide, author: Author, *, is_edited: boo
 
 
 def reject_draft(store: Store, message: RejectDraft, author: Author) -> RequestStored:
-    """Turn a draft down; twice is once. Raises HoustonError where it was said meanwhile."""
+    """Reject a draft; a second time changes nothing. Raises HoustonError if it was accepted."""
     row = store.connection.execute(
         "SELECT rollout, state, by FROM critic_drafts WHERE id = ?", (message.id,)
     ).fetchone()
@@ -155,8 +155,8 @@ def reject_draft(store: Store, message: RejectDraft, author: Author) -> RequestS
 
 
 def store_review_cost(store: Store, message: StoreReviewCost, author: Author) -> RequestStored:
-    """Add what a judge or a critic took; the same message again changes nothing. Raises
-    HoustonError for a rollout that is none."""
+    """Add the cost of a judge or a critic; the same message again changes nothing. Raises
+    HoustonError for an unknown rollout."""
     if not (0 < len(message.reviewer) <= NAME_LIMIT and 0 < len(message.request) <= NAME_LIMIT):
         raise UsageError(
             f"A cost has a key and a reviewer of 1 to {NAME_LIMIT} characters.", UNCHANGED

@@ -1,8 +1,9 @@
-"""Erasing event bodies inside the recorder's transaction: hashes and the chain stay, texts go.
+"""Erases event bodies inside the recorder's transaction: hashes and the chain stay, texts go.
 
-Only of rollouts that have ended and have no live branch. Derived rows are written anew from what is
-left; blobs that no event names any more are removed after the commit. What is left of a body is
-decided by `maintenance.erased_body`, which events are erased by `maintenance.event_erasure`.
+Works only on rollouts that have ended and have no live branch. Derived rows are written anew from
+the remaining data; blobs that no event names any more are removed after the commit.
+`maintenance.erased_body` decides what remains of a body, `maintenance.event_erasure` which events
+are erased.
 """
 
 import logging
@@ -47,7 +48,7 @@ _ROLLOUT_TABLES = [table for table in PROJECTED_TABLES if table not in _TABLES_O
 
 
 def erase_bodies(store: Store, message: EraseBodies, author: Author) -> RequestStored:
-    """Erase bodies of one rollout, or (with no `seqs`) let what was erased leave the files too."""
+    """Erase bodies of one rollout, or (without `seqs`) remove erased bytes from the files too."""
     if not message.seqs:
         store.after_commit.append(lambda: empty_wal(store))
         return RequestStored(seq=store.journal.seq)
@@ -175,8 +176,8 @@ def _secure_delete(connection: sqlite3.Connection) -> Iterator[None]:
 def finish_erasures(store: Store) -> None:
     """Remove files that an erasure named shortly before its daemon died.
 
-    Only between two transactions, and while no body is on its way to disk. A damaged word of one
-    keeps nobody from starting; `verify` finds it.
+    Call it only between two transactions, and while no body is being written. A damaged event does
+    not prevent the start; `verify` finds it.
     """
     rows = store.connection.execute(
         "SELECT seq, CAST(body AS BLOB), body_hash FROM events WHERE seq > ? AND kind = 'erased'",
@@ -247,8 +248,8 @@ def _insert_rows(connection: sqlite3.Connection, table: str, rows: list[Any]) ->
 
 
 def empty_wal(store: Store) -> None:
-    """Move the WAL into the database and empty it: it still holds pages as they were.
+    """Move the WAL into the database and empty it, because it still holds the old pages.
 
-    A reader in a transaction keeps it from being emptied; who asks looks, and asks again.
+    A reader in a transaction prevents that; the caller checks, and calls again.
     """
     store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

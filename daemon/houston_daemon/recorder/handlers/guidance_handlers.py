@@ -90,7 +90,7 @@ def _answer_repeated_guidance(
 
 
 def edit_guidance(store: Store, message: EditGuidance, author: Author) -> RequestStored:
-    """Change queued guidance; delivered first wins, and so does a newer edit."""
+    """Change queued guidance; refused if it was delivered or edited meanwhile."""
     check_text(message.text, "guidance")
     text = redact(message.text)
     guidance = _require_queued(store, message.id)
@@ -295,7 +295,7 @@ def _check_receiver(message: ClaimRollout, author: Author) -> str:
 
 
 def mark_note_read(store: Store, message: ReadNote, author: Author) -> RequestStored:
-    """Note that the newest note was read by whom it is for; anything else changes nothing."""
+    """Record that the newest note was read by its addressee; anything else changes nothing."""
     row = require_rollout(store, message.rollout)
     note_row = store.connection.execute(
         "SELECT e.body, c.note_to FROM claims c JOIN events e ON e.seq = c.note_seq"

@@ -1,9 +1,9 @@
-"""Importing a rollout that was sampled elsewhere: a worker's events, in one transaction.
+"""Imports a rollout that was sampled elsewhere: a worker's events, in one transaction.
 
-The rollout is stored whole and ended, so that everything which reads rollouts reads it alike:
-steps, guidance, evaluations, search, verdicts, rows. Its engine and its sandbox are `elsewhere`; it
-never had a lease, and nothing can go on from it. What a file says is read by `interchange`; here
-is only checked what could harm the store.
+The rollout is stored whole and ended, so everything that reads rollouts treats it alike: steps,
+guidance, evaluations, search, verdicts, rows. Its engine and its sandbox are `elsewhere`; it never
+had a lease, and nothing can continue from it. `interchange` reads the file; this module only checks
+what could harm the store.
 """
 
 import secrets

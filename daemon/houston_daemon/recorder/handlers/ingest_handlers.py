@@ -1,8 +1,8 @@
 """Messages of workers: leases, duplicates, order, and storing.
 
-`find_event_slot` says where a message is stored, `handle_worker_message` does what it asks and
-returns what the ack will say. What may follow what is checked before anything is written. Raises
-`Refusal` for what is not stored. Large bodies are on disk already (`message_receiver`).
+`find_event_slot` says where a message is stored; `handle_worker_message` does what it asks and
+returns the content of the ack. The order of messages is checked before anything is written. Raises
+`Refusal` for a message that is not stored. Large bodies are on disk already (`message_receiver`).
 """
 
 import math
@@ -204,7 +204,7 @@ def _check_result(store: Store, row: RolloutRow, message: StoreResult) -> None:
 
 
 def check_result_numbers(result: ToolResult) -> None:
-    """Refuse figures of a result that no table can hold."""
+    """Refuse numbers in a result that no table can hold."""
     if result.kind == "eval":
         _check_evaluation(result)
     total = result.fields.get("total_results", 0)
@@ -366,7 +366,7 @@ def handle_worker_message(
 def handle_heartbeats(
     store: Store, beats: Sequence[Heartbeat], route: WorkerRoute
 ) -> tuple[HeartbeatAnswer, ...]:
-    """What `handle_worker_message` does with each of these; a refusal is one's own."""
+    """Do `handle_worker_message` for each of these; a refusal concerns one heartbeat only."""
     rows = store.read_rollouts([beat.rollout for beat in beats])
     answers: list[HeartbeatAnswer] = []
     for beat in beats:

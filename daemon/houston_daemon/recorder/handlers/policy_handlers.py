@@ -1,8 +1,8 @@
-"""What operators and the supervisor say of policies.
+"""Requests of operators and the supervisor about policies.
 
 Register a policy, activate one on an engine, choose the policy that a new rollout samples with. An
-activation is only noted here: the supervisor tries it (`service.policy_activation`) and reports
-what came of it.
+activation is only noted here: the supervisor tries it (`service.policy_activation`) and reports the
+result.
 """
 
 import os
@@ -166,8 +166,8 @@ def store_activation_result(
 
 
 def choose_policies(store: Store, spec: RolloutSpec) -> RolloutSpec:
-    """The spec with what its rollout samples with: of each role with an engine of its own, what is
-    active there."""
+    """The spec with the policies that its rollout samples with: for each role with its own engine,
+    the one that is active there."""
     roles = {
         role: msgspec.convert(
             choose_policy(store, spec_of_role(spec, role)), RoleEngine, from_attributes=True
@@ -249,9 +249,9 @@ def _use_own_engine(store: Store, spec: RolloutSpec, policy: PolicyRow, folder: 
 def build_own_engine_settings(
     settings: dict[str, Any], policy: PolicyRow, folder: str, instead: Collection[str]
 ) -> dict[str, Any]:
-    """Settings of the engine of full weights, from those of an engine of a model they come from.
+    """Settings of an engine of full weights, made from those of an engine of one of their bases.
 
-    instead: real paths of such models; `folder` takes their place in the command.
+    instead: real paths of such models; `folder` replaces them in the command.
     """
     command = [
         folder if os.path.realpath(part) in instead else part

@@ -1,8 +1,8 @@
-"""Scores of process reward models: one of each policy for each attempt at a step.
+"""Scores of process reward models: one per policy for each attempt at a step.
 
-A score that is there stays; steps that are not there, that another attempt replaced or that were
-erased get none, and the answer names them. A step that a branch shares is scored with the rollout
-whose step it is. What the scores are of is decided by who sends them (`training.prm`).
+An existing score stays. A step that is missing, erased or replaced by another attempt gets none,
+and the answer names it. A step that a branch shares is scored with the rollout that owns it. The
+sender decides what is scored (`training.prm`).
 """
 
 from houston_daemon.recorder.identity_and_roles import Author

@@ -1,8 +1,8 @@
 """What operators do to rollouts and the daemon: start, pause, resume, cancel, clean, stop.
 
 A start queues rollouts with specs free of secrets; the same request key gives the same ids.
-Cleaning takes orders to free what ended rollouts keep on hosts; a process of its own carries them
-out (`maintenance.host_cleanup`). Branches are started in `branch_handlers`.
+Cleaning accepts orders to free what ended rollouts keep on hosts; a separate process carries them
+out (`maintenance.host_cleanup`). `branch_handlers` starts branches.
 """
 
 import secrets
@@ -310,9 +310,9 @@ CLEAN_LIMIT = 10_000
 
 
 def clean_rollouts(store: Store, message: CleanRollouts, author: Author) -> RequestStored:
-    """Take the orders of one message; all of its rollouts must have ended. Raises HoustonError.
+    """Accept the orders of one message; all of its rollouts must have ended. Raises HoustonError.
 
-    What it says is the newest event before: those of the answer come behind it.
+    Returns the newest event before them: the results come as later events.
     """
     if not 0 < len(message.rollouts) <= CLEAN_LIMIT:
         raise UsageError(f"Name 1 to {CLEAN_LIMIT} rollouts.", UNCHANGED)
@@ -331,9 +331,9 @@ def clean_rollouts(store: Store, message: CleanRollouts, author: Author) -> Requ
 
 
 def take_cleanup_batch(waiting: list[CleanupRequest]) -> dict[str, CleanupRequest]:
-    """Take out of `waiting` what one process does: each rollout once, for who asked first.
+    """Take the batch of one process out of `waiting`: each rollout once, for whoever asked first.
 
-    Who else asked for the same has an answer of their own: they may have asked for more.
+    Others who asked for the same get their own answer: they may have asked for more.
     """
     batch: dict[str, CleanupRequest] = {}
     rest = [

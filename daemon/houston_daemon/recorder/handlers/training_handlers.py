@@ -1,6 +1,6 @@
-"""What operators and the supervisor say of training runs: start, update and cancel one.
+"""Requests of operators and the supervisor about training runs: start, update and cancel one.
 
-Processes of runs are the supervisor's; policies are in `policy_handlers`.
+The supervisor manages the processes of runs; policies are in `policy_handlers`.
 """
 
 from houston_daemon.recorder import journal_writer
@@ -87,7 +87,7 @@ def _check_training_request(store: Store, message: wire.StartTraining) -> None:
 def update_standalone_run(
     store: Store, message: wire.ReportTrainingState, author: Author
 ) -> RequestStored:
-    """How a run stands that somebody runs alone; what it is already changes nothing."""
+    """Store the state of a run outside the daemon; an unchanged state stores nothing."""
     run = _require_run(store, message.run)
     if not run.alone:
         raise denial(f"{run.id} is a child of the daemon, which knows how it stands.")
@@ -107,7 +107,7 @@ def update_standalone_run(
 def cancel_training_run(
     store: Store, message: wire.CancelTraining, author: Author
 ) -> RequestStored:
-    """At once where it has no process yet; else the supervisor ends that first."""
+    """Cancel a run: at once if it has no process; else the supervisor ends that first."""
     run = _require_run(store, message.run)
     if run.state == "cancelled" or run.cancelling:
         return RequestStored(seq=store.journal.seq)
@@ -137,9 +137,9 @@ def cancel_training_run(
 def store_run_state(
     store: Store, run: str, state: bodies.RunState, reason: str, start: bool
 ) -> None:
-    """What the supervisor says of a run; nothing of one that has ended.
+    """Store the supervisor's report on a run; ignored for a run that has ended.
 
-    A run that became a policy has finished, whoever wanted it ended by then.
+    A run that became a policy is finished, even if somebody has cancelled it by then.
     """
     run_row = store.read(policy_queries.find_training_run(run))
     if run_row is None or run_row.state in ENDED_RUN_STATES:

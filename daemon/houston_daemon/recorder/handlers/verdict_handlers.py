@@ -1,8 +1,8 @@
 """Verdicts on closed steps: keep, mask, or taken back; every one stays in the journal.
 
-Those of people, and beside them those of rules and of a judge, which never touch a person's. A
-verdict on a step that a branch shares belongs to its parent. Which verdict counts in the end is
-decided by readers (`houston_shared.verdict_precedence`).
+Stores those of people and, separately, those of rules and of a judge, which never affect a
+person's. A verdict on a step that a branch shares belongs to its parent. Readers decide which
+verdict counts in the end (`houston_shared.verdict_precedence`).
 """
 
 from typing import Any
@@ -54,9 +54,9 @@ def store_human_verdicts(store: Store, message: GiveVerdicts, author: Author) ->
 
 
 def store_automatic_verdicts(store: Store, message: StoreVerdicts, author: Author) -> RequestStored:
-    """What rules or a judge say, beside what people said; the same request again changes nothing.
+    """Store verdicts of rules or a judge next to people's; the same request changes nothing.
 
-    They are named by what said it; who ran it, is kept with it.
+    They are stored under the rule's or judge's name, together with who ran it.
     """
     request = check_request_key(message.request)
     parts = _split_by_owner(store, message)

@@ -1,1 +1,1 @@
-"""A critic: reads one attempt with its official score, and says what to do otherwise (ECHO)."""
+"""A critic: reads one attempt with its official score, and says what to do differently (ECHO)."""

@@ -1,9 +1,9 @@
 """What a critic is shown of one attempt, and how its answer is read: the same for people's drafts
 and for training.
 
-The words are a file that a user may copy and edit (`critique.md`, in our own words by the rules of
-ECHO, appendix D). The score, what it is made of and how the task is scored always stand there in
-full. Steps are shortened by declared rules, mildest first (`DETAIL_LEVELS`). It asks no model.
+The words are in a file that a user may copy and edit (`critique.md`, in our own words by the rules
+of ECHO, appendix D). The score, its parts and how the task is scored always appear in full. Steps
+are shortened by declared rules, mildest first (`DETAIL_LEVELS`). The module asks no model.
 """
 
 import re
@@ -194,7 +194,7 @@ def answer_tokens(window: int) -> int:
 def critique_request(
     client: JudgeClient, prompt: CritiquePrompt, policy: str = "", policy_hash: str = ""
 ) -> SampleRequest:
-    """One critique, drawn as the model says, so that several differ. policy: adapter of the critic;
+    """A request for one critique, sampled so that several differ. policy: adapter of the critic;
     empty: what the engine serves itself."""
     return SampleRequest(
         prompt_ids=client.encode_question(prompt.system, prompt.message),
@@ -222,7 +222,7 @@ def criteria_text(attempt: Attempt) -> str:
 
 
 def score_text(attempt: Attempt) -> str:
-    """The official score, and what the last evaluation said besides."""
+    """The official score, and what else the last evaluation reported."""
     if attempt.score is None:
         return f"0 of {FULL_SCORE:g}: nothing was scored."
     lines = [f"{attempt.score:g} of {FULL_SCORE:g}."]

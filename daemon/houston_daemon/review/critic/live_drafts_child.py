@@ -1,10 +1,10 @@
-"""Drafts of guidance as attention rises: a process that asks the critic about rollouts that go on.
+"""Drafts of guidance as attention rises: a process that asks the critic about running rollouts.
 
 `python -m houston_daemon.review.critic.live_drafts_child PARENT HOME CONFIG`, started and watched
-by the supervisor where `[review] drafts = "attention"`. It looks which rollouts the signals of
-their last steps (docs/attention.md) would show to a person, and has `houston critique R --draft`
-asked about the one that needs somebody most, one at a time. Nothing is said to an agent by it. On
-its stdout it says why nothing can be drafted, as `service.watched_child` does.
+by the supervisor if `[review] drafts = "attention"`. It finds the rollouts that the signals of
+their last steps (docs/attention.md) would show to a person, and runs `houston critique R --draft`
+for the most urgent one, one at a time. It sends nothing to an agent. On its stdout it reports why
+nothing can be drafted, as `service.watched_child` does.
 """
 
 import os
@@ -44,7 +44,7 @@ _REASONS = frozenset({*SIGNAL_WEIGHTS, "weak_decisions"})
 
 
 def has_agent_problem(need: RolloutNeed) -> bool:
-    """Whether what the agent does itself calls a person."""
+    """Whether the agent's own actions call for a person."""
     return any(each.kind in _REASONS and each.weight >= LEAST_WEIGHT for each in need.reasons)
 
 
@@ -65,8 +65,8 @@ def next_rollout(
 ) -> RolloutRow | None:
     """The rollout that most needs a draft; None where none does.
 
-    resting: those that are not asked about now, so that one does not keep the critic from the
-    others. asked: how many steps each had when a critic read it last.
+    resting: rollouts to skip now, so that one does not keep the critic from the others. asked: how
+    many steps each had when a critic read it last.
     """
     running = attention_ranking.read_rollout_overviews(state="running", bodies=False)
     with Reader(home) as reader:
@@ -100,8 +100,8 @@ class DraftFollower:
             time.sleep(POLL_SECONDS)
 
     def look(self) -> None:
-        """Ask about the rollout that most needs it, and report why nothing came; of one that is
-        not asked again, as it has ended, only until it would have been."""
+        """Ask about the rollout that most needs it, and report a failure. The failure of a rollout
+        that has ended is reported only until its next try would be due."""
         now = time.monotonic()
         self._not_before = {name: at for name, at in self._not_before.items() if at > now}
         failed = {name: self._failed[name] for name in self._failed.keys() & self._not_before}

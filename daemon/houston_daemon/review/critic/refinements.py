@@ -1,9 +1,9 @@
-"""Refinements: rollouts that try again what another one did, told what a critic said of that one
-(ECHO, section 3.1, stage 2).
+"""Refinements: rollouts that try the task of an attempt again, given a critic's words on that
+attempt (ECHO, section 3.1, stage 2).
 
-A refinement has the task, variation and seed of the attempt, as they were stored, and a workspace
-of its own; the attempt itself is not shown to the agent. Those of one attempt are a group. It
-queues nothing and waits for nothing.
+A refinement has the task, variation and seed of the attempt, as they were stored, and its own
+workspace; the attempt itself is not shown to the agent. Those of one attempt are a group. The
+module queues nothing and waits for nothing.
 """
 
 import secrets

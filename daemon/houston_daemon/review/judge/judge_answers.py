@@ -1,7 +1,7 @@
 """What a judge may answer: a verdict with a reason for each step that it was asked about.
 
-The JSON schema binds engines that decode by one, the tool is for chat endpoints; every answer is
-parsed and checked all the same. Reasons are cut, cleaned and free of secrets and live tags.
+The JSON schema constrains engines with guided decoding, the tool is for chat endpoints; every
+answer is still parsed and checked. Reasons are cut, cleaned and free of secrets and live tags.
 """
 
 import json
@@ -84,8 +84,8 @@ def answer_tool(steps: Sequence[int]) -> dict[str, Any]:
 def parse_answer(answer: str | Mapping[str, Any], steps: Sequence[int]) -> ParsedAnswer:
     """The verdicts in a text, or in a call's arguments; never raises.
 
-    Words around the object are passed over. A verdict that is none, or that has no reason, leaves
-    its step undecided.
+    Words around the object are ignored. An invalid verdict, or one without a reason, leaves its
+    step undecided.
     """
     problems: list[str] = []
     fields = _last_object(answer, steps, problems) if isinstance(answer, str) else answer

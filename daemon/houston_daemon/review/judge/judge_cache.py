@@ -1,9 +1,9 @@
 """Answers of judges by the content of the question: the same question is asked once.
 
 A file per answer under `<home>/judge/`, named by a hash over template, engine, model, policy,
-parameters and the window's text. It is written beside, synced and renamed, and holds a hash of
-itself: a kill or a flipped bit costs an answer and never gives a wrong one. It may be deleted at
-any time.
+parameters and the window's text. It is written under another name, synced and renamed, and holds
+its own hash: a kill or a flipped bit costs an answer but never gives a wrong one. It may be deleted
+at any time.
 """
 
 import hashlib

@@ -49,7 +49,7 @@ FEW_MASKED_STEPS = 10
 
 
 class VerdictAgreement(NamedTuple):
-    """One source beside people, on the steps that both judged."""
+    """One source compared with people, on the steps that both judged."""
 
     both: int
     """Masked by both."""

@@ -1,10 +1,9 @@
-"""Asking a judge one question until its answer can be used; then it is cached and never asked
-again.
+"""Asks a judge one question until its answer can be used; the answer is cached and not asked again.
 
-A `JudgeClient` is an engine with what prompts are made with; a `QuestionAsker` asks it, telling
-with each retry what was wrong with the last answer, and counts what it cost (`JudgeCost`). What is
-undecided after the last try stays undecided. `WindowJudge` asks about the steps of a window. Where
-engines come from is `judge_engine`'s.
+A `JudgeClient` is an engine with what prompts are made with; a `QuestionAsker` asks it, says in
+each retry what was wrong with the last answer, and counts the cost (`JudgeCost`). Whatever is
+undecided after the last try stays undecided. `WindowJudge` asks about the steps of a window.
+`judge_engine` provides the engines.
 """
 
 import asyncio
@@ -137,8 +136,8 @@ class JudgeClient:
 
     @property
     def token_budget(self) -> int:
-        """Tokens that prompt and answer of a window may take. Where they are only reckoned from
-        bytes, a third is left over: code is dearer than words."""
+        """Tokens that prompt and answer of a window may take. If they are only estimated from
+        bytes, a third is left unused: code takes more tokens than words."""
         room = self.window - (REASONING_TOKENS if self.reasoning else 0)
         return room if isinstance(self.tokens, PromptTokenizer) else room * 2 // 3
 

@@ -1,9 +1,9 @@
-"""The engine that a judge asks: at its URL, as the daemon's child, or started for as long as it
-is needed.
+"""The engine that a judge asks: at its URL, as the daemon's child, or started for as long as it is
+needed.
 
-A child that no rollout has used does not run; it is started by the first sample (`LazyEngine`),
-under the daemon's own state file, so that the daemon can take it over. `open_judge_client` gives
-the client with tokenizer, dialect and window. It asks nothing itself.
+A child that no rollout has used does not run; the first sample starts it (`LazyEngine`), under the
+daemon's own state file, so the daemon can take it over. `open_judge_client` gives the client with
+tokenizer, dialect and window. The module itself asks nothing.
 """
 
 import asyncio
@@ -70,8 +70,8 @@ class JudgeEnginePlace:
         """Whether it is a server that is started when it is needed."""
 
     def child_settings(self) -> dict[str, Any]:
-        """The settings with where the child answers, or each of its replicas that does; one is
-        started if need be. Blocks. Raises HoustonError."""
+        """The settings with the URL of the child, or of each replica that answers; one is started
+        if need be. Blocks. Raises HoustonError."""
         self._hold()
         running = self._running()
         if not running:
@@ -232,11 +232,11 @@ DEFAULT_CHAT_WINDOW = 32_768
 async def open_judge_client(
     place: JudgeEnginePlace, policy: str, window: int, ask: bool = True
 ) -> AsyncIterator[JudgeClient]:
-    """A client at an engine: once it answers, or with a child that is started when it is asked.
+    """A client for an engine: once it answers, or with a child that the first question starts.
 
-    window: most tokens that are used of the engine's own; 0 for all. ask: without, nobody is asked
-    there and the engine may be down; sizes are what the configuration says. Raises
-    EngineUnavailable and ConfigurationError.
+    window: how much of the engine's window is used, in tokens; 0 for all. ask: if false, the engine
+    is not asked and may be down; sizes come from the configuration. Raises EngineUnavailable and
+    ConfigurationError.
     """
     engine: Engine | None = None
     try:

@@ -1,10 +1,9 @@
 """What a judge is shown: framed steps, the rollout around them, and windows that fit the engine.
 
-Its words are `judge_template`'s. Steps
-are framed one by one with a key that stands nowhere in them; whatever an agent, program or file
-wrote is made harmless and free of secrets. A window holds whole steps, a few as context, and
-task, limits, scores and guidance, each with a share of the tokens. It knows sizes in tokens and
-nothing of engines.
+`judge_template` has the words. Steps are framed one by one with a key that occurs nowhere in them;
+text of agents, programs and files is made harmless and free of secrets. A window holds whole steps,
+a few as context, and task, limits, scores and guidance, each with a share of the tokens. The module
+knows sizes in tokens and nothing of engines.
 """
 
 import hashlib
@@ -118,7 +117,7 @@ def render_step(step: StepRecord, tokens: TokenCounter, limit: int) -> StepText:
 
 
 def frame_steps(steps: Sequence[StepText], context: Callable[[int], bool], key: str) -> str:
-    """Steps in their frames. context: whether a step only stands there to be understood."""
+    """Steps in their frames. context: whether a step is there only as context for the others."""
     return "\n".join(_frame_step(step, context(step.step), key) for step in steps)
 
 

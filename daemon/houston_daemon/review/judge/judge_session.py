@@ -1,8 +1,8 @@
 """One run of `houston judge` over rollouts: read, run rules, plan windows, ask, store.
 
-Rules come first and are stored at once. One judge at a time works on a rollout (a file lock).
-Progress is told while a long answer is awaited. Rollouts whose texts are gone are passed over;
-one on which a rule fails, or which another judge is at, is named, and the others are judged.
+Rules come first and are stored at once. Only one judge at a time works on a rollout (a file lock).
+Progress is reported while a long answer is awaited. Rollouts whose texts are gone are skipped; one
+on which a rule fails, or that another judge has, is named, and the others are judged.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ SILENCE_SECONDS = 15.0
 async def report_progress(
     rollout: str, of: int, note: Callable[[str], None], every: float = SILENCE_SECONDS
 ) -> AsyncIterator[Callable[[WindowDecision], None]]:
-    """Around asking about `of` windows; what it gives is to be told of each that is done.
+    """Context for asking about `of` windows; yields a function to call after each window.
 
     note: takes a line for people. every: seconds.
     """
@@ -89,7 +89,7 @@ class RolloutBusy(Busy):
 
 @contextlib.contextmanager
 def lock_rollout(home: Home, rollout: str) -> Iterator[None]:
-    """Around the judging of a rollout (a whole id). Raises RolloutBusy where another is at it."""
+    """Hold the lock for judging a rollout (a whole id). Raises RolloutBusy where another has it."""
     fd = _open_lock_file(home.run / f"judge-{rollout}.lock")
     if fd is None:
         yield
@@ -156,8 +156,8 @@ class JudgeSession:
     """Rollouts that were left to another judge."""
 
     async def run(self, rollouts: Sequence[str]) -> None:
-        """Judge rollouts (whole ids), but those of `passed_over`, `failed` and `busy`. Raises
-        HoustonError; what was stored until then stays."""
+        """Judge rollouts (whole ids), and note the others in `passed_over`, `failed` and `busy`.
+        Raises HoustonError; what was stored until then stays."""
         at_once = asyncio.Semaphore(self.settings.concurrency)
         open_rollouts = asyncio.Semaphore(self.settings.concurrency)
 

@@ -1,9 +1,8 @@
-"""A rollout before the judge: all of its windows asked about, and what came of it in words and as
-JSON.
+"""Judges one rollout: asks about all of its windows, and gives the outcome in words and as JSON.
 
-Where the observation of a step is an error the rule stands: the judge's keep becomes a mask whose
+If the observation of a step is an error, the rule prevails: the judge's keep becomes a mask whose
 reason says so. Results are reported rollout by rollout. Nothing is stored here, and people's
-verdicts are neither read nor touched.
+verdicts are neither read nor changed.
 """
 
 import asyncio
@@ -93,7 +92,7 @@ async def judge_rollout(
 
 
 def would_keep(reason: str) -> bool:
-    """Whether a judge's mask with this reason is its own keep, overruled by an error."""
+    """Whether a mask with this reason was the judge's keep, overruled by an error."""
     return reason.endswith(_OVERRULED_SUFFIX) and verdict_precedence.names_error_rule(reason)
 
 

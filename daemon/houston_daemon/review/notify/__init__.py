@@ -1,5 +1,5 @@
-"""Messages to people who are away, as rollouts begin to need one: which, when, and through what.
+"""Messages to people who are away when rollouts need one: which, when, and through what.
 
-What needs a person is `houston_shared.store.attention_ranking`'s to say; here is only said to whom
-nobody has looked yet.
+`houston_shared.store.attention_ranking` decides what needs a person; this package only reports
+rollouts that nobody looks at.
 """

@@ -1,8 +1,8 @@
-"""Messages through Apprise: one service for each URL, what it answered, and no key in any word.
+"""Messages through Apprise: one service for each URL, its answer, and no key in any text.
 
-Apprise is imported when the first service is made, and only where the extra `notify` is installed.
-It says what went wrong only in its log, so that is read; whatever a URL holds is taken out of it.
-What is sent, and when, is not known here.
+Apprise is imported when the first service is made, and only if the extra `notify` is installed. It
+reports errors only in its log, so the log is read, and whatever a URL contains is removed. What is
+sent, and when, is not known here.
 """
 
 import contextlib

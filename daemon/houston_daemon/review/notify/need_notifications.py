@@ -64,7 +64,7 @@ class Message(NamedTuple):
 
 
 def find_notifications(needs: Sequence[RolloutNeed], at_need: float) -> list[Notification]:
-    """The reasons that weigh enough, of rollouts that nobody looks at now; who needs somebody most
+    """The reasons with enough weight, of rollouts that nobody looks at now; the most urgent rollout
     first."""
     return [
         _make_notification(need, reason)

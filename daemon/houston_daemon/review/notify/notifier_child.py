@@ -1,9 +1,9 @@
 """Messages to people who are away: a process that follows the journal and sends them.
 
 `python -m houston_daemon.review.notify.notifier_child PARENT HOME CONFIG`, started and watched by
-the supervisor where `[notify] urls` names where to. It reads who needs a person, as consoles do,
+the supervisor if `[notify] urls` names destinations. It reads who needs a person, as consoles do,
 writes down what it is about to send, and sends it. It asks the recorder for nothing, and nothing
-waits for it: a service that is away is tried again, later each time. On its stdout it says what
+waits for it: an unavailable service is retried with growing delays. On its stdout it reports what
 does not work, as `service.watched_child` does.
 """
 

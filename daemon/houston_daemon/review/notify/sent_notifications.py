@@ -1,8 +1,9 @@
 """What was sent to people who are away, and what waits: one small file of the home.
 
-Everything that decides whether a message goes out is on disk before it goes: a notifier that is
-killed and started again sends nothing twice. What it was sending just then is taken as sent, since
-nobody can tell. The file is the notifier's alone; without it, what holds now is told once more.
+Everything that decides whether a message is sent is on disk before it is sent: a notifier that is
+killed and restarted sends nothing twice. A message that was being sent at that moment counts as
+sent, because nobody can tell. Only the notifier uses the file; without it, current reasons are sent
+once more.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -69,7 +70,7 @@ class SentNotifications:
         return notification.key in self._told
 
     def take(self, notifications: Iterable[Notification], quietly: Collection[str] = ()) -> int:
-        """Have new reasons wait for every service; how many older ones were left out for it.
+        """Queue new reasons for every service; returns how many older ones were dropped for them.
 
         quietly: keys of those that are only remembered.
         """

@@ -1,11 +1,11 @@
 """Commands that were left running: when each began, was seen to run, and ended, and how.
 
-What the agent could know of jobs, for verdicts on what it did; what really runs and how it ended is
-told to the recorder as it happens (`houston_shared.store.job_queries`).
+This is what the agent could know about jobs, for verdicts on what it did; what really runs and how
+it ended is reported to the recorder as it happens (`houston_shared.store.job_queries`).
 
-A job is known by its host and session. What calls tell of sessions (status, idle, sleep, killed,
-closed) is followed step by step, for one call (`follow_jobs`) or a whole rollout (`all_jobs`).
-Whether an exit code is an error is `command_failures`'.
+A job is identified by its host and session. What calls show of sessions (status, idle, sleep,
+killed, closed) is followed step by step, for one call (`follow_jobs`) or a whole rollout
+(`all_jobs`). `command_failures` decides whether an exit code is an error.
 """
 
 import re
@@ -50,7 +50,7 @@ class BackgroundJob:
     it may have ended (False): a sleep, or a look at what it writes."""
 
     def known_to_run(self, step: int) -> bool:
-        """Whether it ran as this step acted: seen, not left alone since, not seen to end."""
+        """Whether it ran when this step acted: seen, not left alone since, not seen to end."""
         over = self.ended_in_step is not None and self.ended_in_step <= step
         sightings = [runs for at, runs in self.sightings if at <= step]
         return self.step < step and not over and bool(sightings) and sightings[-1]

@@ -191,8 +191,8 @@ def _wrote_whole_file(call: ObservedCall, path: str) -> bool:
 
 
 def shows_file(call: ObservedCall, path: str, text: str) -> bool:
-    """Whether a call showed the file: all of it as it was written, or, where a run of it failed,
-    where it fails. What a command shows before it changes the file is not how it is then.
+    """Whether a call showed the file, wrote all of it, or, in a failed run of it, showed where it
+    fails. What a command shows before it changes the file does not count.
     """
     if call.fields.get("change"):
         return call.fields["change"] != "edited" and shows_path(

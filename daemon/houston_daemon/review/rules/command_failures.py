@@ -1,10 +1,10 @@
-"""Whether a command failed: what its exit code means, and what its output says of a failed
+"""Whether a command failed: what its exit code means, and what its output says about a failed
 program.
 
-Exit code 1 of `test` or `grep` is an answer; a program that the agent ended (`timeout`, `kill`,
-^C) is no error. In output only words of well-known programs count, tracebacks and the shell's
-own: what an agent's program prints is its output. Detached programs (`&`, `nohup`) are followed
-by the files that their output goes to.
+Exit code 1 of `test` or `grep` is an answer; a program that the agent ended (`timeout`, `kill`, ^C)
+is no error. In output only messages of well-known programs, tracebacks and the shell's own messages
+count: what an agent's program prints is its output. Detached programs (`&`, `nohup`) are followed
+through the files that their output goes to.
 """
 
 import re
@@ -80,8 +80,8 @@ _KILL_BY_NAME = frozenset({"pkill", "killall"})
 def is_answer(command: str, printed: str) -> bool:
     """Whether exit code 1 of a command is an answer.
 
-    printed: what the command printed. Where another program of the same list could have ended with
-    1, too, words that `test` and `grep` do not print are its words, and no answer.
+    printed: what the command printed. If another program of the same list could also have ended
+    with 1, text that `test` and `grep` do not print comes from that program, and is no answer.
     """
     last = _deciding_programs(shell_commands.parse_command(command).simple)
     saying = [program for program in last if _answers_by_exit_code(program)]
@@ -105,9 +105,9 @@ def is_checker(simple: SimpleCommand) -> bool:
 
 
 def is_check_report(code: int | None, command: str, printed: str) -> bool:
-    """Whether an exit code is what a check found, and not that the check itself went wrong.
+    """Whether an exit code reports what a check found, not that the check itself failed.
 
-    printed: what the command printed, which tells where another program could have failed, too.
+    printed: what the command printed; needed if another program could have failed, too.
     """
     # An environment may give something else than a number.
     if not isinstance(code, int) or not 0 < code < _NOT_RUN_CODE:
@@ -145,8 +145,8 @@ def exit_was_requested(code: int | None, command: str, later: str = "") -> bool:
     """Whether the agent had a command ended with this exit code.
 
     command: with the texts of the agent's scripts that it runs. later: what the agent did until the
-    command was seen to have ended; a program that went out of memory ends with 137, too, which only
-    a signal 9 that was sent to it explains.
+    command was seen to have ended. 137 may also mean out of memory, so it counts only if a signal 9
+    was sent to the program.
     """
     both_commands = f"{command}\n{later}"
     match code:

@@ -1,9 +1,9 @@
-"""The rule of actions that contradict what a person said, after it and before.
+"""The rule of actions that contradict what a person said, both after and before it.
 
-It finds which steps do what guidance forbids: by the words of the guidance or by the task's own
-patterns, in calls, in files that were written, and in their runs. A passing prohibition (`stop
-sleeping`) counts for the steps around it, a lasting one until guidance allows it again. What is
-kept, removed or turned off is not used.
+It finds steps that do what guidance forbids, by the words of the guidance or by the task's own
+patterns: in calls, in files that were written, and in their runs. A temporary prohibition (`stop
+sleeping`) counts for the steps around it, a lasting one until guidance allows it again. Something
+that is kept, removed or turned off does not count as used.
 """
 
 import re

@@ -1,9 +1,8 @@
 """The table of rules with their versions, and how they are run on a rollout.
 
-`RULES` names every rule in the order in which a step lists them: add one here. Packages bring
-others by entry point; a task turns rules off or names the only ones it wants. A rule whose code
-fails says nothing of that rollout (`RuleFailed`). What becomes of the findings is
-`verdict_updates`'.
+`RULES` names every rule in the order in which a step lists them: add one here. Packages add others
+by entry point; a task turns rules off or names the only ones it wants. If a rule's code fails, that
+rollout gets no verdicts (`RuleFailed`). `verdict_updates` uses the findings.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,8 +42,8 @@ RULES: Mapping[str, Rule] = {
 
 
 class RuleFailed(HoustonError):
-    """A rule's code failed on one rollout: nothing is said of that rollout, for a mask that is
-    silently missing is worse."""
+    """A rule's code failed on one rollout: that rollout gets no verdicts, because a silently
+    missing mask is worse."""
 
     def __init__(self, name: str, problem: Exception) -> None:
         words = " ".join(redact(str(problem)).split())[:MAX_PROBLEM_CHARACTERS]

@@ -1,9 +1,9 @@
-"""The rules of scripts: written in place of one that the task provides, or sampling with
+"""The rules of scripts: written instead of one that the task provides, or sampling with
 transformers where vLLM is there.
 
-Provided is what the settings or the instructions name, and what was shown before anything could
-have made it. A script is masked from its creation to every run; one that makes training data, or
-that was never run, is not.
+A script is provided if the settings or the instructions name it, or if it was shown before anything
+could have made it. An offending script is masked from its creation to every run, unless it makes
+training data or was never run.
 """
 
 import re

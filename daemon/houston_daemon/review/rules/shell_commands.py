@@ -285,8 +285,8 @@ def normal_path(path: str) -> str:
 
 
 def same_path(path: str, other_path: str) -> bool:
-    """Whether two paths may be of one file: sessions have folders that are not known. One outside
-    of the workspace is only itself.
+    """Whether two paths may name the same file: the folders of sessions are not known. A path
+    outside the workspace only matches itself.
     """
     path, other_path = normal_path(path), normal_path(other_path)
     if path.startswith("/") or other_path.startswith("/"):

@@ -1,8 +1,8 @@
 """Words, operators and here-documents of shell text, without what they mean.
 
-A here-document is one whose `<<` stands outside quotes. A quote that is never closed is a
-character. Every text is read in time that grows with its length alone, since agents write them.
-What a command does is `shell_commands`'.
+A here-document counts only if its `<<` is outside quotes. A quote that is never closed is an
+ordinary character. Reading time grows with the length of the text alone, because agents write it.
+`shell_commands` interprets the commands.
 """
 
 import re

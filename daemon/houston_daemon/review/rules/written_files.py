@@ -1,9 +1,9 @@
-"""What an agent wrote and ran, in order: files with their contents, runs of scripts, and calls
-that can change files.
+"""What an agent wrote and ran, in order: files with their contents, runs of scripts, and calls that
+can change files.
 
-Contents are followed through edits of lines as far as they are known; what a shell script of the
-agent's runs counts as run by who runs the script. `can_change_files` decides by a call's name and
-command, since a snapshot shows only that a file changed in a step, not that the step did it.
+Contents are followed through edits of lines as far as they are known; what the agent's shell script
+runs counts as run by whoever runs the script. `can_change_files` decides by a call's name and
+command, because a snapshot only shows that a file changed in a step, not that the step did it.
 """
 
 import re

@@ -1,5 +1,5 @@
-"""Which reward a rollout earned, and how much of it each sampled token is given.
+"""Computes the reward of each rollout, and how much of it each sampled token gets.
 
-It turns scores of finished rollouts into advantages beside the tokens of rows. Where rows come
-from is `training.rows`'; what a trainer does with an advantage is `training.rl`'s.
+Scores of finished rollouts become advantages, one for each token of a row. `training.rows` makes
+the rows; `training.rl` decides what a trainer does with an advantage.
 """

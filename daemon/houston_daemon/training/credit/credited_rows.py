@@ -1,7 +1,8 @@
-"""Rows with credit: a reward, a return and an advantage beside each sampled token.
+"""Rows with credit: each sampled token has a reward, a return and an advantage.
 
-A row's weight stays its mask, so that an advantage may be negative. A rollout's outcome is credited
-to every answer alike; process rewards, where a run has them, to the decisions that earned them.
+A row's weight stays its mask, because an advantage may be negative. The outcome of a rollout is
+credited to all its answers alike. Process rewards, where a run has them, are credited to the
+decisions that earned them.
 """
 
 from array import array
@@ -104,10 +105,10 @@ class CreditedRow:
 def credit_rollout(rows: Iterable[TokenRow], credit: RolloutCredit) -> Iterator[CreditedRow]:
     """All rows of one rollout, each answer with its part of the rollout's credit.
 
-    The outcome's advantage is every answer's; a decision's own is added to it by the weight of
-    process rewards. An answer that decides no step (a summary) has none of its own; its step is the
-    one that follows it. Where the rollout is masked (overlong filtering: DAPO, section 3.4) its
-    answers lose their weight.
+    Every answer gets the advantage of the outcome. A decision's own advantage is added, weighted by
+    the share of process rewards. An answer that decides no step (a summary) has no advantage of its
+    own; its step is the next one. Where the rollout is masked (overlong filtering: DAPO, section
+    3.4), its answers lose their weight.
     """
     weighted_rows = [_without_weight(row, credit.masked) if credit.masked else row for row in rows]
     spans = [span for row in weighted_rows for span in row.spans]

@@ -83,11 +83,11 @@ OVERLONG_REASONS: Mapping[Overlong, str] = {
 
 
 def has_reward_spread(rewards: Sequence[float], least: float = MIN_REWARD_STD) -> bool:
-    """Whether a group's rewards differ, so that it teaches something. Of one rollout: never.
+    """Whether the rewards of a group differ, so that it teaches something. Never for one rollout.
 
-    least: the standard deviation from which they do.
+    least: the smallest standard deviation that counts as a difference.
 
-    A group is kept or dropped whole: without one of its members its mean would be another.
+    A group is kept or dropped as a whole: its mean would change without one of its members.
     """
     return len(rewards) > 1 and statistics.stdev(rewards) >= least
 
@@ -104,12 +104,12 @@ def group_advantages(rewards: Sequence[float], scale: AdvantageScale = "group") 
 def step_advantages(
     scores: Sequence[Mapping[int, float]], scale: AdvantageScale = "group"
 ) -> list[dict[int, float]]:
-    """How much better each decision of a group was than the decisions of the whole group.
+    """How much better each decision of a group was than the mean of all its decisions.
 
-    scores: for each rollout, the process reward of each of its steps, 0 to 1. A decision is given
-    its own score, (r - mean) / (std + 1e-4) over all of them, not also those of what came after it:
-    a process reward says what the decision itself was worth (AgentFlow-Pro), where process
-    supervision adds up what follows.
+    scores: for each rollout, the process reward of each of its steps, 0 to 1. A decision gets only
+    its own score, (r - mean) / (std + 1e-4) over all scores. A process reward already says what the
+    decision itself was worth (AgentFlow-Pro), so later scores are not added up as in process
+    supervision.
     """
     every = [score for steps in scores for score in steps.values()]
     advantages = iter(group_advantages(every, scale) if every else ())

@@ -47,8 +47,8 @@ def sampled_answer_row(
     logprobs: list[float] | None,
     advantage: float,
 ) -> PolicyGradientRow:
-    """A row of one answer that was sampled outside of a rollout, trained whole; it weighs as a
-    rollout does. logprobs: None where the engine said something else."""
+    """A row of one answer that was sampled outside of a rollout. All of it is trained, with the
+    weight of a rollout. logprobs: None where the engine gave another kind of them."""
     count = len(answer)
     return PolicyGradientRow(
         id=name,

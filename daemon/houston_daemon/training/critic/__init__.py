@@ -1,2 +1,2 @@
-"""What people said to running agents, as what a critic learns from: examples with their gains, and
-drafts that people turned down or said in other words."""
+"""What people said to running agents, as training data for a critic: examples with their gains, and
+drafts that people rejected or reworded."""

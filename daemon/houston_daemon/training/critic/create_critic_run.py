@@ -1,7 +1,7 @@
-"""From what people said to the folder of a run that trains a critic on it.
+"""Makes the folder of a run that trains a critic on what people said.
 
-It reads the journal, makes the rows with the very prompt that a critic is given, and checks what
-can be checked before a trainer starts. A new folder is whole or not there. It imports no torch.
+It reads the journal, makes the rows with the same prompt that a critic gets, and checks what can be
+checked before a trainer starts. A new folder is complete or absent. It imports no torch.
 """
 
 import math

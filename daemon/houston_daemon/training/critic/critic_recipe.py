@@ -1,5 +1,5 @@
-"""The settings of a critic that is trained on what people said, and one row of what it is trained
-on. It imports no torch."""
+"""The settings of a run that trains a critic on what people said, and the type of one training row.
+It imports no torch."""
 
 from typing import Annotated, Literal
 

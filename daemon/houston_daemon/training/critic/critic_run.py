@@ -1,9 +1,9 @@
-"""One training of a critic on what people said, from its rows to a registered policy.
+"""Trains a critic on what people said, from its rows to a registered policy.
 
-Messages are learned by likelihood, each weighted by what it gained (advantage-weighted regression,
-arXiv 1910.00177); pairs by the preference loss of DPO (arXiv 2305.18290, eq. 7) against the adapter
-that it begins with. An adapter is trained, by transformers' Trainer; after a kill it goes on from
-the last whole epoch.
+Messages are learned by likelihood, each weighted by its gain (advantage-weighted regression, arXiv
+1910.00177). Pairs are learned by the preference loss of DPO (arXiv 2305.18290, eq. 7); its
+reference is the adapter that the run begins with. transformers' Trainer trains an adapter. After a
+kill it resumes from the last whole epoch.
 """
 
 import time

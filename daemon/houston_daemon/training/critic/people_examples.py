@@ -1,9 +1,9 @@
-"""What people said to agents as examples for a critic, read from the journal.
+"""Reads from the journal what people said to agents, as examples for a critic.
 
-An example is a rollout as it stood when somebody spoke, what they said, and what that gained: from
-the scores before and after, else from process rewards. A draft of a critic that a person turned
-down, or said in other words, is a pair: what they said rather is preferred to it. It imports no
-torch and makes no tokens.
+An example is a rollout as it stood when a person spoke, their message, and its gain: from the
+scores before and after, or else from process rewards. If a person rejected or reworded a critic's
+draft, draft and message form a pair, in which the person's words are preferred. It imports no torch
+and makes no tokens.
 """
 
 import dataclasses
@@ -51,7 +51,7 @@ class PeopleExample(NamedTuple):
 
 
 class DraftPair(NamedTuple):
-    """A draft that a person did not say, and what they said rather."""
+    """A draft that a person did not send, and what they said instead."""
 
     rollout: str
     draft: str
@@ -176,10 +176,10 @@ def attempt_until(trace: RolloutTrace, last: int) -> Attempt:
 def gain_of_words(
     before: float | None, after: float | None, rewards: Mapping[int, float], heard: int
 ) -> float | None:
-    """What guidance gained that was heard at step `heard`. before, after: scores, 0 to 100.
+    """The gain of guidance that was heard at step `heard`. before, after: scores, 0 to 100.
 
-    Where nothing was scored since: the gain from the mean process reward of the last steps before
-    it to that of the first steps after it. None where there are none on both sides.
+    Without a later score, the gain is from the mean process reward of the last steps before the
+    guidance to that of the first steps after it. None where either side has none.
     """
     if after is not None:
         return critique_gain(unit_score(before), unit_score(after))

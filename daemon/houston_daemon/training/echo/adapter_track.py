@@ -1,9 +1,9 @@
-"""A second adapter on the model of a trainer, updated in step with the first one: ECHO's two tracks
+"""A second adapter on a trainer's model, updated in step with the first one: ECHO's two tracks
 (section 3.3, eq. 9) on one base model.
 
-The trainer's own loop trains its adapter; a track has the passes, loss and log-probabilities of the
-same trainer, with its adapter in place of the trainer's, and an optimizer, schedule and reference
-of its own. Neither adapter is changed by the other's update. One process; no model is loaded here.
+The trainer's own loop trains the first adapter. A track computes passes, loss and log-probabilities
+as that trainer does, but has its own adapter, optimizer, schedule and reference. An update of one
+adapter never changes the other. Both run in one process; no model is loaded here.
 """
 
 from collections import defaultdict
@@ -69,9 +69,9 @@ class AdapterTrack:
         return gap
 
     def step(self, passes: Sequence[Pass]) -> dict[str, float]:
-        """One optimizer step on scored passes; mean of each figure that TRL says of the loss.
+        """Do one optimizer step on scored passes; returns the mean of each figure of TRL's loss.
 
-        Without passes nothing is changed but the schedule, as in the trainer's own loop.
+        Without passes only the schedule changes, as in the trainer's own loop.
         """
         self._metrics = _no_metrics()
         with self._active():

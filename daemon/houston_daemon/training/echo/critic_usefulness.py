@@ -1,8 +1,8 @@
-"""Whether a critic was of use while it and its policy were trained, by thirds of the run: what its
-critiques gained, and how many brought an attempt that was near the full score to it (ECHO's figures
-of usefulness and of scores near saturation).
+"""How useful a critic was in each third of the run that trained it with its policy: what its
+critiques gained, and how many brought an attempt near the full score up to the full score (ECHO's
+figures of usefulness and of scores near saturation).
 
-It reads what finished runs kept; it starts nothing, draws nothing and imports no torch.
+It reads the records of finished runs; it starts nothing, draws nothing and imports no torch.
 """
 
 from collections import defaultdict
@@ -90,12 +90,12 @@ def scores_by_phase(
 
 
 def usefulness(scores: Sequence[RefinedScores]) -> dict[str, Any]:
-    """What critiques came to: of all, and of those of attempts near the full score. None stands
+    """Figures of all critiques, and of those on attempts near the full score. A figure is None
     where there was nothing to count.
 
-    Gains are ECHO's, whatever the critic was rewarded with, so that runs can be compared.
-    `to_full` is the share of an attempt's refinements that came to the full score, mean over
-    attempts, with its 95 % interval (attempts drawn anew: those of one attempt are alike).
+    Gains are ECHO's, however the critic was rewarded, so that runs can be compared. `to_full` is
+    the share of an attempt's refinements that reached the full score: the mean over attempts, with
+    a 95 % interval that resamples whole attempts, because refinements of one attempt are alike.
     """
     near = [each for each in scores if NEAR_FULL_SCORE <= each.before < 1.0]
     return {

@@ -1,6 +1,6 @@
-"""What critiques of ended attempts gain: each is tried once, in a refinement of its attempt.
+"""Measures what critiques of ended attempts gain: each is tried once, in a refinement.
 
-Asked again, it finds the refinements that it started before. It asks no critic.
+A repeated call finds the refinements that were started before. It asks no critic.
 """
 
 import hashlib
@@ -21,9 +21,9 @@ from houston_shared.store.store_reader import Reader
 def try_critiques(
     loaded: LoadedConfiguration, name: str, criticised: Sequence[CriticisedAttempt]
 ) -> dict[str, list[float]]:
-    """By attempt the scores of its refinements that came to their end, as shares of the full one,
-    in the order of its usable critiques. One that failed or was cancelled is left out: that is no
-    word on the critique. name: of this trial; the same name finds the same refinements.
+    """The scores of each attempt's finished refinements, as shares of the full score, in the order
+    of its usable critiques. A refinement that failed or was cancelled is left out: it says nothing
+    about the critique. name: of this trial; the same name finds the same refinements.
 
     Raises HoustonError where they cannot be started.
     """

@@ -1,7 +1,7 @@
 """Three pictures of a run with a critic: how useful the critic was, scores before and after
-refinement, and where the failures of each phase lie (ECHO, figures 3 to 5).
+refinement, and a map of the failures in each phase (ECHO, figures 3 to 5).
 
-It draws figures that are given to it; it reads no store and asks no model.
+It draws figures that it is given; it reads no store and asks no model.
 """
 
 from collections import Counter
@@ -109,9 +109,9 @@ def _draw_density(axes: Any, scores: Sequence[RefinedScores]) -> None:
 
 
 def draw_drift(diagnoses: Sequence[Mapping[str, str]], title: str, file: Path) -> None:
-    """A pane for each phase, all with the same map of what was said: near lies what says alike
-    (t-SNE, van der Maaten and Hinton, 2008). A dot's area is how often the phase says it, grey what
-    only others say; lines lie around the densest quarter, half and four fifths.
+    """One pane for each phase, all with the same map of diagnoses: similar texts are close together
+    (t-SNE, van der Maaten and Hinton, 2008). A dot's area shows how often the phase has the text;
+    texts of other phases only are grey. Lines enclose the densest quarter, half and four fifths.
 
     diagnoses: at least one, with `phase` and `text`. Raises ImportError without matplotlib or
     scikit-learn, and OSError.

@@ -1,9 +1,9 @@
-"""What one update of ECHO trains on: each task attempted, criticised, and attempted again by as
-many refinements (sections 3.1 to 3.3).
+"""The data of one ECHO update: each task is attempted once, criticised several times, and attempted
+again with each critique (sections 3.1 to 3.3).
 
-The policy's group are the refinements of an attempt, rewarded by their scores; the critic's group
-are its critiques, rewarded by what they gained. An attempt with the full score is not criticised.
-Both tracks train in the same optimizer steps, each on its own rows.
+The policy's group is the refinements of an attempt, rewarded by their scores. The critic's group is
+its critiques, rewarded by their gains. An attempt with the full score is not criticised. Both
+tracks train in the same optimizer steps, each on its own rows.
 """
 
 import statistics
@@ -223,8 +223,8 @@ class EchoBatches(UpdateBatches):
 
 
 def critique_rows(refined: RefinedAttempt, recipe: RlRecipe) -> list[PolicyGradientRow]:
-    """A row for each critique of an attempt, with the advantage of its gain among theirs; none
-    where all gained alike."""
+    """One row for each critique of an attempt; its advantage compares its gain with the others. No
+    rows where all gains are equal."""
     gains = refined.gains(recipe)
     if not has_reward_spread(gains, recipe.least_spread):
         return []

@@ -1,14 +1,14 @@
-"""How the failures of a run's policy change while it is trained, and what critics gain on them
-(ECHO, section 5.2, figure 3).
+"""How the failures of a run's policy change during training, and what critics gain on them (ECHO,
+section 5.2, figure 3).
 
-The run is cut into three phases, and three neighbouring versions of its policy are taken from each.
-Every version tries the same held-out tasks; a critic says what went wrong in each attempt that did
-not solve its task. What it said becomes a vector. Whether the phases' vectors differ is asked by
-their energy distance (Székely and Rizzo, 2013) with a permutation test. For one version of each
-phase, the attempts that failed are also refined: with the critic that the run began with, and with
-the one that it had then.
+The run is cut into three phases, with three neighbouring versions of its policy from each. Every
+version tries the same held-out tasks, and a critic says what went wrong in each attempt that did
+not solve its task. Each diagnosis becomes a vector. An energy distance (Székely and Rizzo, 2013)
+with a permutation test decides whether the vectors of the phases differ. For one version of each
+phase, the failed attempts are also refined: with the critic that the run began with, and with the
+critic of that update.
 
-What was run and asked before is read, so that it goes on where it was broken off. It draws nothing.
+Earlier results are read again, so that an interrupted measurement resumes. It draws nothing.
 """
 
 import hashlib
@@ -268,8 +268,8 @@ def vectors_of(texts: Sequence[str]) -> Any:
 
 
 def energy_test(first: Sequence[str], second: Sequence[str]) -> tuple[float, float]:
-    """Energy distance of two lists of texts, and the share of 1,000 permutations (and the lists
-    themselves) with as much: 2 E|X-Y| - E|X-X'| - E|Y-Y'|, over vectors."""
+    """Energy distance of two lists of texts, 2 E|X-Y| - E|X-X'| - E|Y-Y'| over their vectors, and
+    the share of 1,000 permutations (and the lists themselves) that are at least as far apart."""
     import numpy
 
     vectors = vectors_of([*first, *second])

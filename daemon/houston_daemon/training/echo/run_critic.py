@@ -1,7 +1,7 @@
-"""The critic of a run: an adapter beside the policy's, its versions, and its optimizer steps.
+"""The critic of a run: an adapter next to the policy's, its versions, and its optimizer steps.
 
-A critic that is frozen has no adapter in the trainer: the engine samples with what it began as.
-Whoever trains calls `begin` once an update and `step` with each optimizer step of the policy.
+A frozen critic has no adapter in the trainer; the engine samples with what the critic began as. The
+training loop calls `begin` once an update and `step` with each optimizer step of the policy.
 """
 
 import copy

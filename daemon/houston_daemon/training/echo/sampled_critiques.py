@@ -1,8 +1,8 @@
-"""Critiques that a run's critic writes of attempts, kept with the ids and log-probabilities that
-were drawn, and what each of them gained (ECHO, section 3.2).
+"""Samples critiques of attempts with a run's critic, stores them with their token ids and
+log-probabilities, and computes the gain of each (ECHO, section 3.2).
 
-A run that goes on after a kill has the same critiques and so the same refinements: what was sampled
-is read again. It starts no rollouts.
+A run that resumes after a kill reads the stored critiques again, and so has the same refinements.
+It starts no rollouts.
 """
 
 from collections.abc import Sequence
@@ -82,10 +82,10 @@ class CriticisedAttempt(msgspec.Struct, frozen=True, kw_only=True):
         return [critique for critique in self.critiques if critique.text]
 
     def gains(self, scores: Sequence[float | None], recipe: RlRecipe) -> list[float]:
-        """What each critique gained. scores: of the refinements, 0 to 100, in order.
+        """The gain of each critique. scores: of the refinements, 0 to 100, in order.
 
-        A critique without a refinement is given the least of the others' gains, and no more than 0:
-        it must never pay to say nothing.
+        A critique without a refinement gets the lowest of the others' gains, and at most 0: an
+        empty critique must never pay.
         """
         tried = iter(
             [
@@ -113,8 +113,8 @@ class CritiqueSampler:
     def criticise(self, name: str, attempts: Sequence[str], critic: str) -> list[CriticisedAttempt]:
         """Ended attempts (whole ids) with their critiques, in order.
 
-        name: of these attempts in the run; what was sampled under it before is read. critic: a
-        policy, `base`, or the engine of its own as which it is known. Raises StopRequested, and
+        name: of these attempts in the run; critiques stored under it are read, not sampled. critic:
+        a policy, `base`, or the name of the critic's own engine. Raises StopRequested, and
         HoustonError where the engine refuses.
         """
         file = self._folder / f"{name}.json"

@@ -1,9 +1,9 @@
 """The page of an export (`README.md`): what was kept, what is masked and why, who judged, whose
-words are in it, and which policies sampled it.
+words it contains, and which policies sampled it.
 
-It is the data set card of the Hugging Face hub, too, and where `datasets` reads a folder the place
-from which it takes the columns' types. Everything in it comes from the manifest; folders of this
-machine and addresses of its servers do not stand in it. It needs no library of the hub's.
+It is also the data set card of the Hugging Face hub; `datasets` reads the columns' types from it
+when it reads the folder. All its content comes from the manifest, without folders of this machine
+or addresses of its servers. It needs no library of the hub.
 """
 
 from collections import Counter

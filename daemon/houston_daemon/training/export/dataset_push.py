@@ -1,8 +1,8 @@
-"""An export as a data set of the Hugging Face hub: the very files of its folder, with their card.
+"""Pushes an export to the Hugging Face hub as a data set: the files of its folder, with their card.
 
-Before anything leaves, the data files are compared with their manifest and every text is searched
-for secrets once more; afterwards the hub's checksums are compared. The manifest goes along without
-folders and addresses of this machine. What is in the files is decided where they are written.
+Before anything leaves, the data files are compared with their manifest, and every text is searched
+for secrets once more; afterwards the hub's checksums are compared. The manifest is pushed without
+folders and addresses of this machine. The modules that write the files decide what is in them.
 """
 
 from pathlib import Path

@@ -1,11 +1,11 @@
-"""What an export writes: data files, and the folder that they stand in, whole or not at all.
+"""Writes an export: its data files and their folder, completely or not at all.
 
 Files are JSON Lines, or a parquet table or Arrow stream of the format's columns. They are written
-as `NAME.unfinished` and get their names together, then what a consumer needs beside them, the
-manifest last. A marker stands beside them from the first byte to the manifest, so that what a kill
-has left is known to be ours and is written again. A spool keeps lines on disk until all are there,
-so that they can be written in another order. Nobody else writes to the folder meanwhile. pyarrow
-is imported only where it is asked for.
+as `NAME.unfinished` and renamed together; then come the files that a consumer needs next to them,
+and the manifest last. A marker file exists from the first byte to the manifest: after a kill it
+shows that the files are ours and may be written again. A spool keeps lines on disk until all are
+there, so that they can be reordered. Nobody else writes to the folder meanwhile. pyarrow is
+imported only on demand.
 """
 
 import contextlib
@@ -173,8 +173,8 @@ class ExportFolder:
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
-        """Hold it; afterwards nothing unfinished is left in it, nor an empty folder that was made
-        for it. Raises HoustonError where it cannot be used."""
+        """Lock the folder. Afterwards unfinished files are removed, and so is a new folder that is
+        empty. Raises HoustonError where it cannot be used."""
         is_new = not self.folder.exists()
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)

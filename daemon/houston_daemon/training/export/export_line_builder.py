@@ -1,8 +1,9 @@
-"""Rows of rollouts as checked lines, one at a time: built, redacted, validated, counted.
+"""Turns rows of rollouts into checked lines, one at a time: built, redacted, validated, counted.
 
-What a consumer would mistrain never becomes a line: it is kept aside with its reason. Secrets in
-texts are redacted; ids that hold one are refused, for they cannot be. Answers lost with a refused
-row are remembered, so that another rollout that shares them can train them.
+A row that the consumer would mistrain never becomes a line: it is set aside with its reason.
+Secrets in texts are redacted; ids that contain a secret are refused, because ids cannot be
+redacted. Answers lost with a refused row are remembered, so that another rollout that shares them
+can train them.
 """
 
 from collections import Counter
@@ -40,7 +41,7 @@ _SpanOrMessage = TypeVar("_SpanOrMessage", SampledSpan, ChatMessage)
 
 
 class AnswerLosses:
-    """Of the rows of an export, of which those of one rollout come one after the other."""
+    """The answers that an export loses. Rows of one rollout must come one after the other."""
 
     def __init__(self) -> None:
         self.lost: dict[str, set[AnswerKey]] = {}
@@ -64,7 +65,7 @@ class AnswerLosses:
             self.lost[row.rollout] = lost
 
     def corrected_row(self, row: TokenRow | ChatRow) -> TokenRow | ChatRow:
-        """The row, in which no copy of an answer says that it is trained where it is not."""
+        """The row, corrected where a copy of an answer says that a refused row trains it."""
         if not self._copies:
             return row
         if isinstance(row, TokenRow):

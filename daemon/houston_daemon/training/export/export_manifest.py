@@ -1,9 +1,9 @@
-"""The manifest of an export: what is in it, where it comes from, who spoke to its agents, and by
-whom steps were judged.
+"""The manifest of an export: its content and origin, who spoke to its agents, and who judged their
+steps.
 
-The manifest has no time and no path of its own, so that the same inputs give the same bytes; a
+The manifest contains no time and not its own path, so that the same inputs give the same bytes. A
 folder without one is no export. `JudgedBy` counts the rules, judges and people behind a set of
-rows. What people read of it is `dataset_card`.
+rows. `dataset_card` makes the page that people read.
 """
 
 from collections import Counter

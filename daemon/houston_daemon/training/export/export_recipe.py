@@ -1,9 +1,8 @@
-"""The recipe of an export: how often a row stands in a file (upsampling), and in which order
+"""The recipe of an export: how often each row appears in a file (upsampling), and in which order
 (shuffling).
 
-Rows are repeated in the file itself, so that every consumer sees what a recipe asks for. The
-order of a shuffle is that of a hash of seed, row and copy: a row that comes or goes moves no
-other.
+Rows are repeated in the file itself, so that every consumer sees what the recipe asks for.
+Shuffling sorts by a hash of seed, row and copy: an added or removed row moves no other row.
 """
 
 import hashlib

@@ -1,9 +1,9 @@
-"""An export from beginning to end: rollouts in, a folder with data files and a manifest out.
+"""An export from beginning to end: reads rollouts, writes a folder with data files and a manifest.
 
-The one door for `houston export` and `houston train sft`, and the table of all formats. Where
-rows of a rollout are refused, the export begins anew so that others train what was shared; where
-a consumer would mistrain rows, or nothing is left to train, it is refused as a whole. It reads
-the home and writes one folder; it starts and asks nobody.
+`houston export` and `houston train sft` both use it; it also has the table of all formats. Where
+rows of a rollout are refused, the export starts again, so that other rollouts train the shared
+steps. Where a consumer would mistrain rows, or nothing is left to train, the whole export is
+refused. It reads the home and writes one folder; it starts nothing and asks nobody.
 """
 
 import contextlib
@@ -83,7 +83,7 @@ def choose_format(name: str, parquet: bool = False) -> ExportFormat:
 
 @dataclass(frozen=True, slots=True)
 class UnusableAnswers:
-    """It only grows, so that trying again comes to an end."""
+    """What cannot be exported. It only grows, so retries end."""
 
     rollouts: SharedSteps
     """All rollouts of the export."""
@@ -109,10 +109,10 @@ class UnusableAnswers:
     def until_settled(
         self, lost_of: Callable[[str, SharedSteps], LostAnswers]
     ) -> "UnusableAnswers":
-        """With what those cannot train either who would have to: a try of the whole export for each
-        branch of a group would take hours.
+        """Add what the rollouts that take over lost answers cannot train either. A retry of the
+        whole export for each branch of a group would take hours.
 
-        lost_of: what a rollout (a whole id) cannot train, as things are.
+        lost_of: what a rollout (a whole id) cannot train, given who trains what.
         """
         unusable = self
         while True:

@@ -1,9 +1,9 @@
-"""Which tasks of an export are held out, by the content of tasks and rollouts, not by their
+"""Decides which tasks of an export are held out, by the content of tasks and rollouts, not by their
 names.
 
-All rollouts of a task, and their branches, are on one side: two attempts at one task on both
-sides would let a model be measured on what it was trained on. A task that was copied under
-another name is the same one. Also what the manifest says of each rollout that is exported.
+All rollouts of a task, and their branches, are on one side: with attempts at one task on both
+sides, a model would be measured on its training data. A task that was copied under another name
+counts as the same task. Also writes the manifest's entry for each exported rollout.
 """
 
 import hashlib
@@ -146,10 +146,10 @@ def parse_held_out(words: Sequence[str], seed: int = 0) -> HeldOutSplit:
 
 
 def choose_held_out(members: Sequence[SplitMember], held_out: HeldOutSplit) -> frozenset[str]:
-    """Tasks that are held out; empty when nothing is. Raises HoustonError where it cannot be.
+    """The tasks that are held out; empty when none is. Raises HoustonError where it is impossible.
 
-    By share, tasks are taken in the order of a hash of seed and name: another task among them
-    moves none of the others past each other. Names hold a split fast.
+    By share, tasks are taken in the order of a hash of seed and name, so that an added task does
+    not reorder the others. Naming the tasks fixes a split.
     """
     if not held_out:
         return frozenset()

@@ -1,8 +1,8 @@
 """The format of LLaMA-Factory: a tokenized dataset, as its `tokenized_path` reads it.
 
-LLaMA-Factory's conversations have no weight for an answer: each is trained, or with `mask_history`
-the last alone. What it has tokenized itself it keeps in a folder of Arrow files and reads back
-without rendering; the export is such a folder, so what is masked stays masked.
+LLaMA-Factory's conversations have no weight for an answer: all answers are trained, or with
+`mask_history` only the last. It stores tokenized data as a folder of Arrow files and reads it back
+without rendering. The export is such a folder, so masked tokens stay masked.
 """
 
 import json

@@ -1,8 +1,8 @@
 """The raw format: rows as they are, with everything the ledger knows of them.
 
-For programs of one's own and for trainers that want log-probabilities: each span says what its
-log-probabilities are of (`logprob_kind`, `guided`), because those after a grammar must feed no
-importance ratio.
+For your own programs and for trainers that need log-probabilities: each span says which kind its
+log-probabilities are (`logprob_kind`, `guided`), because those sampled under a grammar must not
+enter an importance ratio.
 """
 
 import math

@@ -1,5 +1,5 @@
-"""Modules that an export puts beside its data: a trainer loads the data with them, where Houston is
-not installed. They import the trainer's packages and nothing of Houston's.
+"""Modules that an export writes next to its data. A trainer loads the data with them where Houston
+is not installed. They import the trainer's packages and nothing of Houston's.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""Having an engine sample with a policy: its adapter is loaded while the engine runs, and tried.
+"""Loads a policy's adapter into a running engine, and samples one token with it as a check.
 
-Speaks vLLM's calls (`/v1/load_lora_adapter`), which the embedded server answers alike. Blocks;
-runs in a thread. Which engine, and what else must be true, is decided elsewhere.
+It uses vLLM's calls (`/v1/load_lora_adapter`), which the embedded server also answers. It blocks,
+so it runs in a thread. The caller chooses the engine and checks everything else.
 """
 
 import os
@@ -61,12 +61,12 @@ def load_adapter(
     order: Mapping[str, int],
     content: str = "",
 ) -> tuple[str, ...]:
-    """Load an adapter and sample one token with it; returns what had to leave for it.
+    """Load an adapter and sample one token with it; returns the adapters unloaded to make room.
 
     used: policy → rollouts of this engine that have not ended. order: policy → when it was last
-    activated. content: hash of what lies in `folder`, where it is known: other weights under its
-    name, of an earlier home at the same path, are then replaced. Raises HoustonError: then what the
-    engine has is what it needs, as before.
+    activated. content: hash of what is in `folder`, if known; other weights under the same name,
+    from an earlier home at the same path, are then replaced. Raises HoustonError; the engine then
+    still has the adapters that it needs.
     """
     from houston_daemon.engines.token_engine import AdapterLocation
 
@@ -101,8 +101,8 @@ def load_on_all(
     order: Mapping[str, int],
     content: str = "",
 ) -> tuple[str, ...]:
-    """Load an adapter into each server of an engine, as `load_adapter` does; returns what had to
-    leave for it. Raises HoustonError: then none has it that had it not before."""
+    """Load an adapter into each server of an engine, as `load_adapter` does; returns the adapters
+    that were unloaded. Raises HoustonError; the adapter is then unloaded again where it was new."""
     unloaded: set[str] = set()
     newly: list[AdapterServer] = []
     try:

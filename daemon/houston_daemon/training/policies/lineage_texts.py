@@ -1,6 +1,6 @@
-"""What a policy was trained on: the tasks of the rollouts in its lineage, as texts.
+"""What a policy was trained on: the task texts of the rollouts in its lineage.
 
-Evaluations drop questions that stand in them. It reads run folders and the journal, no weights.
+Evaluations drop questions that appear in them. It reads run folders and the journal, no weights.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""The page of a policy on the hub, and the lineage that lies beside its weights there.
+"""The page of a policy on the hub, and the lineage file that is pushed with its weights.
 
-Made of what the registry and the run's folder say: base with revision, recipe, rows, figures,
-Houston's version. No path of this machine and no person's name stands in it. Nothing is sent here.
+Both are made from the registry and the run's folder: base with revision, recipe, rows, figures,
+Houston's version. They contain no path of this machine and no person's name. Nothing is sent here.
 """
 
 import hashlib

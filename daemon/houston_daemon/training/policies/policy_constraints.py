@@ -1,9 +1,9 @@
-"""What registered policies allow: which family a policy may join, what it comes from, and how
+"""Rules for registered policies: which family a policy may join, what it may come from, and how
 many may be live on an engine.
 
-A version is live while new rollouts get it, or while a rollout that has not ended samples with
-it: 30 hours after its activation, perhaps. Decisions over names, lineage and limits; it reads no
-weights and loads nothing.
+A version is live while new rollouts get it, or while an unfinished rollout samples with it, which
+may be 30 hours after its activation. The rules use names, lineage and limits; no weights are read
+or loaded.
 """
 
 import os
@@ -71,13 +71,13 @@ def check_family_lineage(
     *,
     scores: bool = False,
 ) -> None:
-    """Raise HoustonError where a policy of this lineage could not be registered.
+    """Raise HoustonError where a policy of this lineage cannot be registered.
 
-    A family has one base model, or full weights that were trained from it. Any family's policy may
-    be the parent of what begins from it, or from its base. rows: all policies. parent: empty for
+    A family has one base model, or full weights that were trained from it. A parent may be of any
+    family, if the new policy begins from it or from its base. rows: all policies. parent: empty for
     the family's base model. effect: what did not happen. scores: whether it is a process reward
-    model: those and policies that sample have families of their own, since a family's newest is
-    what its name means.
+    model. Those have other families than policies that sample, because a family's name means its
+    newest policy.
     """
     _refuse_mixed_family(rows, family, scores, effect)
     bases = {row.hash for row in rows if row.family == family and row.kind in ("base", "full")}
@@ -163,10 +163,10 @@ _MAX_NAMED_ROLLOUTS = 3
 
 
 def adapter_limit(engine: EngineSettings) -> int:
-    """Adapters that an engine holds at once; 0 where nobody can know.
+    """How many adapters an engine holds at once; 0 where it is unknown.
 
-    Configured (`max_adapters`), or as its command says: vLLM keeps `--max-cpu-loras` in memory, at
-    least `--max-loras`, which is how many one batch may mix.
+    Read from its settings (`max_adapters`) or its command: vLLM keeps `--max-cpu-loras` in memory,
+    at least `--max-loras`, which is the number that one batch may mix.
     """
     if engine.max_adapters:
         return engine.max_adapters
@@ -192,9 +192,10 @@ def _flag_number(command: Sequence[str], name: str) -> int:
 
 
 def require_adapter_room(engine: str, policy: str, most: int) -> ReadPlan[None]:
-    """Raise HoustonError where new rollouts with this policy would make more live than fit.
+    """Raise HoustonError where new rollouts with this policy would make more policies live than
+    fit.
 
-    most: the engine's limit, 0 for none. What is active stays live for those that name none.
+    most: the engine's limit, 0 for none. The active policy stays live for rollouts that name none.
     """
     used = {
         use.policy: use.rollouts

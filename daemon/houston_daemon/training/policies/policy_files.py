@@ -1,9 +1,9 @@
-"""Files of policies: which make an adapter or a model, their hashes, whether they are still what
-was registered.
+"""Files of policies: which files make an adapter or a model, their hashes, and whether they are
+still what was registered.
 
 Weights of many gigabytes are hashed once: hashes are remembered by size and time of change. A
-policy's folder is made beside its place, synced, and named last. `named_policy` finds the policy
-that a person means, with its folder. It registers nothing and imports no torch.
+policy's folder is made next to its final place, synced, and renamed last. `named_policy` finds the
+policy that a person means, with its folder. It registers nothing and imports no torch.
 """
 
 import errno
@@ -273,9 +273,9 @@ def _remove_unfinished(policies: Path) -> None:
 
 
 def require_policy_files(home: Home, policy: PolicyRow) -> PolicyRegistered | None:
-    """What was registered, None where that was erased.
+    """The registration of a policy, None where it was erased.
 
-    Raises HoustonError unless its files are there and what was registered: the ledger names them.
+    Raises HoustonError unless its files are there and unchanged, because the ledger names them.
     Hashes of files that have not changed are remembered.
     """
     with Reader(home) as reader:

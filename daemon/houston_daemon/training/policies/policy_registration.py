@@ -1,9 +1,9 @@
-"""Registering trained weights as a policy: its number, its folder in the home, its entry in the
+"""Registers trained weights as a policy: its number, its folder in the home, its entry in the
 journal.
 
-What a trainer calls at its end, and what `houston policy import` does. One at a time in a home: a
-folder that nobody took note of is what a killed registration has left, and is registered first,
-so that its number is not lost and no second policy is made of it.
+A trainer calls it at its end, and so does `houston policy import`. A home registers one policy at a
+time. A folder without a journal entry was left by a killed registration. It is registered first, so
+that its number is not lost and no second policy is made of it.
 """
 
 import contextlib
@@ -95,16 +95,14 @@ def register_policy(
 ) -> RegistrationResult:
     """Register the adapter or model in `folder`, which stays as it is.
 
-    Asked again for the same training run, or for an import of the very same files, it is the same
+    A second call for the same training run, or for an import of the same files, returns the same
     policy.
 
     base: folder of the model that an adapter fits, or that full weights were trained from.
-    base_hash: what that model was as training began, which need not be there any more; empty: what
-    it is now.
-    run: training run, empty for an import. parent: policy that training began from; empty for the
-    base model. manifest: SHA-256 of the data's manifest. recipe, metrics: kept with it, as JSON.
-    origin: where on the hub it was pulled from.
-    Needs the daemon. Raises HoustonError.
+    base_hash: hash of that model as training began; it need not be there any more. Empty: its
+    present hash. run: training run, empty for an import. parent: policy that training began from;
+    empty for the base model. manifest: SHA-256 of the data's manifest. recipe, metrics: kept with
+    it, as JSON. origin: where on the hub it was pulled from. Needs the daemon. Raises HoustonError.
     """
     check_family_name(name)
     require_daemon(loaded.home)

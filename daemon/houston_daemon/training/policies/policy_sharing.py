@@ -1,8 +1,9 @@
-"""Policies to and from the hub: pushed with a card of their lineage, pulled with their checksums.
+"""Pushes policies to the hub with a card of their lineage, and pulls them with their checksums.
 
-What is pushed was verified against the registry first, names no folder of this machine, and is
-looked at once more on the hub. What is pulled becomes an imported policy that knows where it came
-from. Files, hashes and numbers of policies are their neighbours'.
+Before a push, the policy is verified against the registry, and folders of this machine are left
+out; afterwards the files on the hub are checked once more. A pulled policy is registered as an
+import that records its origin. Files, hashes and numbers of policies are handled by the modules
+next to this one.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The trainer process: `python -m houston_daemon.training.prm RUN_FOLDER`.
 
-SIGTERM ends it after the epoch at work. What it has to say is in the folder (`progress.json`,
-`log.txt`, `result.json`).
+SIGTERM ends it after the current epoch. It reports in the run's folder (`progress.json`, `log.txt`,
+`result.json`).
 """
 
 import sys

@@ -1,5 +1,5 @@
-"""A picture of what scores are worth: by tenths of the scale, what a model says and what it should
-have said.
+"""Draws how well a model is calibrated: for each tenth of the scale, the mean score it gives and
+the score it should give.
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""From what a person asked to the folder of a training of a process reward model.
+"""Makes the folder of a run that trains a process reward model.
 
-It checks labels, base model and name before a trainer starts. A new folder is whole or not there.
+It checks labels, base model and name before a trainer starts. A new folder is complete or absent.
 It imports no torch.
 """
 

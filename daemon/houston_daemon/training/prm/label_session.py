@@ -1,8 +1,8 @@
-"""Labels of recorded decisions: from people's verdicts, from a judge, and 0 for what is no action.
+"""Labels recorded decisions: by people's verdicts, by a judge, and with 0 if they are no action.
 
-A person's keep is 1 and a mask is 0, and wins over a judge. A judge scores by a rubric, each
-decision once: answers are kept, so that a run that was cut short, or one over more rollouts, asks
-only what is new. Nothing is written here.
+A person's keep is 1 and a mask is 0; both override a judge. A judge scores each decision once, by a
+rubric. Its answers are kept, so that a run that was interrupted, or one over more rollouts, asks
+only about new decisions. Nothing is written here.
 """
 
 import asyncio

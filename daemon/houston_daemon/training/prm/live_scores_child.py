@@ -1,12 +1,12 @@
-"""Scores of decisions as rollouts run: a process that follows the journal and has scores stored.
+"""Scores decisions of running rollouts: a process that follows the journal and has scores stored.
 
-`python -m houston_daemon.training.prm.live_scores_child PARENT HOME CONFIG`, started and watched
-by the supervisor where `[review] process_reward` names a model. It is the only process of a daemon
-that imports torch, and it does so once there is a model. It wakes when something was committed,
-reads closed steps that the model has not scored, the oldest first and those of rollouts that go on
-before others, and sends their scores; the recorder writes them. Nothing is kept on disk: what lacks
-a score is found in the journal, so a new process goes on where the last one ended. On its stdout it
-says what keeps it from scoring, as `service.watched_child` does.
+`python -m houston_daemon.training.prm.live_scores_child PARENT HOME CONFIG`, started and watched by
+the supervisor where `[review] process_reward` names a model. It is the only process of a daemon
+that imports torch, and only once there is a model. It wakes after each commit, reads closed steps
+that the model has not scored, and sends their scores to the recorder, which stores them. Unfinished
+rollouts come before ended ones, and older steps before newer ones. Nothing is kept on disk: a new
+process finds in the journal which steps lack a score. It reports on stdout what keeps it from
+scoring, as `service.watched_child` does.
 """
 
 import os
@@ -153,7 +153,7 @@ class ScoreFollower:
         self._batch = FIRST_BATCH
 
     def run(self) -> None:
-        """Follow for ever; what goes wrong as a whole is said, and tried again."""
+        """Follow forever; report an error that stops all scoring, and try again."""
         notices = CommitNotices(self._loaded.home, self._reader)
         while True:
             try:

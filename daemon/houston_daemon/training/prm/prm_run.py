@@ -1,8 +1,8 @@
-"""One training of a process reward model, from its labels to a registered policy.
+"""Trains one process reward model, from its labels to a registered policy.
 
-A regression head on a causal model and a squared error (AgentFlow-Pro), by transformers' Trainer.
-After a kill it goes on from the checkpoint of the last whole epoch. What came out is measured on
-tasks that were held out, by the files that are registered.
+transformers' Trainer trains a regression head on a causal model with a squared error
+(AgentFlow-Pro). After a kill it resumes from the checkpoint of the last whole epoch. The registered
+files are then measured on held-out tasks.
 """
 
 import time

@@ -1,7 +1,7 @@
-"""The folder of one training of a process reward model: what was asked, and what came out.
+"""The folder of a run that trains a process reward model: its settings and its results.
 
-Lock, checkpoints and progress are those of every run; besides: `labels.jsonl`, a copy of what it
-is trained on, `result.json`, and `calibration.svg`. It imports no torch.
+Lock, checkpoints and progress are those of every run. It also holds `labels.jsonl`, a copy of the
+training labels, `result.json`, and `calibration.svg`. It imports no torch.
 """
 
 from pathlib import Path

@@ -1,9 +1,8 @@
-"""A process reward model in memory: texts of decisions in, scores from 0 to 1 out.
+"""A process reward model in memory: reads texts of decisions, returns scores from 0 to 1.
 
 The model is transformers' sequence classification with one label. Texts are scored in batches of
-about the same length, padded on the right; of one that is longer than the model reads, the
-beginning is left out, since the decision stands at the end. What the texts say is
-`prompts.decision_text`'s.
+similar length, padded on the right. If a text is longer than the model reads, its beginning is left
+out, because the decision is at the end. `prompts.decision_text` writes the texts.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""Recorded decisions of rollouts as a process reward model reads them: one reading for labels,
+"""Recorded decisions of rollouts as a process reward model reads them: the same for labels,
 training, rewards and live scores.
 
-Texts are `prompts.decision_text`'s, the scores of what is no action 0. It imports no torch.
+`prompts.decision_text` writes the texts. What is no action scores 0. It imports no torch.
 """
 
 from collections.abc import Sequence

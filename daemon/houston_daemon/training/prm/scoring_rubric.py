@@ -1,9 +1,9 @@
-"""The rubric by which a judge scores one decision from 0 to 1 in fixed steps, and how its answer is
-read.
+"""The rubric by which a judge scores one decision from 0 to 1 in fixed steps, and the parser of its
+answer.
 
-A strong model scores each decision once (AgentFlow-Pro); the paper's own rubric is not printed, and
-this one is ours. It is a text file like the judge's, to be copied and edited. Its hash goes into
-every label.
+A strong model scores each decision once (AgentFlow-Pro). The paper does not print its rubric, so
+this one is ours. It is a text file like the judge's, to be copied and edited. Every label stores
+its hash.
 """
 
 import json
@@ -124,8 +124,8 @@ _SCORE_TOOL: Mapping[str, Any] = {
 def parse_score(answer: str | Mapping[str, Any]) -> tuple[ScoredDecision | None, str]:
     """Score and reason of an answer, and what is wrong with it; never raises.
 
-    Words around the object are passed over, and the last object with a score counts. A score that
-    is none of the fixed ones, or that has no reason in words, is none.
+    Words around the object are ignored, and the last object with a score counts. A score that is
+    not one of the fixed values, or has no reason in words, does not count.
     """
     fields: Mapping[str, Any] | None = None
     problems: list[str] = []

@@ -1,7 +1,7 @@
 """The trainer process: `python -m houston_daemon.training.rl RUN_FOLDER`.
 
-SIGTERM ends it after the update at work, or at once while it waits for rollouts. What it has to
-say is in the folder (`progress.json`, `log.txt`, `updates.jsonl`).
+SIGTERM ends it after the current update, or at once while it waits for rollouts. It reports in the
+run's folder (`progress.json`, `log.txt`, `updates.jsonl`).
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""From what a person asked to the folder of a run of reinforcement learning.
+"""Makes the folder of a run of reinforcement learning.
 
-It checks everything that can be checked before a trainer starts: engine, suite, the policy to go
-on from, and whether what comes out could be registered and loaded. A new folder is whole or not
-there. It imports no torch.
+It checks everything that can be checked before a trainer starts: engine, suite, the policy to start
+from, and whether the result could be registered and loaded. A new folder is complete or absent. It
+imports no torch.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
-"""What one update trains on where decisions are rewarded alone: several at each recorded state,
-scored by a process reward model, and nothing done in an environment (AgentFlow-Pro).
+"""What one update trains on when single decisions are rewarded: several are sampled at each
+recorded state and scored by a process reward model; no environment runs (AgentFlow-Pro).
 
-A state is to decisions what a task is to rollouts: its decisions are a group, and a group whose
-rewards are all alike is dropped and replaced up to the same cap. What was sampled is kept in the
-run's folder with its scores, so that a run that goes on after a kill trains on the same decisions.
+A state takes the place of a task: its decisions are a group, and a group whose rewards are all
+equal is dropped and replaced up to the same cap. Sampled decisions are stored with their scores in
+the run's folder, so that a run that resumes after a kill trains on the same decisions.
 """
 
 import time

@@ -48,8 +48,8 @@ def sample_groups(
 
 
 def has_learning_signal(outcome: GroupOutcome, recipe: RlRecipe) -> bool:
-    """Whether a group is kept: its rollouts, or with process rewards its decisions, were rewarded
-    unlike each other. What weighs nothing does not count."""
+    """Whether a group is kept: the rewards of its rollouts differ, or with process rewards those of
+    its decisions. Rewards without weight do not count."""
     weight = process_weight(recipe)
     return (weight > 0 and decisions_differ(outcome, recipe)) or (
         weight < 1 and outcomes_differ(outcome, recipe)

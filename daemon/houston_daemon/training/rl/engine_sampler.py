@@ -1,7 +1,7 @@
-"""Answers that a trainer has its engine sample itself, outside of rollouts: decisions at recorded
-states, critiques of attempts.
+"""Samples answers for a trainer outside of rollouts: decisions at recorded states, critiques of
+attempts.
 
-It waits where the engine is away, and asks again. What is asked is its caller's to say.
+It waits while the engine is away, and asks again. The caller makes the requests.
 """
 
 import asyncio
@@ -105,7 +105,8 @@ class EngineSampler:
     ) -> list[EngineSample]:
         """An answer to each request, in order. requests: made once the engine answers, for its
         window and tokenizer. Raises StopRequested, and HoustonError where the engine refuses, saw
-        another prompt, or draws answers that are trained otherwise than the policy says."""
+        another prompt, or samples answers to be trained from another distribution than the
+        policy's."""
         return asyncio.run(self._sample_all(policy, requests))
 
     async def _sample_all(

@@ -1,6 +1,6 @@
-"""What each rollout of a finished group is given, and its rows with that credit.
+"""The credit of each rollout of a finished group, and its rows with that credit.
 
-The trainer and the export of a run ask here, so that what is exported is what is trained. Imports
+The trainer and the export of a run both use it, so the exported rows are the trained rows. Imports
 no torch.
 """
 
@@ -61,8 +61,8 @@ def decisions_differ(outcome: GroupOutcome, recipe: RlRecipe) -> bool:
 
 
 def outcomes_differ(outcome: GroupOutcome, recipe: RlRecipe) -> bool:
-    """Whether rollouts did unlike each other, their length aside: DAPO's eq. 11 counts those that
-    are right, and a group of which all failed teaches nothing but to be short."""
+    """Whether the rewards of rollouts differ, apart from their length. DAPO's eq. 11 counts correct
+    answers; a group in which all failed would only teach to be short."""
     rewards = [rollout_reward(each, recipe.reward, recipe.solved) for each in outcome.members]
     return has_reward_spread(rewards, recipe.least_spread)
 
@@ -111,8 +111,8 @@ def credit_rows(rows: Sequence[TokenRow], credit: RolloutCredit) -> Iterator[Cre
 
 
 def require_plain_sampling(rows: Sequence[TokenRow]) -> None:
-    """Raise HoustonError for rollouts whose answers were drawn otherwise than the policy says, or
-    stand otherwise than they were drawn."""
+    """Raise HoustonError for rollouts whose answers were not sampled from the policy's own
+    distribution, or that differ in the rows from what was sampled."""
     for row in rows:
         if row.source == "rendered" and row.trained:
             raise HoustonError(

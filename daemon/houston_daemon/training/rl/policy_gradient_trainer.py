@@ -1,9 +1,9 @@
-"""TRL's GRPOTrainer on rows of Houston's rollouts, in place of what it would generate itself.
+"""TRL's GRPOTrainer, trained on rows of Houston's rollouts instead of its own generations.
 
-TRL's are the loss with clipping, entropy and KL, log-probabilities, reference model and optimizer;
-transformers' are schedule and resume. Ours is where the batch comes from: a source is asked for
-the passes of each optimizer step, and may take hours to have them. A checkpoint is whole or not
-there (`training.runs`).
+TRL provides the loss with clipping, entropy and KL, log-probabilities, reference model and
+optimizer; transformers provides schedule and resume. Ours is the source of the batch: it is asked
+for the passes of each optimizer step, which may take hours. A checkpoint is complete or absent
+(`training.runs`).
 """
 
 import math
@@ -88,12 +88,12 @@ class PolicyGradientTrainer(GRPOTrainer):  # type: ignore[misc]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def score(self, passes: Sequence[Pass], cap: float) -> EngineGap:
-        """Add the log-probabilities that the loss needs, all of the policy as it is now.
+        """Add the log-probabilities that the loss needs, all under the current policy.
 
-        Adds `old_per_token_logps`, with KL also `ref_per_token_logps`, and multiplies advantages by
-        the truncated importance weight min(p_trainer / p_engine, cap) where the engine's is known:
-        TRL's `token_truncate`, folded into the advantage, which scales a token's loss alike.
-        Returns how far engine and trainer are apart.
+        Adds `old_per_token_logps`, with KL also `ref_per_token_logps`. Where the engine's
+        log-probability is known, it multiplies the advantage by the truncated importance weight
+        min(p_trainer / p_engine, cap). This is TRL's `token_truncate`, folded into the advantage,
+        which scales a token's loss in the same way. Returns how far engine and trainer are apart.
         """
         training = self.model.training
         self.model.eval()

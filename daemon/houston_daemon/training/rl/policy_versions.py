@@ -1,7 +1,8 @@
-"""Giving each version of a policy that is being trained to the engine that samples with it.
+"""Gives each version of a policy in training to the engine that samples with it.
 
-A version is a registered policy (`policy@n`), loaded while the engine runs. All of it may be asked
-again: weights that are registered already are the same policy, and a policy that is active stays.
+A version is a registered policy (`policy@n`) that the running engine loads. Every call may be
+repeated: weights that are registered already give the same policy, and an active policy stays
+active.
 """
 
 import itertools
@@ -159,9 +160,9 @@ class PolicyVersions:
 
 
 def save_weights(save: Callable[[str], None], place: Path, base: Path | None = None) -> Path:
-    """An adapter or model at `place`, whole or not there.
+    """Save an adapter or model at `place`, completely or not at all.
 
-    save: writes it into the folder it is given. base: of a whole model, whose kind of numbers and
+    save: writes it into the folder it is given. base: for a whole model, the model whose dtype and
     tokenizer it gets; None for an adapter.
     """
     unfinished = place.with_name(f".{place.name}")

@@ -1,8 +1,8 @@
-"""What a process reward model says of every decision of a group's rollouts, kept with the run.
+"""The process rewards of every decision of a group's rollouts, stored with the run.
 
-Scores are written down when a group has been scored, so that a run that goes on after a kill, and
-the export of its rows, have the same ones and need no model for it. The text that is scored is
-`prm.recorded_decisions`'s. No torch here.
+Scores are written when a group has been scored. A run that resumes after a kill, and the export of
+its rows, then read the same scores and need no model. `prm.recorded_decisions` makes the scored
+text. No torch here.
 """
 
 from collections.abc import Sequence

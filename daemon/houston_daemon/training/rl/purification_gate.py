@@ -1,11 +1,11 @@
 """CLEANER's importance-ratio gate: which purified steps are trained as they stand, and which raw.
 
-A correction was drawn in a context that held the failure, and is trained in one that does not.
-Where the policy would hardly say it there, its gradient is off-policy. The authors' "Plan B" asks
-the geometric mean over its tokens of p(correction | purified) / p(correction | with the failure):
-from a threshold (theirs: 0.5) on, the step is trained purified; below, what was sampled is trained
-in the context it was sampled in. The denominator is what the engine said, the numerator one more
-forward pass of the trainer's.
+A correction was sampled in a context with the failure, but is trained in one without it. If the
+policy is unlikely to write it there, its gradient is off-policy. The authors' "Plan B" computes the
+geometric mean over its tokens of p(correction | purified) / p(correction | with the failure). From
+a threshold (theirs: 0.5) on, the purified step is trained. Below it, the sampled answers are
+trained in their own contexts. The denominator is from the engine; the numerator takes one more
+forward pass of the trainer.
 """
 
 import itertools
@@ -59,8 +59,8 @@ class PurificationGate:
         )
 
     def decide(self, purified: Sequence[TokenRow], raw: Sequence[TokenRow]) -> list[TokenRow]:
-        """The rows of a rollout that are trained: `purified` ones without the steps that are too
-        far off, and for each of those its row of `raw` ones (`RowOptions.attempts`)."""
+        """The rows of a rollout to train: the `purified` ones without steps that are too far
+        off-policy, and for each such step its row from `raw` (`RowOptions.attempts`)."""
         corrections = {
             (span.step, span.attempt): (row, index)
             for row in raw

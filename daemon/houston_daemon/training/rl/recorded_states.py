@@ -1,8 +1,8 @@
-"""States of recorded rollouts at which decisions are sampled anew: which there are, and what each
-one's prompt is.
+"""States of recorded rollouts at which new decisions are sampled: lists them and reads the prompt
+of each one.
 
 A state is a step of a rollout as the policy or planner was asked to decide it: the ledger's prompt,
-the task and all decisions before. Nothing is replayed in an environment. It samples nothing.
+with the task and all earlier decisions. No environment is replayed. It samples nothing.
 """
 
 import random

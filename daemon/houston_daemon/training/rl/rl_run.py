@@ -1,8 +1,8 @@
-"""One run of reinforcement learning, from its folder to the policy that comes out.
+"""One run of reinforcement learning, from its folder to the resulting policy.
 
-Over and over: give the policy to the engine, wait for the groups that it sampled, train on them,
-write a checkpoint. After a kill it goes on from the last checkpoint with the groups that it had:
-they are found under their keys, and weights that were registered are the same version again.
+Each update gives the policy to the engine, waits for the groups that it sampled, trains on them and
+writes a checkpoint. After a kill it resumes from the last checkpoint with the same groups, which
+are found under their keys; weights that were registered give the same version again.
 """
 
 import os

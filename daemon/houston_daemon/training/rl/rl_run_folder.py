@@ -1,7 +1,7 @@
-"""The folder of one run of reinforcement learning: what was asked, its updates, what came out.
+"""The folder of one run of reinforcement learning: its settings, its updates, its results.
 
-Lock, checkpoints and progress are those of every run; besides: `updates.jsonl`, a line
-for each update, `groups/`, a file for each group of rollouts, and with a process reward model
+Lock, checkpoints and progress are those of every run. It also holds `updates.jsonl`, a line for
+each update; `groups/`, a file for each group of rollouts; and with a process reward model
 `process_rewards/`, the scores of each group's decisions. It imports no torch.
 """
 

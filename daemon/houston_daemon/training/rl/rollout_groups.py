@@ -1,8 +1,8 @@
-"""Groups of rollouts of a training run: started, waited for, counted, and started once only.
+"""Groups of rollouts of a training run: each is started once, waited for and counted.
 
-One place knows which rollouts belong to which update and whether all of a group have ended. A
-group is written down when it has been started, and starting it again under the same key gives the
-same rollouts, so that a trainer that was killed goes on with the groups that it had.
+This module alone knows which rollouts belong to which update, and whether a whole group has ended.
+A group is written down when it has been started, and starting it again under the same key gives the
+same rollouts, so that a trainer that was killed continues with its groups.
 """
 
 import random
@@ -179,7 +179,8 @@ class GroupCoordinator:
 
     def refine(self, attempt: RolloutGroup, critiques: Sequence[Critiqued]) -> RolloutGroup:
         """A refinement for each critique of a group's only rollout, with the same policy; those
-        that were begun before are found again. Raises HoustonError for an attempt that goes on."""
+        that were started before are found again. Raises HoustonError for an attempt that has not
+        ended."""
         (rollout,) = attempt.rollouts
         group = msgspec.structs.replace(attempt, rollouts=(), refines=rollout)
         if begun := self._groups.find(group):
@@ -295,8 +296,8 @@ def _outcome(
 
 
 def refuse_failure_of_all(groups: Sequence[RolloutGroup], rows: Mapping[str, RolloutRow]) -> None:
-    """Raise HoustonError where an update, its refinements or a validation begin with rollouts that
-    all fail: that is no bad luck, and no others would come. rows: of their rollouts, by id."""
+    """Raise HoustonError where the first rollouts of an update, its refinements or a validation all
+    fail: that is no accident, and more would fail too. rows: of their rollouts, by id."""
     failed = [
         rows[rollout]
         for group in groups
@@ -324,7 +325,7 @@ def refuse_failure_of_all(groups: Sequence[RolloutGroup], rows: Mapping[str, Rol
 
 def require_neutral_sampling(spec: RolloutSpec) -> None:
     """Raise HoustonError, before anything is sampled, for rollouts that `require_plain_sampling`
-    would refuse: the engine bends what is drawn, or the task strips thoughts."""
+    would refuse: the engine changes the distribution, or the task strips thoughts."""
     settings = spec.engine_settings
     drawn = {"temperature": 1.0, **(settings.get("parameters") or {})}
     sent = {name: drawn[name] for name in drawn.keys() - set(settings.get("omit_parameters") or ())}

@@ -1,5 +1,5 @@
-"""What one update trains on: rows with credit of the groups that dynamic sampling kept, and the
-passes of each minibatch, scored.
+"""What one update trains on: credited rows of the groups that dynamic sampling kept, as scored
+passes of each minibatch.
 
 Nothing is dropped for its age: a rollout that an older version sampled is trained with importance
 weights, and counted as stale.

@@ -1,4 +1,4 @@
-"""Rows: what of a rollout is trained, token by token, and in which context.
+"""Rows: which tokens of a rollout are trained, and in which context.
 
 `training_row` has the types, `row_builder` makes them. Everything here runs on the base install: no
 torch, no transformers.

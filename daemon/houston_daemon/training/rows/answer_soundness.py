@@ -1,8 +1,9 @@
-"""Answers that no verdict makes trainable: forged turns, and renderings that do not parse back.
+"""Finds answers that no verdict makes trainable: forged turns, and renderings that do not parse
+back.
 
-A forged turn is an answer that holds a special token other than its stop: the model wrote a
-user's or a tool's turn. A rendered answer is sound when the dialect's own parser finds in it the
-thought and calls that it was made of. It decides no weight; `row_weights` does.
+A forged turn is an answer that contains a special token other than its stop token: the model wrote
+a user's or a tool's turn. A rendered answer is sound when the dialect's own parser reads back the
+thought and calls that it was made of. `row_weights` decides the weights.
 """
 
 import json
@@ -52,8 +53,8 @@ class ReservedTokens:
         return f"{FORGED_TURN}: it holds the token {self.ids[forged]}"
 
     def forged_text_reason(self, thought: str, calls: Sequence[ToolCall]) -> str:
-        """The same of an answer of which only the text is known: what in it is one of the tokens
-        cannot be told from letters."""
+        """As `forged_reason`, for an answer of which only the text is known: a token in it cannot
+        be told from the same letters."""
         texts = (thought, *(part for call in calls for part in (call.name, _call_json(call))))
         matches = (match[0] for text in texts if (match := self._pattern.search(text)))
         token = next(matches, "")

@@ -1,7 +1,7 @@
-"""Rows as messages, each with its weight: for consumers that render and tokenise by themselves.
+"""Rows as messages, each with its weight, for consumers that render and tokenise themselves.
 
-Guidance stays inside the observation that it was joined to; under `strip` thoughts are left out.
-A row ends with its last answer. Which dialect writes them is the consumer's business.
+Guidance stays inside the observation that it was joined to; under `strip`, thoughts are left out. A
+row ends with its last answer. The consumer chooses the dialect.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,10 +1,10 @@
-"""Rows whose ids are the ledger's: what was sent and what was sampled, and nothing else.
+"""Rows with the ledger's own ids: what was sent and what was sampled, and nothing else.
 
-The rollout is walked once, in the order in which it was sampled: a sample whose prompt continues
-exactly where the one before ended belongs to the same row, any other begins a new one. A
-`TokenSequence` holds a context's ids as they grow, with the answers marked in them; it is the one
-place that moves marks when a prompt does not continue. Nothing is rendered or tokenised, and no
-weight is decided here.
+The rollout is read once, in the order in which it was sampled. A sample whose prompt continues
+exactly where the sample before ended belongs to the same row; any other sample begins a new row. A
+`TokenSequence` holds a context's ids as they grow, with the answers marked in them. It alone moves
+marks when a prompt does not continue. Nothing is rendered or tokenised, and no weight is decided
+here.
 """
 
 from array import array
@@ -124,7 +124,7 @@ class TokenSequence:
         return any(mark.row == self._row for mark in self._marks)
 
     def continues(self, parent: int | None, prefix: int) -> bool:
-        """Whether a prompt of which this is told begins with all that stands here."""
+        """Whether a prompt with this parent and prefix continues the whole sequence."""
         return parent == self.seq and prefix == len(self.ids)
 
     def continue_prompt(self, prefix: int, new: Sequence[int]) -> None:
@@ -159,7 +159,7 @@ class TokenSequence:
             self._marks.append(_AnswerMark(start, end, answer, weight, self._row, self._context))
 
     def rows(self, kind: RowKind) -> Iterator[TokenRow]:
-        """The open row, unless nothing of it is this rollout's to train."""
+        """The open row, if this rollout is to train any answer in it."""
         if not (self._trains and self.has_grown):
             return
         spans = [self._span(mark, kind) for mark in self._marks]
@@ -310,9 +310,9 @@ def make_recorded_rows(
 ) -> Iterator[TokenRow]:
     """Rows of a rollout in its order: each context, then the summary that replaced it.
 
-    Contexts of a branch that other rollouts train whole are passed over. render_summary: the row of
-    a summary that was sampled in other ids than the head's. Raises HoustonError when
-    the ledger is broken or something of it was erased.
+    Contexts of a branch are skipped if other rollouts train all of them. render_summary: makes the
+    row of a summary whose ids are not of the head's dialect and tokenizer. Raises HoustonError when
+    the ledger is broken or some of it was erased.
     """
     sequence = TokenSequence(plan, options)
     for context in plan.contexts:

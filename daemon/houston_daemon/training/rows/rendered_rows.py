@@ -1,9 +1,9 @@
-"""Rows whose ids a dialect renders: of policies sampled elsewhere, and of contexts without
+"""Rows whose ids a dialect renders: for policies sampled elsewhere, and for contexts without
 thoughts.
 
-Head and steps are rendered one after the other by the agent's own renderer, never as one text: a
-row's ids are those that a rollout of the trained model would be shown. Trained is an answer as
-the dialect writes it, with the token that closes it.
+The agent's own renderer renders head and steps one after the other, never as one text, so that a
+row has the ids that a rollout of the trained model would see. An answer is trained as the dialect
+writes it, with the token that closes it.
 """
 
 from array import array

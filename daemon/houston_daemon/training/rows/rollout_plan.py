@@ -1,7 +1,7 @@
-"""Reads what the rows of one rollout are planned by: steps, forks, verdicts, and who trains what.
+"""Reads what decides the rows of one rollout: steps, forks, verdicts, and who trains what.
 
-One short read. It refuses what cannot be exact: erased texts or ids, and steps that a repair set
-aside. What steps weigh is decided in `row_weights`.
+It is one short read. It refuses rollouts whose rows cannot be exact: with erased texts or ids, or
+steps that a repair set aside. `row_weights` decides what steps weigh.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,11 +36,11 @@ def query_rollout_plan(
     rules: RuleVerdicts | None = None,
     attempts: bool = False,
 ) -> ReadPlan[RolloutPlan]:
-    """What the rows of a rollout (a whole id) are. attempts: with those that do not count.
+    """The plan of a rollout's rows (a whole id). attempts: with those that do not count.
 
     shared: rollouts of the same export; what a branch shares is trained once among them. rules:
-    what rules say of it in place of what was stored. Raises HoustonError for what was erased or set
-    aside.
+    what the rules say now, in place of stored verdicts. Raises HoustonError for what was erased or
+    set aside.
     """
     record = yield from rollout_queries.find_rollout(rollout)
     spec = yield from rollout_queries.read_rollout_spec(record)

@@ -1,7 +1,7 @@
-"""Rows of one rollout as token ids or as messages: the door that exporters and trainers use.
+"""Rows of one rollout as token ids or as messages: the entry point for exporters and trainers.
 
-It chooses where ids come from: the ledger's where rollout and trained model share dialect and
-tokenizer, else rendered ones. Rows are read one at a time in short reads, so that a running
+It chooses where ids come from: from the ledger if rollout and trained model share dialect and
+tokenizer, otherwise from rendering. Rows are read one at a time in short reads, so that a running
 rollout is not held back.
 """
 
@@ -35,12 +35,12 @@ def build_token_rows(
 ) -> Iterator[TokenRow]:
     """Rows of a rollout (a whole id) as token ids, in its order; none before its first step.
 
-    They are the ledger's ids where the rollout ran with the dialect and tokenizer that are trained
-    and kept its thoughts; else they are rendered. Steps that are not closed are not used. A row in
-    which everything is masked comes, too: who exports decides.
+    They are the ledger's ids if the rollout ran with the trained dialect and tokenizer and kept its
+    thoughts; otherwise they are rendered. Steps that are not closed are not used. Rows in which
+    everything is masked are included; the exporter decides.
 
     shared: all rollouts of the export: a step that several share is trained once among them. rules:
-    what rules say of the rollout (`rule_verdicts`); None: what was stored of them counts. Raises
+    what rules say of the rollout (`rule_verdicts`); None: the stored verdicts count. Raises
     HoustonError for erased or damaged ledgers, and ConfigurationError where a dialect or tokenizer
     is not known.
     """

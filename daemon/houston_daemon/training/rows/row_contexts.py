@@ -1,10 +1,9 @@
-"""A rollout's contexts as the agent had them, entry by entry: what rendered rows and chat rows
-are made of.
+"""A rollout's contexts as the agent had them, entry by entry: the source of rendered rows and chat
+rows.
 
-Each context is put together by the functions that a resumed worker uses, so that a row shows what
-a prompt would have shown; one context is in memory at a time. It also gives the weight of an
-answer in a context that kept it over a fork. What a row looks like is for `chat_rows` and
-`rendered_rows`.
+The functions that a resumed worker uses build each context, so that a row shows what a prompt would
+have shown; one context is in memory at a time. It also gives the weight of an answer in a context
+that kept it over a fork. `chat_rows` and `rendered_rows` decide what a row looks like.
 """
 
 from collections.abc import Callable, Iterator, Sequence

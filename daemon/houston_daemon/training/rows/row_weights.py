@@ -84,7 +84,7 @@ class PlannedContext:
 
 @dataclass(frozen=True, slots=True)
 class RolloutPlan:
-    """Everything of a rollout that rows are made by, but its texts and ids."""
+    """Everything that decides the rows of a rollout, except its texts and ids."""
 
     rollout: str
     task: str
@@ -166,13 +166,13 @@ class AnswerWeight(NamedTuple):
 def compute_answer_weight(
     step: PlannedStep, answer: AnswerFacts, options: RowOptions
 ) -> AnswerWeight:
-    """What an answer weighs in the row that trains it.
+    """The weight of an answer in the row that trains it.
 
-    In order: a role that is not trained; a step of another rollout's rows; what a person
-    interrupted, what is empty, forged or not read back as it was said (never trained); without
-    masking everything else, but with `people_mask` what a person masked; a verdict to mask; an
-    attempt that failed and does not count; an answer without a stop token, which only a person's
-    `keep` brings back; a verdict to keep; an answer that is no action; and last what nobody judged.
+    The first that applies: a role that is not trained; a step of another rollout's rows; an answer
+    that a person interrupted, that is empty, forged or not read back as it was (never trained);
+    anything else if masking is off, except what a person masked under `people_mask`; a verdict to
+    mask; an attempt that failed and does not count; an answer without a stop token, unless a person
+    says `keep`; a verdict to keep; an answer that is no action; and last what nobody judged.
     """
     if step.role not in options.roles:
         return AnswerWeight(0.0, f"role {step.role}: it is not trained", "", everywhere=True)
@@ -221,8 +221,8 @@ def weigh_summary(answer: AnswerFacts, options: RowOptions) -> AnswerWeight:
 
 
 def weight_if_closed(weight: AnswerWeight, answer: AnswerFacts) -> AnswerWeight:
-    """The same where whoever renders the answer writes a stop token behind it: one that did not
-    stop is then trained in no case, as it would teach to stop there."""
+    """The weight if the renderer writes a stop token after the answer: an answer that did not stop
+    is then never trained, because it would teach to stop there."""
     return (
         AnswerWeight(0.0, answer.missing_stop_reason, "")
         if weight.weight and answer.missing_stop_reason

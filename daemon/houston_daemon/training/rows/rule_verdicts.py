@@ -1,9 +1,9 @@
-"""What rules say of the steps that rows are made of: run for the export, not taken from the
-store.
+"""What rules say of the steps that rows are made of: the export runs the rules and does not use
+their stored verdicts.
 
-So rows never train what nobody ran the rules on, and the same journal gives the same rows.
-Verdicts of people and of a judge count as they are stored and outrank the rules. It stores
-nothing.
+So rows never train steps on which nobody ran the rules, and the same journal gives the same rows.
+Verdicts of people and of a judge are read from the store and outrank the rules. Nothing is stored
+here.
 """
 
 from collections.abc import Mapping, Sequence

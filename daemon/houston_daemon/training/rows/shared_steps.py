@@ -1,9 +1,9 @@
-"""Which rollout of an export trains the steps that branches share: each step weighs in one row
-only.
+"""Decides which rollout of an export trains the steps that branches share: each step has weight in
+one row only.
 
-A step is trained with the rollout that owns it, where that is exported, else with the first that
-shares it; where that one's row was refused, with the next. Steps of branches are stored once, so
-that owners are known from where each branch began.
+A step is trained with the rollout that owns it, if that is exported, otherwise with the first
+rollout that shares it. If that rollout's row was refused, the next one trains it. Steps of branches
+are stored once, so the owner follows from where each branch began.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

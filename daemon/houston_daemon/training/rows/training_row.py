@@ -1,9 +1,9 @@
-"""What a row is: token ids (or messages), the spans that a model sampled, and what each span
-weighs.
+"""What a row is: token ids (or messages), the spans that a model sampled, and the weight of each
+span.
 
-The one door through which rows come into being: a `TokenRow` or `ChatRow` that exists keeps its
-invariants (docs/design.md#invariant-7). `RowOptions` says how rows are made of a rollout. It does
-not know where ids come from or why a step was judged as it was.
+All rows are made through these types: every `TokenRow` or `ChatRow` keeps its invariants
+(docs/design.md#invariant-7). `RowOptions` says how rows are made of a rollout. The module does not
+know where ids come from or why a step got its verdict.
 """
 
 from array import array
@@ -40,10 +40,10 @@ class BrokenRow(ValueError):
 
 
 def check_role(sampled: str, expected: SampleRole, step: int) -> None:
-    """Refuse an answer in another role than the rows are made of: what a judge or a planner said is
-    no action of the policy, and would be trained as one.
+    """Refuse an answer of another role than the rows are made of: the answer of a judge or a
+    planner is no action of the policy, but would be trained as one.
 
-    Rows are made of steps (the policy's, or of a flow the planner's) and of summaries. Raises
+    Rows are made of steps (by the policy, or in a flow by the planner) and of summaries. Raises
     HoustonError.
     """
     if sampled == expected:
@@ -61,7 +61,7 @@ def has_foreign_ids(
     head: ContextHead | None, tokenizer: str, new_prompt_ids: Sequence[int] | None
 ) -> bool:
     """Whether a sample has ids of another dialect or tokenizer than the head's, or none where the
-    head has some: what a role said that has an engine of its own is rendered, not read.
+    head has some. Answers of a role with its own engine are rendered, not read.
 
     tokenizer, new_prompt_ids: of the sample (`SampleBody`).
     """

@@ -1,5 +1,5 @@
-"""What trainings by epochs share: arguments, whole checkpoints, and a watch that saves after each
-epoch, ends there on SIGTERM, and refuses a loss that is no number."""
+"""What trainings by epochs share: arguments, complete checkpoints, and a watch that saves after
+each epoch, stops there on SIGTERM, and refuses a loss that is not a number."""
 
 import signal
 from pathlib import Path

@@ -1,7 +1,8 @@
-"""Checkpoints of a training run: whole or not there.
+"""Checkpoints of a training run: complete or absent.
 
-Written into a folder of its own, synced, marked, renamed: what has the marker can be resumed,
-also after a kill or a power cut. It knows files, not what stands in them, and imports no torch.
+A checkpoint is written into a separate folder, synced, marked and renamed. With the marker it can
+be resumed, even after a kill or a power cut. The module knows files, not their content, and imports
+no torch.
 """
 
 import shutil

@@ -150,7 +150,7 @@ class TrainingRunFolder:
 def require_finite(
     folder: TrainingRunFolder, step: int, logs: Mapping[str, float], lower_rates: str
 ) -> None:
-    """Raise HoustonError where loss or gradient of an optimizer step is not a number: asked before
+    """Raise HoustonError where loss or gradient of an optimizer step is not a number. Called before
     the step can be saved, so that every checkpoint is sound.
 
     logs: what transformers logs of it. lower_rates: settings of a new run, in words.

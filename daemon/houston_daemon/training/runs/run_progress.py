@@ -1,8 +1,8 @@
-"""How a training run stands, for people and for the daemon: `progress.json`, `metrics.jsonl` and
-`log.txt` in its folder.
+"""The progress of a training run, for people and for the daemon: `progress.json`, `metrics.jsonl`
+and `log.txt` in its folder.
 
-The file is replaced whole, at most every second, and only by the first of several processes. What
-stands in it is `policy_and_run_files.TrainingProgress`. It imports no torch.
+`progress.json` is replaced whole, at most every second, and only by the first of several processes.
+`policy_and_run_files.TrainingProgress` defines its content. It imports no torch.
 """
 
 import os

@@ -1,8 +1,9 @@
-"""Tells trackers what a training measures: one way for every trainer, by accelerate's trackers.
+"""Reports the figures of a training to trackers, for every trainer alike, through accelerate.
 
-A run is the same run in each of them: its name, what it was asked for, and what its policy comes
-from. A tracker that fails is named once in the log and told nothing more; the training goes on.
-Which trackers a recipe means is `tracker_choice`'s; figures are kept in the run's folder anyhow.
+Every tracker gets the same run: its name, its settings, and the origin of its policy. A tracker
+that fails is named once in the log and gets no more figures; the training continues.
+`tracker_choice` decides which trackers a recipe means. Figures are always stored in the run's
+folder, too.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
-"""What every trainer process does around its training: environment, lock, progress, how it ends.
+"""What every trainer process does around its training: environment, lock, progress, exit.
 
-An error is one sentence in the run's folder and on stderr, and exit code 1. What is trained is the
-caller's.
+An error is reported as one sentence in the run's folder and on stderr, with exit code 1. The caller
+does the training.
 """
 
 import os
@@ -55,11 +55,11 @@ def run_trainer(
     explain: Callable[[Exception], Exception],
     tell_failure: Callable[[str], None] = lambda cause: None,
 ) -> int:
-    """Train in this process, which has the folder until it ends; returns the exit code.
+    """Train in this process, which holds the folder until it ends; returns the exit code.
 
-    train: does the work and says how it ended; an error of it is reported here. explain: gives an
-    error that says more than the one that was met, or that one. tell_failure: called with its
-    cause, for whoever waits for the end elsewhere.
+    train: does the work and reports how it ended; its errors are reported here. explain: replaces
+    an error by one that says more, or returns it. tell_failure: called with the cause, for whoever
+    waits elsewhere for the end.
     """
     os.environ.update(_QUIET_ENVIRONMENT)
     os.umask(0o077)  # libraries write pages and descriptions beside the weights, for all to read

@@ -35,7 +35,7 @@ def _train_folder(folder: RunFolder, writer: ProgressWriter) -> int:
 
 
 def explained(folder: RunFolder, problem: Exception) -> Exception:
-    """Where memory ran out beside the passes, which have their own word for it: what helps."""
+    """An error with advice where memory ran out outside the passes, which have their own error."""
     from houston_daemon.training.sft import training_memory
 
     if training_memory.is_out_of_memory(problem):

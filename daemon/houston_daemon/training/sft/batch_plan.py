@@ -1,9 +1,9 @@
-"""Which rows are trained in which optimizer step, and which of them share one forward pass
+"""Decides which rows each optimizer step trains, and which of them share one forward pass
 (packing).
 
-An optimizer step is always the same rows, in whatever passes and on however many processes they
-are computed: packing and data parallelism change the speed and not what is learned. The order
-comes from the seed alone, so that a resumed run goes on with the same rows
+An optimizer step always has the same rows, however many passes and processes compute them: packing
+and data parallelism change the speed and not what is learned. The order depends on the seed alone,
+so that a resumed run continues with the same rows
 (docs/decisions.md#an-optimizer-step-is-a-fixed-set-of-rows). It knows lengths and nothing of
 tokens.
 """

@@ -1,9 +1,9 @@
-"""From what a person asked to the folder of a training run: recipe, base, data. Also how a run is
-resumed.
+"""Makes the folder of a training run from a person's request: recipe, base, data. Also resumes a
+run.
 
-It checks everything that can be checked before a trainer starts: whether what comes out could be
-registered, whether data and model share a tokenizer, which settings a resumed run may change. A
-new folder is whole or not there. It imports no torch.
+It checks everything that can be checked before a trainer starts: whether the result could be
+registered, whether data and model share a tokenizer, which settings a resumed run may change. A new
+folder is complete or absent. It imports no torch.
 """
 
 import os
@@ -166,7 +166,7 @@ def _check_registrable(
 
 
 def rename_policy(loaded: LoadedConfiguration, spec: RunSpec, family: str) -> RunSpec:
-    """With another family of what comes out. Raises HoustonError where it came out."""
+    """The run with another policy family. Raises HoustonError where it has a policy already."""
     check_family_name(family)
     if loaded.home.database.exists():
         with Reader(loaded.home) as reader:
@@ -179,10 +179,10 @@ def rename_policy(loaded: LoadedConfiguration, spec: RunSpec, family: str) -> Ru
 def request_resume(
     loaded: LoadedConfiguration, run: str, settings: Sequence[str], name: str = ""
 ) -> RunSpec:
-    """What is asked of a run that goes on; nothing is written yet.
+    """The request for a run that resumes; nothing is written yet.
 
-    name: family of what comes out, where it is to be another. Raises HoustonError where there is
-    no such run, it has finished, or the daemon or somebody else has it.
+    name: a new family for the resulting policy; empty: as before. Raises HoustonError where there
+    is no such run, it has finished, or the daemon or somebody else has it.
     """
     if not is_run_name(run):  # it names a folder of the home, and nothing else
         raise missing_run_error(run, NOTHING_TRAINED_MESSAGE)

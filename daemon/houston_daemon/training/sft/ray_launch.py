@@ -1,14 +1,14 @@
-"""Starting a trainer's processes on the nodes of a Ray cluster, by Ray Train.
+"""Starts a trainer's processes on the nodes of a Ray cluster, with Ray Train.
 
 `python -m houston_daemon.training.sft.ray_launch ADDRESS PROCESSES GPUS FOLDER OPTIONS… -- WORDS…`
-takes the place of `accelerate launch` where several processes train and `[ray]` names a cluster.
-Ray Train finds a place for each process (one CPU, and one GPU where the run has some) and starts
-all or none. What trains, its folder and its checkpoints are those of a run without Ray. A worker
-or a node that is lost ends all processes; they start again from the last checkpoint where there
-is one since the last loss, else this ends with 1 and a sentence, and who started it decides.
+replaces `accelerate launch` where several processes train and `[ray]` names a cluster. Ray Train
+finds a place for each process (one CPU, and one GPU where the run has some) and starts all or none.
+Training, folder and checkpoints are those of a run without Ray. If a worker or a node is lost, all
+processes end. They start again from the last checkpoint if there is a new one since the last loss;
+otherwise this exits with 1 and a sentence, and its caller decides.
 
-The process that has rank 0 may be on a node from which no daemon can be reached, so what comes
-after training (`run_policies.conclude_run`) is done here. It imports no torch.
+The process with rank 0 may be on a node that reaches no daemon, so what comes after training
+(`run_policies.conclude_run`) is done here. It imports no torch.
 """
 
 import os

@@ -1,9 +1,8 @@
-"""One of a run's processes, as a worker of Ray Train holds it on its node.
+"""One of a run's processes, run by a worker of Ray Train on its node.
 
-It starts `accelerate launch` as one machine of several with one process each, so that what trains
-is what trains without Ray, and takes it along when the worker ends. Which node that is, and what
-the end of a process means for the run, is `ray_launch`'s. It imports neither torch nor, before it
-is called, Ray.
+It starts `accelerate launch` as one machine of several with one process each, so that training is
+the same as without Ray, and ends it with the worker. `ray_launch` decides the node, and what the
+end of a process means for the run. It imports no torch, and Ray only when it is called.
 """
 
 import os

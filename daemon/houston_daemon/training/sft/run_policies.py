@@ -1,9 +1,8 @@
-"""The policies at both ends of a training run: what it begins from, and what becomes of its
-weights.
+"""The policies at both ends of a training run: the one it begins from, and the one that results.
 
-A recipe may name a model, a model with an adapter, or a policy of the home; here it becomes
-folders, hashes and a parent. At the end what came out is registered as a policy, where a daemon
-runs. What a policy is and where its files go is `training.policies`'. It imports no torch.
+A recipe may name a model, a model with an adapter, or a policy of the home; it is resolved to
+folders, hashes and a parent. At the end the result is registered as a policy, if a daemon runs.
+`training.policies` defines what a policy is and where its files go. It imports no torch.
 """
 
 import os
@@ -67,10 +66,10 @@ def with_policy_folders(home: Home, recipe: SftRecipe) -> SftRecipe:
 
 
 def fill_recipe(recipe: SftRecipe, manifest: dict[str, Any], set_: Collection[str]) -> SftRecipe:
-    """With whole paths, and with what an adapter to go on from decides.
+    """The recipe with absolute paths, and with the settings that its adapter decides.
 
     manifest: of the data. set_: keys that were set for this run. Raises HoustonError without a
-    model, and where an adapter is none or was told to be another.
+    model, and for an adapter that is none or contradicts a key in `set_`.
     """
     base = Path(recipe.base or _base_of_data(manifest))
     if not (base / "config.json").is_file():

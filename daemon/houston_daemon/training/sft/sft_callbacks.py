@@ -1,9 +1,9 @@
-"""What is looked at during a training run: figures, time to save, SIGTERM, a loss that is NaN,
-and the held-out loss.
+"""Watches a training run: figures, time to save, SIGTERM, a loss that is NaN, and the held-out
+loss.
 
-All processes come to the same conclusion in the same step, or some would wait for the others for
-ever. The loss on held-out rows is taken before training and after it, on rows spread evenly over
-the file. Nothing here decides about gradients.
+All processes must decide alike in the same step, or some would wait for the others forever. The
+loss on held-out rows is computed before training and after it, on rows spread evenly over the file.
+Nothing here decides about gradients.
 """
 
 import math

@@ -1,10 +1,10 @@
 """The model that is trained: loaded for the device, its LoRA adapter, and attention over several
 packed rows.
 
-Names of architectures promise nothing, so two things are tried on random rows before training:
-that rows in one pass give what each gives alone (`packing`), and that the head's own loss is that
-of the logits (`fused`). Where one fails, rows are computed one by one, or from logits. It trains
-nothing.
+The name of an architecture guarantees nothing, so two things are tried on random rows before
+training: that each row gives the same in a shared pass as alone (`packing`), and that the loss
+computed by the head equals the loss of the logits (`fused`). Where one fails, rows are computed one
+by one, or from logits. It trains nothing.
 """
 
 from collections.abc import Sequence

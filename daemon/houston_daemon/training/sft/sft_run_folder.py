@@ -1,9 +1,9 @@
-"""The folder of one training run: what was asked, its data, its lock, its checkpoints, what came
-out.
+"""The folder of one training run: its settings, its data, its lock, its checkpoints, its results.
 
-Names and small files only. One trainer at a time holds the folder (a file lock). How the state of
-training lies over processes (plain, FSDP, DeepSpeed) decides who can read a checkpoint, so that a
-change of kind is refused here. It imports no torch, so that commands and the daemon can use it.
+Names and small files only. One trainer at a time holds the folder (a file lock). How the training
+state is split over processes (plain, FSDP, DeepSpeed) decides who can read a checkpoint, so a
+change of that kind is refused here. It imports no torch, so that commands and the daemon can use
+it.
 """
 
 import signal
@@ -210,8 +210,8 @@ def read_accelerate_file(file: str) -> dict[str, Any]:
 
 
 def check_kind_change(folder: RunFolder, recipe: SftRecipe) -> None:
-    """Raise HoustonError where a run that goes on with `recipe` in place of its own could not read
-    its newest checkpoint: to be asked before that is written into its folder."""
+    """Raise HoustonError where a resumed run with `recipe` in place of its own could not read its
+    newest checkpoint. Call it before the recipe is written into the folder."""
     if (now := sharding_kind(recipe)) != sharding_kind(folder.spec.recipe):
         check_checkpoint_kind(folder, now)
 

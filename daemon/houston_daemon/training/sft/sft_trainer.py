@@ -1,8 +1,8 @@
 """TRL's SFTTrainer with a weight for every token, and a step in as many passes as its rows need.
 
-TRL's and transformers' are model, PEFT, optimizer, schedule, autocast, processes and resume. Ours
-is the loss (Σ weight × cross entropy / Σ weights of the whole optimizer step; with weights of 1
-it is TRL's own), and a checkpoint that is whole or not there.
+TRL and transformers provide model, PEFT, optimizer, schedule, autocast, processes and resume. Ours
+are the loss (Σ weight × cross entropy / Σ weights of the whole optimizer step; with weights of 1 it
+is TRL's own), and checkpoints that are complete or absent.
 """
 
 import contextlib

@@ -1,10 +1,10 @@
-"""Memory of a trainer: what a run will need at most, what is free, and what to advise where it is
-too much.
+"""Memory of a trainer: the peak that a run will need, what is free, and advice where that is too
+little.
 
-Three short passes of the very model, adapter and loss are measured
-(docs/decisions.md#peak-memory-is-measured-on-three-short-passes), which give bytes a token; to
-these come gradients and the optimizer's state. A run that will need more than there is, is
-refused before its first step with what would fit.
+Three short passes of the real model, adapter and loss are measured
+(docs/decisions.md#peak-memory-is-measured-on-three-short-passes). They give the bytes per token;
+gradients and the optimizer's state are added. A run that needs more than there is, is refused
+before its first step, with settings that would fit.
 """
 
 import ctypes

@@ -61,10 +61,10 @@ def save_output(trainer: Any, folder: TrainingRunFolder, base: Path | None) -> N
 
 
 def cast_to_base(output: Path, base: Path) -> None:
-    """Weights were trained in float32; engines want them in the kind that the base has.
+    """Cast the weights, trained in float32, to the base's type, which engines want.
 
-    Its tokenizer is the base's to the byte: written anew its files may have another form, and ids
-    are told apart by their tokenizer's hash.
+    The tokenizer files are copied from the base byte by byte: rewritten files may have another
+    form, and ids are told apart by their tokenizer's hash.
     """
     for file in tokenizer_files(base):
         shutil.copyfile(file, output / file.name)
