@@ -39,9 +39,9 @@ def add_console_arguments(parser: argparse.ArgumentParser) -> None:
         "rollout", nargs="?", default="", metavar="R", help="rollout to open; R@STEP: at a step"
     )
     command_options.add_speaker_option(parser)
-    parser.add_argument("--picture", metavar="FILE.svg", help="write a picture, open no screen")
+    parser.add_argument("--picture", metavar="FILE.svg", help="write a picture, without a screen")
     parser.add_argument(
-        "--keymap", action="store_true", help="print every key, as a file to change yours in"
+        "--keymap", action="store_true", help="print all keys as a file that you can edit"
     )
     parser.add_argument(
         "--low-bandwidth", action="store_true", help="draw rarely and with few colours"
@@ -49,15 +49,18 @@ def add_console_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--colors",
         choices=[name for name in get_args(ColorChoice) if isinstance(name, str)],
-        help="how many the terminal has, else [console] colors, which asks the terminal at first",
+        help="how many the terminal has; default: [console] colors, which asks the terminal first",
     )
     parser.add_argument(
         "--size",
         default=DEFAULT_SCREENSHOT_SIZE,
-        help=f"of the picture, default {DEFAULT_SCREENSHOT_SIZE}",
+        help=f"size of the picture ({DEFAULT_SCREENSHOT_SIZE})",
     )
     parser.add_argument(
-        "--keys", default="", metavar="KEYS", help='pressed before the picture, as in ": 6 enter"'
+        "--keys",
+        default="",
+        metavar="KEYS",
+        help='keys to press before the picture, such as ": 6 enter"',
     )
 
 

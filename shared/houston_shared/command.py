@@ -173,7 +173,7 @@ def _print_overview(words: list[str]) -> int:
         if lines:
             command_output.print_line("\n".join(["", *([] if group else [f"{subject}:"]), *lines]))
     command_output.print_line(
-        "\nEvery command takes --help and shows an example there; --json gives data."
+        "\nEvery command takes --help, which shows an example; --json prints data."
     )
     if not group:
         codes = (f"{code.value} {meaning}" for code, meaning in EXIT_CODE_MEANINGS.items())

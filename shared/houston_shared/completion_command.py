@@ -84,7 +84,7 @@ def add_completion_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--names",
         choices=tuple(dict.fromkeys(KINDS.values())),
-        help="what the script asks: print names of this kind, a line each",
+        help="used by the script: print names of this kind, one per line",
     )
 
 

@@ -105,7 +105,7 @@ def test_the_tour_has_three_lines_and_promises_no_more_than_there_is(
     assert len(lines) == 3
     assert "step 5" in lines[0]
     assert ("errands-cccc" in lines[1]) is model
-    assert ("waits for your word" in lines[1]) is obeys
+    assert ("waits for your message" in lines[1]) is obeys
     if model:
         assert max(map(len, lines)) <= 79, "the console indents them by one, at 80 columns"
 

@@ -30,10 +30,10 @@ def add_bookmark_arguments(parser: argparse.ArgumentParser) -> None:
     command_options.add_place_argument(parser)
     command_options.add_step_argument(parser, "the step to mark")
     change = parser.add_mutually_exclusive_group()
-    change.add_argument("--note", default="", metavar="TEXT", help="why; everybody reads it")
-    change.add_argument("--remove", action="store_true", help="take one's own mark away")
+    change.add_argument("--note", default="", metavar="TEXT", help="why; everybody can read it")
+    change.add_argument("--remove", action="store_true", help="remove your own mark")
     command_options.add_speaker_option(parser)
-    command_options.add_json_option(parser, "one JSON line a bookmark")
+    command_options.add_json_option(parser, "one JSON line per bookmark")
 
 
 def run_bookmark(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
@@ -206,7 +206,7 @@ VERDICT_ARGUMENTS: dict[str, Judgement] = {
     "undecided": "undecided",
 }
 
-_VERDICT_ANSWERS = {"undecided": "taken back; what judge and rules say counts again"}
+_VERDICT_ANSWERS = {"undecided": "taken back; the verdicts of judge and rules count again"}
 
 
 def add_verdict_arguments(parser: argparse.ArgumentParser) -> None:
@@ -216,13 +216,13 @@ def add_verdict_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         nargs="*",
         metavar="[STEP | STEP-STEP] [keep | mask | clear]",
-        help="steps, and what is said of them; clear takes one's word back: the judge's or the"
-        " rule's counts again. Without a verdict: why it is kept or masked, by every source in the"
-        " order in which they count, and all that was said",
+        help="steps and their verdict; clear takes your verdict back: the judge's or the rule's"
+        " counts again. Without a verdict: all earlier verdicts, and why a step is kept or masked,"
+        " by each source in order of precedence",
     )
     parser.add_argument("--reason", default="", metavar="TEXT", help="why; kept in the journal")
     command_options.add_speaker_option(parser)
-    command_options.add_json_option(parser, "one JSON line a step that has, or had, a verdict")
+    command_options.add_json_option(parser, "one JSON line per step that has or had a verdict")
 
 
 def run_verdict(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:

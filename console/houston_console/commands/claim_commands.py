@@ -28,9 +28,9 @@ def add_claim_arguments(parser: argparse.ArgumentParser) -> None:
         "--note",
         default="",
         metavar="TEXT",
-        help="for the next person; stays until another is left",
+        help="for the next person; stays until another note is left",
     )
-    parser.add_argument("--release", action="store_true", help="no longer look after it")
+    parser.add_argument("--release", action="store_true", help="stop looking after it")
     command_options.add_speaker_option(parser)
     command_options.add_json_option(parser, "one JSON object")
 
@@ -89,7 +89,7 @@ def _mark_read(loaded: LoadedConfiguration, claim: ClaimStatus, claimed: str) ->
         with ControlClient(loaded.home) as client:
             client.ask(ReadNote(rollout=claim.rollout, note=claim.note_seq, claimed=claimed))
     except HoustonError as problem:
-        command_output.print_note(f"It is not noted that you read it: {problem.cause}")
+        command_output.print_note(f"It was not recorded that you read it: {problem.cause}")
 
 
 def add_hand_over_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,16 +100,16 @@ def add_hand_over_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default="",
         metavar="NAME",
-        help="who is to look after it; default: anybody",
+        help="who should look after it; default: anybody",
     )
     parser.add_argument(
         "--note",
         default="",
         metavar="TEXT",
-        help="what they should know. Without it: what was handed over, and whether that was read",
+        help="what they should know. Without it: show the note, and whether it was read",
     )
     parser.add_argument(
-        "--yes", action="store_true", help="NAME is meant as it stands, though nobody has it"
+        "--yes", action="store_true", help="accept NAME as typed, although nobody has it"
     )
     command_options.add_speaker_option(parser)
     command_options.add_json_option(
@@ -146,8 +146,8 @@ def run_hand_over(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
         command_output.print_line(f"{rollout} is handed over to {arguments.to or 'anybody'}.")
         if arguments.to and not is_known:
             command_output.print_note(
-                f"{arguments.to} was never here: it is seen with --as {arguments.to}, or under"
-                " that login."
+                f"{arguments.to} was never here: the note is seen with --as {arguments.to}, or"
+                " under that login."
             )
     elif now and now.note:
         command_output.print_line(_note_text(now))
@@ -195,7 +195,7 @@ def _standing_text(claim: ClaimStatus) -> str:
     """Whether the note was read, and whether somebody has taken the rollout."""
     read = f"read by {claim.read_by} ({local_time(claim.read_at)})" if claim.read_by else "unread"
     if claim.holder:
-        return f"{read}; {claim.holder} looks after it since {local_time(claim.since)}"
+        return f"{read}; {claim.holder} has looked after it since {local_time(claim.since)}"
     return f"{read}; nobody has taken it: houston claim {claim.rollout}"
 
 
@@ -213,7 +213,7 @@ def _list_handed_over(reader: Reader, arguments: argparse.Namespace, person: str
         OutputPage().table(titles, [_handed_row(claim, person) for claim in handed])
     else:
         command_output.print_note(
-            "Nothing waits for somebody to take it.\n  next: houston hand-over R NAME --note TEXT"
+            "No hand-over waits to be claimed.\n  next: houston hand-over R NAME --note TEXT"
         )
     return int(ExitCode.DONE)
 

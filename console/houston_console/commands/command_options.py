@@ -93,5 +93,5 @@ def add_speaker_option(parser: argparse.ArgumentParser) -> None:
         "--as",
         dest="claimed",
         metavar="NAME",
-        help="name to speak under where annotators share a login; kept, and marked unverified",
+        help="your name where annotators share a login; it is stored and marked unverified",
     )

@@ -31,11 +31,11 @@ def add_guide_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--draft",
         metavar="ID",
-        help="what a critic drafted (houston guidance R --drafts), said in these words",
+        help="critic's draft (houston guidance R --drafts) to send in these words",
     )
     modes = parser.add_argument_group(
         "when it is heard",
-        "without a flag its mode is `next`: joined to the end of the step that is under way",
+        "without a flag the mode is `next`: delivered at the end of the current step",
     ).add_mutually_exclusive_group()
     modes.add_argument("--wake", action="store_true", help="also cut a sleep or a wait short")
     modes.add_argument(
@@ -116,7 +116,7 @@ def _delivery_text(guidance: Guidance, rollout: RolloutRow) -> str:
     if rollout.state == "queued":
         return f"{rollout.id} will hear it with its first observation."
     if rollout_queries.is_at_rest(rollout) or rollout.paused_by == "engine":
-        return f"{rollout.id} is paused; it will hear it with step {step}, once it goes on."
+        return f"{rollout.id} is paused; it will hear it with step {step}, once it continues."
     when = {
         "next": f"at the end of step {step}",
         "wake": f"at the end of step {step}, and sooner if it sleeps",
@@ -131,19 +131,19 @@ def add_guidance_arguments(parser: argparse.ArgumentParser) -> None:
     change = parser.add_mutually_exclusive_group()
     change.add_argument("--withdraw", metavar="ID", help="take queued guidance back")
     change.add_argument(
-        "--edit", nargs=2, metavar=("ID", "TEXT"), help="give queued guidance another text"
+        "--edit", nargs=2, metavar=("ID", "TEXT"), help="replace the text of queued guidance"
     )
     change.add_argument(
         "--reorder",
         nargs="+",
         metavar="ID",
-        help="deliver what is queued in this order; what is not named comes after it as before",
+        help="deliver queued guidance in this order; what is not named follows in its old order",
     )
-    change.add_argument("--accept", metavar="ID", help="say what a critic drafted")
+    change.add_argument("--accept", metavar="ID", help="send a critic's draft")
     change.add_argument("--reject", metavar="ID", help="turn a critic's draft down")
-    change.add_argument("--drafts", action="store_true", help="what a critic drafted")
+    change.add_argument("--drafts", action="store_true", help="show the critics' drafts")
     command_options.add_speaker_option(parser)
-    command_options.add_json_option(parser, "one JSON line a piece of guidance, or a draft")
+    command_options.add_json_option(parser, "one JSON line per piece of guidance, or draft")
 
 
 def run_guidance(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:

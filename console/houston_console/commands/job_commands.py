@@ -34,7 +34,7 @@ def add_jobs_arguments(parser: argparse.ArgumentParser) -> None:
     command_options.add_rollout_argument(parser)
     states = get_args(JobState)
     parser.add_argument("--state", default="", choices=states, help="only jobs in this state")
-    command_options.add_json_option(parser, "one JSON line a job")
+    command_options.add_json_option(parser, "one JSON line per job")
 
 
 def run_jobs(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
@@ -126,10 +126,10 @@ def _print_job(page: OutputPage, job: JobRow, now: int) -> None:
 
 def _no_jobs_text(row: RolloutRow) -> str:
     if row.sandbox == ELSEWHERE:
-        return f"{row.id} was sampled elsewhere: what ran beside its steps is not known."
+        return f"{row.id} was sampled elsewhere: its background commands are not known."
     if row.parent:
         return (
-            f"{row.id} has no jobs of its own: nothing runs on in a branch."
+            f"{row.id} has no jobs of its own: no command continues in a branch."
             f"\n  next: houston jobs {row.parent}"
         )
     return (

@@ -220,22 +220,22 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="only what people and the daemon did, and who was refused what",
     )
-    parser.add_argument("--by", default="", metavar="WHO", help="of the audit: a name or a uid")
+    parser.add_argument("--by", default="", metavar="WHO", help="with --audit: a name or a uid")
     parser.add_argument(
         "--since",
         type=command_options.parse_since_time,
         default=0,
         metavar="WHEN",
-        help="of the audit: from this time on (2026-11-20T09:00, or 30m, 2h, 3d ago)",
+        help="with --audit: from this time on (2026-11-20T09:00, or 30m, 2h, 3d ago)",
     )
     parser.add_argument("--rollout", default="", metavar="R", help="only of this rollout")
     parser.add_argument(
         "-n",
         type=command_options.positive_int,
         metavar="N",
-        help=f"only the last N (as text {DEFAULT_LOG_LINES}; --json: all)",
+        help=f"only the last N (default: {DEFAULT_LOG_LINES}; with --json: all)",
     )
-    command_options.add_json_option(parser, "one JSON line an event")
+    command_options.add_json_option(parser, "one JSON line per event")
 
 
 def run_log(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
@@ -260,7 +260,7 @@ def run_log(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     if arguments.n is None and count == newest:
         page.flush()
         command_output.print_note(
-            f"These are the newest {DEFAULT_LOG_LINES}; -n N shows the newest N."
+            f"These are the newest {DEFAULT_LOG_LINES} events; -n N shows the newest N."
         )
     return int(ExitCode.DONE)
 
@@ -435,10 +435,10 @@ def add_tail_arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `-f`, `-n`, `--rollout`, `--task`, `--kind`, `--errors`, `--json`."""
     command_options.add_rollout_argument(parser, optional=True)
     parser.add_argument(
-        "-f", "--follow", action="store_true", help="go on as events are stored, until R ends"
+        "-f", "--follow", action="store_true", help="continue as events are stored, until R ends"
     )
     parser.add_argument(
-        "-n", type=whole_number(), default=20, metavar="N", help="begin with the last N (20)"
+        "-n", type=whole_number(), default=20, metavar="N", help="start with the last N (20)"
     )
     parser.add_argument(
         "--rollout",
@@ -449,7 +449,7 @@ def add_tail_arguments(parser: argparse.ArgumentParser) -> None:
         help="only of this rollout (may be given again)",
     )
     parser.add_argument(
-        "--task", default="", metavar="TASK", help="only of this task's rollouts, later ones too"
+        "--task", default="", metavar="TASK", help="only this task's rollouts, including later ones"
     )
     parser.add_argument(
         "--kind",
@@ -463,7 +463,7 @@ def add_tail_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="only what went wrong: failed calls, no action, signals, failures, forced pauses",
     )
-    command_options.add_json_option(parser, "one JSON line an event")
+    command_options.add_json_option(parser, "one JSON line per event")
 
 
 def run_tail(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:

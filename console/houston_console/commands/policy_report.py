@@ -193,7 +193,9 @@ def _outcome_lines(evidence: PolicyEvidence) -> Iterator[ReportLine]:
             yield ReportLine("", f"beyond chance? houston evaluate --compare {pair}", "dim")
         elif nearest:
             command = f"houston evaluate {outcome.suite} --before {nearest} --policy {name}"
-            yield ReportLine("", f"what it comes from was not evaluated alike; {command}", "dim")
+            yield ReportLine(
+                "", f"its ancestor was not evaluated in the same way; {command}", "dim"
+            )
 
 
 def _outcome_text(outcome: SuiteOutcome) -> str:

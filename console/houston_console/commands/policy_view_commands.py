@@ -47,7 +47,7 @@ PolicyUse = tuple[list[PolicyRow], dict[str, str], dict[str, int], dict[str, int
 
 def add_policy_list_arguments(parser: argparse.ArgumentParser) -> None:
     """`--json`."""
-    command_options.add_json_option(parser, "one JSON line a policy")
+    command_options.add_json_option(parser, "one JSON line per policy")
 
 
 def run_policy_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
@@ -76,7 +76,7 @@ def run_policy_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
         page.table((*titles, "solved", "obeys", "since"), rows)
         if not active:
             command_output.print_note(
-                "None was activated: new rollouts sample with their engine's own model."
+                "No policy is active: new rollouts sample with their engine's own model."
             )
     else:
         command_output.print_note(
@@ -278,15 +278,15 @@ def add_policy_activate_arguments(parser: argparse.ArgumentParser) -> None:
 def add_activation_options(parser: argparse.ArgumentParser) -> None:
     """`--engine`, `--wait`, `--as`, `--json`."""
     parser.add_argument(
-        "--engine", default="", metavar="ENGINE", help="engine; default: the default"
+        "--engine", default="", metavar="ENGINE", help="engine; default: `default_engine`"
     )
     parser.add_argument(
         "--wait",
         type=seconds_argument,
         default=ACTIVATION_WAIT_SECONDS,
         metavar="SECONDS",
-        help=f"return at the latest after so long ({ACTIVATION_WAIT_SECONDS:g});"
-        " it goes on all the same",
+        help=f"wait at most this long ({ACTIVATION_WAIT_SECONDS:g});"
+        " the activation continues afterwards",
     )
     command_options.add_speaker_option(parser)
     command_options.add_json_option(parser, "one JSON object: the activation")
@@ -323,7 +323,7 @@ def request_activation(
     if not arguments.json:
         policy_name = ended.policy or "its own model"
         command_output.print_line(
-            f"New rollouts of {engine} sample with {policy_name}; those that run keep theirs."
+            f"New rollouts of {engine} sample with {policy_name}; running ones keep theirs."
         )
     return int(ExitCode.DONE)
 

@@ -48,8 +48,8 @@ STEER_REACHED: dict[str, Callable[[RolloutRow], bool]] = {
 }
 """What `--wait` waits for."""
 STEER_TIMING = {
-    "pause": "it stops after the step it is in",
-    "resume": "it goes on at once",
+    "pause": "it stops after its current step",
+    "resume": "it continues at once",
     "cancel": "it ends at its next safe point",
 }
 """When what was asked for happens, where it has not yet."""
@@ -73,10 +73,10 @@ def add_steer_arguments(parser: argparse.ArgumentParser) -> None:
         type=seconds_argument,
         const=STEER_WAIT_SECONDS,
         metavar="SECONDS",
-        help=f"return when they stand so, or fail (75) after SECONDS ({STEER_WAIT_SECONDS:g})",
+        help=f"wait until it is done, or fail (75) after SECONDS ({STEER_WAIT_SECONDS:g})",
     )
     command_options.add_speaker_option(parser)
-    command_options.add_json_option(parser, "one JSON line a rollout, as `rollout show`")
+    command_options.add_json_option(parser, "one JSON line per rollout, as `rollout show`")
 
 
 def run_steer(
@@ -119,7 +119,7 @@ def _late_error(late: Sequence[RolloutRow], action: SteerAction, seconds: float)
     return Busy(
         f"{join_first([row.id for row in late], 5)} {verb} still {' or '.join(states)} after"
         f" {seconds:g} s.",
-        f"{action.capitalize()} is asked for; {STEER_TIMING[action]}.",
+        f"{action.capitalize()} was requested; {STEER_TIMING[action]}.",
         f"houston rollout show {late[0].id}",
     )
 
@@ -197,7 +197,7 @@ def _rollouts_after(
 def _steer_answer(now: RolloutRow, action: SteerAction) -> str:
     if STEER_REACHED[action](now):
         return f"{now.id} is {now.state}."
-    return f"{now.id}: {action} is asked for; {STEER_TIMING[action]}."
+    return f"{now.id}: {action} was requested; {STEER_TIMING[action]}."
 
 
 add_rollout_pause_arguments = add_steer_arguments
@@ -218,7 +218,7 @@ def add_rollout_branch_arguments(parser: argparse.ArgumentParser) -> None:
         help="last step both share; or R@STEP",
     )
     parser.add_argument(
-        "--guidance", metavar="TEXT", help="for the first observation of the branch"
+        "--guidance", metavar="TEXT", help="guidance for the branch's first observation"
     )
     command_options.add_speaker_option(parser)
     command_options.add_json_option(
@@ -274,8 +274,8 @@ CLEAN_WAIT_SECONDS = 600.0
 _DAEMON_POLL_SECONDS = 2.0
 """How often is looked whether the daemon is still there."""
 KEPT_TEXT = (
-    "The journal stays whole: steps, contexts, search. Files of 16 MB and more come back only where"
-    " an evaluation kept a copy."
+    "The journal stays complete: steps, contexts, search. Files of 16 MB and more can be restored"
+    " only where an evaluation kept a copy."
 )
 
 
@@ -291,10 +291,10 @@ def add_rollout_clean_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--snapshots",
         action="store_true",
-        help="also the snapshots: no step's files can be brought back then",
+        help="also the snapshots: files of steps can then not be restored",
     )
     command_options.add_speaker_option(parser)
-    command_options.add_json_option(parser, "one JSON line a rollout")
+    command_options.add_json_option(parser, "one JSON line per rollout")
 
 
 def run_rollout_clean(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:

@@ -56,9 +56,9 @@ def add_rollout_html_arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `--out`, `--force`, `--json`."""
     command_options.add_place_argument(parser, "STEP-STEP")
     parser.add_argument(
-        "--out", metavar="FILE", help="where to (ROLLOUT.html in this folder); - for stdout"
+        "--out", metavar="FILE", help="output file (ROLLOUT.html in this folder); - for stdout"
     )
-    parser.add_argument("--force", action="store_true", help="replace the file that is there")
+    parser.add_argument("--force", action="store_true", help="replace an existing file")
     command_options.add_json_option(parser, "the file and its size as one JSON object")
 
 
@@ -155,7 +155,7 @@ def _what_is_missing(facts: _RolloutFacts, first: int, last: int) -> str:
     if first > 1 or last < row.steps:
         notes.append(f"Steps {first} to {last} of {row.steps}.")
     if row.state not in ENDED_STATES:
-        notes.append(f"The rollout goes on: this is how it stood at {local_time(now_us())}.")
+        notes.append(f"The rollout is still running: this is its state at {local_time(now_us())}.")
     return " ".join(notes)
 
 

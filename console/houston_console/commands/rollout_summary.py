@@ -251,7 +251,7 @@ def _ended_text(ended: Sequence[RolloutNeed]) -> str:
     rollouts = [need.overview.rollout for need in ended]
     tasks = len({rollout.task for rollout in rollouts})
     of_tasks = f" of {tasks} tasks" if tasks > 1 else ""
-    text = f"{len(ended)} rollouts{of_tasks} have ended and ask for nobody"
+    text = f"{len(ended)} rollouts{of_tasks} have ended and need nobody"
     scores = [rollout.best_score for rollout in rollouts if rollout.best_score is not None]
     if not scores:
         return text

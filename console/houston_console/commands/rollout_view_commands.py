@@ -65,7 +65,7 @@ def add_task_list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--packaged", action="store_true", help="tasks that `houston task new --from` copies"
     )
-    command_options.add_json_option(parser, "one JSON line a task")
+    command_options.add_json_option(parser, "one JSON line per task")
 
 
 def run_task_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
@@ -128,10 +128,10 @@ def add_rollout_list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by-task",
         action="store_true",
-        help="task by task, that with the most need first; what has ended and asks for nobody is a"
-        " line for each task, or for all of a suite; with --task or --state every rollout",
+        help="by task, the most urgent first; ended rollouts that need nobody share one line per"
+        " task, or per suite; with --task or --state every rollout has its line",
     )
-    command_options.add_json_option(parser, "one JSON line a rollout")
+    command_options.add_json_option(parser, "one JSON line per rollout")
 
 
 def run_rollout_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
@@ -443,9 +443,9 @@ def add_rollout_people_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--with-past",
         action="store_true",
-        help="for branches, also what the past that they share cost",
+        help="for branches, also the cost of the shared steps",
     )
-    command_options.add_json_option(parser, "one JSON line a rollout and person")
+    command_options.add_json_option(parser, "one JSON line per rollout and person")
 
 
 def run_rollout_people(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:

@@ -22,11 +22,11 @@ from houston_shared.times_and_counts import local_time
 def add_search_arguments(parser: argparse.ArgumentParser) -> None:
     """`QUERY`, `--literal`, `--regex`, `--rollout`, `--task`, `--in`, `-n`, `--json`."""
     parser.add_argument(
-        "query", nargs="+", metavar="QUERY", help='all words must be there; "a phrase", begin*'
+        "query", nargs="+", metavar="QUERY", help='all words must occur; "a phrase", prefix*'
     )
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument(
-        "--literal", action="store_true", help="QUERY is text as it stands, also within words"
+        "--literal", action="store_true", help="QUERY is literal text, also within words"
     )
     mode.add_argument("--regex", action="store_true", help="QUERY is a regular expression")
     place = parser.add_mutually_exclusive_group()
@@ -41,9 +41,9 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
         " searches: the agent's searches and pages; terminals: raw logs on this machine",
     )
     parser.add_argument(
-        "-n", type=command_options.positive_int, default=50, metavar="N", help="most hits (50)"
+        "-n", type=command_options.positive_int, default=50, metavar="N", help="at most N hits (50)"
     )
-    command_options.add_json_option(parser, "one JSON line a hit")
+    command_options.add_json_option(parser, "one JSON line per hit")
 
 
 def run_search(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:

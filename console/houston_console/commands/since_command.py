@@ -32,9 +32,7 @@ EVENT_KIND_TONES = {"error": "bad", "attention": "bad", "guidance": "person", "e
 def add_since_arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `--peek`, `--full`, `--as`, `--json`."""
     command_options.add_rollout_argument(parser)
-    parser.add_argument(
-        "--peek", action="store_true", help="look without being counted as having been here"
-    )
+    parser.add_argument("--peek", action="store_true", help="look without recording your visit")
     parser.add_argument("--full", action="store_true", help="leave nothing out")
     command_options.add_speaker_option(parser)
     command_options.add_json_option(parser, "one JSON object")
@@ -77,7 +75,7 @@ def _report_visit(home: Home, rollout: RolloutRow, claimed: str) -> None:
             )
             client.ask(ReportPresence(claimed=claimed))
     except HoustonError as problem:
-        command_output.print_note(f"It is not noted that you were here: {problem.cause}")
+        command_output.print_note(f"Your visit was not recorded: {problem.cause}")
 
 
 def since_json(before: LastSeen | None, changes: ChangesSinceEvent) -> dict[str, Any]:
@@ -137,7 +135,11 @@ def _print_changes(
     changes: ChangesSinceEvent,
     full: bool,
 ) -> None:
-    when = f"since {local_time(before.at)}" if before else "you were never here: from its beginning"
+    when = (
+        f"since {local_time(before.at)}"
+        if before
+        else "this is your first visit: from its beginning"
+    )
     page.line(span(rollout.id, "name"), span(f"  {when}"))
     if not changes.steps and not changes.events:
         page.line("  nothing happened")

@@ -264,17 +264,17 @@ def add_steps_arguments(parser: argparse.ArgumentParser) -> None:
         help="last step (the newest)",
     )
     parser.add_argument("-n", dest="newest", type=number, metavar="N", help="only the last N")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on as steps are closed")
+    parser.add_argument("-f", "--follow", action="store_true", help="continue as steps close")
     parser.add_argument(
         "--fold",
         action="store_true",
-        help="one line a step, as the console has them, and equal failures on one line",
+        help="one line per step, as in the console; equal failures share a line",
     )
     parser.add_argument("--full", action="store_true", help="leave nothing out")
     parser.add_argument(
         "--printed", action="store_true", help="all that its terminals printed, from their logs"
     )
-    command_options.add_json_option(parser, "one JSON line a closed step")
+    command_options.add_json_option(parser, "one JSON line per closed step")
 
 
 def run_steps(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
@@ -412,11 +412,11 @@ def add_context_arguments(parser: argparse.ArgumentParser) -> None:
         "--attempt",
         type=command_options.positive_int,
         metavar="N",
-        help="an attempt that was replaced",
+        help="show an attempt that was replaced",
     )
     parser.add_argument("--tokens", action="store_true", help="token ids instead of their text")
     parser.add_argument(
-        "--diff", action="store_true", help="what is new since the step before, and what went"
+        "--diff", action="store_true", help="what was added and removed since the previous step"
     )
     command_options.add_json_option(parser, "one JSON object")
 
@@ -495,7 +495,7 @@ def add_files_arguments(parser: argparse.ArgumentParser) -> None:
         "path", nargs="?", default="", metavar="PATH", help="every change of this file"
     )
     parser.add_argument("--searches", action="store_true", help="what the agent searched")
-    command_options.add_json_option(parser, "one JSON line a file, a change or a search")
+    command_options.add_json_option(parser, "one JSON line per file, change or search")
 
 
 def run_files(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
@@ -522,7 +522,7 @@ def run_files(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
                 _print_diffs(part, diffs, arguments.json)
             if not edits:
                 command_output.print_note(
-                    f"Nothing of that was changed; all files: houston files {rollout}"
+                    f"No such file was changed; all files: houston files {rollout}"
                 )
         else:
             _print_files(reader.run(workspace_queries.list_changed_files(rollout)), arguments.json)
@@ -552,7 +552,7 @@ def _print_files(files: Iterable[FileHistoryRow], as_json: bool) -> None:
         command_output.print_note("No step has changed a file.")
     elif len(rows) == workspace_queries.MOST_CHANGED_FILES:
         command_output.print_note(
-            f"These are the {workspace_queries.MOST_CHANGED_FILES} files that were changed last."
+            f"These are the {workspace_queries.MOST_CHANGED_FILES} most recently changed files."
         )
 
 

@@ -34,7 +34,7 @@ MAX_PROGRESS_CHARACTERS = 100
 
 def add_train_list_arguments(parser: argparse.ArgumentParser) -> None:
     """`--json`."""
-    command_options.add_json_option(parser, "one JSON line a run")
+    command_options.add_json_option(parser, "one JSON line per run")
 
 
 def run_train_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
@@ -59,7 +59,7 @@ def run_train_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
 def run_progress_text(run: TrainingRunRow, progress: TrainingProgress | None, daemon: bool) -> str:
     """How a run stands, in words. daemon: whether one holds the home."""
     if run.state == "running" and not daemon and not run.alone:
-        return "goes on from its last checkpoint when the daemon is back"
+        return "continues from its last checkpoint when the daemon is back"
     if run.cancelling and run.state == "running":
         return f"is being cancelled by {run.cancelling.removeprefix('person:')}"
     if run.reason or run.state == "queued":
@@ -170,11 +170,12 @@ def run_train_cancel(arguments: argparse.Namespace, loaded: LoadedConfiguration)
         command_output.print_line(f"{now.id} is cancelled.")
     else:
         command_output.print_line(
-            f"{now.id}: cancel is asked for; it ends once its checkpoint is written."
+            f"{now.id}: cancel was requested; it ends once its checkpoint is written."
         )
     if count:
         command_output.print_note(
-            f"Rollouts that it started go on, {count:,} so far: --resume {now.id} takes them up.\n"
+            f"Rollouts that it started keep running, {count:,} so far:"
+            f" --resume {now.id} picks them up.\n"
             f"  next: houston rollout cancel --run {now.id}"
         )
     return int(ExitCode.DONE)

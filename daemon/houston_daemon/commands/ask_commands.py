@@ -64,19 +64,23 @@ def add_ask_arguments(parser: argparse.ArgumentParser) -> None:
         "--corpus",
         type=Path,
         metavar="DIR",
-        help="folder of text, Markdown and HTML files, or a .jsonl file, that is searched; "
-        "default: the packaged corpus about islands that never were",
+        help="folder of text, Markdown and HTML files, or a .jsonl file, to search; "
+        "default: the packaged corpus about fictional islands",
     )
     where.add_argument(
         "--web", action="store_true", help="search with this node's provider ([tools.search])"
     )
     parser.add_argument(
-        "--steps", type=whole_number(1, 200), default=8, metavar="N", help="most steps (8)"
+        "--steps",
+        type=whole_number(1, 200),
+        default=8,
+        metavar="N",
+        help="maximum number of steps (8)",
     )
     parser.add_argument(
         "--memory",
         action="store_true",
-        help="recall earlier questions like it, and be recalled; off without",
+        help="recall similar earlier questions, and store this one; default: off",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
@@ -91,10 +95,12 @@ def run_ask(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     progress = _print_nothing if arguments.json else command_output.print_note
     try:
         if not arguments.json:
-            command_output.print_note(f'{rollout}: houston guide {rollout} "…" speaks to it')
+            command_output.print_note(f'{rollout}: to speak to it: houston guide {rollout} "…"')
         row, steps = _follow(loaded.home, rollout, progress)
     except KeyboardInterrupt:
-        command_output.print_note(f"{rollout} goes on: houston rollout cancel {rollout} ends it")
+        command_output.print_note(
+            f"{rollout} is still running; to end it: houston rollout cancel {rollout}"
+        )
         raise
     report = AskReport.of(question, row, steps)
     if arguments.json:
@@ -323,7 +329,7 @@ def _print_nothing(line: str) -> None:
 def _print_report(report: AskReport) -> None:
     command_output.print_line(safe(report.answer))
     if report.fallback:
-        command_output.print_note("(no answer in time: this is what was found last)")
+        command_output.print_note("(no answer in time: these are the last findings)")
     command_output.print_line()
     command_output.print_line(
         safe(f"{pluralize(len(report.steps), 'step')}: houston steps {report.rollout}")

@@ -72,26 +72,31 @@ def add_critique_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="POLICY",
         help="policy of the critic; default: [review] critic",
     )
-    parser.add_argument("--template", type=Path, metavar="FILE", help="the critic's words")
+
     parser.add_argument(
-        "--print-template", action="store_true", help="write out the packaged words, to edit"
+        "--template", type=Path, metavar="FILE", help="the critic's prompt template"
     )
     parser.add_argument(
-        "--print-prompt", action="store_true", help="write out what the critic would be shown"
+        "--print-template", action="store_true", help="print the packaged template, to edit it"
+    )
+    parser.add_argument(
+        "--print-prompt", action="store_true", help="print what the critic would be shown"
     )
     use = parser.add_mutually_exclusive_group()
     use.add_argument(
         "--refine",
         action="store_true",
-        help="try each critique: a new rollout of the same task and seed that is told it",
+        help="try each critique in a new rollout of the same task and seed that receives it",
     )
     parser.add_argument(
-        "--wait", action="store_true", help="with --refine: until they have ended, with their gains"
+        "--wait",
+        action="store_true",
+        help="with --refine: wait until they end, and show their gains",
     )
     use.add_argument(
         "--draft",
         action="store_true",
-        help="of a rollout that goes on: store it, for somebody to say, edit or turn down",
+        help="for a running rollout: store it, for somebody to send, edit or turn down",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
@@ -341,7 +346,7 @@ def _print(
             command_output.print_note(f"  why: {critique.reason}")
     if unusable := [critique.problem for critique in critiques if critique.problem]:
         command_output.print_note(
-            f"{pluralize(len(unusable), 'answer')} of no use: {'; '.join(dict.fromkeys(unusable))}"
+            f"{pluralize(len(unusable), 'unusable answer')}: {'; '.join(dict.fromkeys(unusable))}"
         )
     for each in tried:
         command_output.print_line(_tried_line(each))

@@ -97,7 +97,7 @@ def _run_in_foreground(loaded: LoadedConfiguration, as_json: bool) -> int:
 def add_daemon_stop_arguments(parser: argparse.ArgumentParser) -> None:
     """`--keep-engine`, `--json`."""
     add_json_option(parser)
-    text = "let engines run on, for at most [daemon] engine_orphan_seconds"
+    text = "keep engines running, for at most [daemon] engine_orphan_seconds"
     parser.add_argument("--keep-engine", action="store_true", help=text)
     # What the unit calls after the daemon's end (ExecStopPost).
     parser.add_argument("--service-ended", action="store_true", help=argparse.SUPPRESS)
@@ -106,7 +106,7 @@ def add_daemon_stop_arguments(parser: argparse.ArgumentParser) -> None:
 def run_daemon_stop(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Stop it; exit code 0 also when none runs."""
     if arguments.service_ended and will_be_restarted():
-        command_output.print_line("engines run on: the daemon is started again")
+        command_output.print_line("engines keep running: the daemon is started again")
         return int(ExitCode.DONE)
     halted = stop_running_daemon(loaded, keep_engine=arguments.keep_engine)
     if arguments.json:
@@ -129,7 +129,7 @@ def _say_stopped(halted: StoppedDaemon, loaded: LoadedConfiguration) -> None:
         )
     elif halted.stood:
         command_output.print_line(
-            f"stopped (pid {halted.pid}): a signal had frozen it, it was let go on and drained"
+            f"stopped (pid {halted.pid}): a signal had frozen it; it was resumed and drained"
         )
     else:
         command_output.print_line(f"stopped (pid {halted.pid})")
@@ -200,10 +200,11 @@ SYSTEM_UNIT_FOLDER = Path("/etc/systemd/system")
 def add_daemon_install_service_arguments(parser: argparse.ArgumentParser) -> None:
     """`--user`, `--system`, `--print`, `--remove`, `--name`."""
     manager = parser.add_mutually_exclusive_group()
+    manager.add_argument("--user", action="store_true", help="for your own systemd (the default)")
     manager.add_argument(
-        "--user", action="store_true", help="for your own systemd (this is the default)"
+        "--system", action="store_true", help="for the system's systemd; needs root"
     )
-    manager.add_argument("--system", action="store_true", help="for the system's; needs root")
+
     parser.add_argument(
         "--print", "--dry-run", action="store_true", dest="print", help="show it, write nothing"
     )
@@ -286,7 +287,7 @@ def _say_next_commands(say: Callable[[str], None], system: bool, name: str, user
     say(f"  {control} daemon-reload")
     say(f"  {control} enable --now {name}")
     if not system:
-        say(f"  loginctl enable-linger {user}    (so that it runs on after you log out)")
+        say(f"  loginctl enable-linger {user}    (so that it keeps running after you log out)")
 
 
 def _remove_unit(file: Path, system: bool) -> int:
@@ -300,7 +301,8 @@ def _remove_unit(file: Path, system: bool) -> int:
         _disable_unit(disable, file)
     else:
         command_output.print_note(
-            f"systemd does not answer here; where it does, first: {' '.join(disable)}"
+            f"systemd does not answer here; where it runs, disable the unit first:"
+            f" {' '.join(disable)}"
         )
     try:
         file.unlink()

@@ -93,7 +93,7 @@ def _not_running(
         command_output.print_error(_crash_error(died, last_line) if died else stopped)
         if newest:
             command_output.print_note(
-                f"  rollouts stand as at {local_time(newest)}: houston rollout list"
+                f"  state of the rollouts as of {local_time(newest)}: houston rollout list"
             )
     if arguments.lsb:
         return LSB_DEAD if died else LSB_STOPPED
@@ -173,7 +173,7 @@ def _show_status(status: Status, waiting: list[EngineWaitedFor]) -> None:
 
 def add_daemon_logs_arguments(parser: argparse.ArgumentParser) -> None:
     """`-f`, `-n`, `--engine`, `--rollout`, `--json`."""
-    parser.add_argument("-f", "--follow", action="store_true", help="wait for more")
+    parser.add_argument("-f", "--follow", action="store_true", help="wait for further lines")
     parser.add_argument(
         "-n", "--lines", type=whole_number(), default=40, metavar="N", help="last N lines"
     )
@@ -182,7 +182,7 @@ def add_daemon_logs_arguments(parser: argparse.ArgumentParser) -> None:
     log_choice.add_argument(
         "--rollout", metavar="R", help="the log of this rollout's worker instead"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON line a line, with its file")
+    parser.add_argument("--json", action="store_true", help="each line as JSON, with its file")
 
 
 def run_daemon_logs(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:

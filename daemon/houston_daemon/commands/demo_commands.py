@@ -21,7 +21,7 @@ def add_demo_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--headless",
         action="store_true",
-        help="no screen: speak to the agent, wait until it is heard, stop, tell",
+        help="no screen: speak to the agent, wait until it hears, stop and report",
     )
 
 
@@ -36,7 +36,7 @@ def run_demo(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
         )
     if lacking := missing_packages():
         command_output.print_note(
-            f"No model plays: it needs {', '.join(lacking)}.\n  next: {INSTALL_LOCAL_HINT}"
+            f"No model runs: it needs {', '.join(lacking)}.\n  next: {INSTALL_LOCAL_HINT}"
         )
     else:
         fetch_model(command_output.print_note)
@@ -51,7 +51,7 @@ def run_demo(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     finally:
         tour.stop()
     command_output.print_line(
-        "Everything is still there; what had not ended goes on with `daemon start`:"
+        "Everything is stored; unfinished rollouts continue with `daemon start`:"
     )
     command_output.print_line(f"  houston --home {home} rollout list")
     return 0

@@ -88,7 +88,7 @@ def check_home(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
     elif not _is_writable(existing):
         yield CheckFinding("home", "fail", f"{path} cannot be written", "Name another --home.")
     elif filesystem.startswith("fuse"):
-        step = "Make sure that it is no network file system: locks must hold on it."
+        step = "Make sure that it is not a network file system: file locks must work on it."
         yield CheckFinding("home", "warn", f"{path} on {filesystem}", step)
     else:
         yield ok_finding("home", f"{path} on {filesystem}")
@@ -106,7 +106,7 @@ def _check_as_group_member(path: Path, owner: str) -> CheckFinding:
     if os.access(path, os.R_OK | os.X_OK):
         return ok_finding("home", f"{path} is {owner}'s, and this user may read it")
     step = f"Ask {owner} to set `daemon.group` to a group of yours."
-    return CheckFinding("home", "fail", f"{path} is {owner}'s, and closed to this user", step)
+    return CheckFinding("home", "fail", f"{path} is {owner}'s, and this user may not read it", step)
 
 
 def _check_free_space(folder: Path) -> CheckFinding:
@@ -127,7 +127,7 @@ def check_clock(_: LoadedConfiguration) -> Iterator[CheckFinding]:
     elif _is_clock_synchronised():
         yield ok_finding("clock", f"{now}, synchronised")
     else:
-        step = "Run an NTP client (systemd-timesyncd, chrony); order is kept without one."
+        step = "Run an NTP client (systemd-timesyncd, chrony); events keep their order without one."
         yield CheckFinding("clock", "warn", f"{now}, not known to be synchronised", step)
 
 
@@ -185,7 +185,7 @@ def check_temporary_folder(_: LoadedConfiguration) -> Iterator[CheckFinding]:
     if not _is_writable(folder):
         yield CheckFinding("tmp", "fail", f"{folder} cannot be written", "Set TMPDIR to another.")
     elif "noexec" in mount_options(folder):
-        step = "Set TMPDIR to another folder where builds (pip, triton) run what they made."
+        step = "Set TMPDIR to a folder where builds (pip, triton) may run what they made."
         yield CheckFinding("tmp", "warn", f"{folder} is mounted noexec", step)
     else:
         yield ok_finding("tmp", str(folder))
@@ -297,7 +297,7 @@ def check_process_limits(_: LoadedConfiguration) -> Iterator[CheckFinding]:
         step = (
             "houston daemon install-service: systemd gives its unit control groups (Delegate=yes)."
             if RUNNING_SYSTEMD.is_dir()
-            else "Nothing must be done; where control groups are delegated, the kernel is exact."
+            else "Nothing needs to be done; with delegated control groups, limits are exact."
         )
         yield CheckFinding("limits", "warn", problem, step)
     else:
@@ -383,7 +383,7 @@ def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
         help="fetch SmolLM2-135M (98 MB); or a model of the hub, org/name@revision, resolved anew",
     )
     parser.add_argument("--install-engine", action="store_true", help="install vLLM (3.4 GB)")
-    parser.add_argument("--json", action="store_true", help="one JSON line a check")
+    parser.add_argument("--json", action="store_true", help="one JSON line per check")
 
 
 def run_doctor(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:

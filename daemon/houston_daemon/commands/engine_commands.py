@@ -24,7 +24,7 @@ def add_engine_check_arguments(parser: argparse.ArgumentParser) -> None:
         "name",
         nargs="?",
         metavar="ENGINE",
-        help="engine of the configuration; default: its default",
+        help="engine of the configuration; default: `default_engine`",
     )
     parser.add_argument(
         "--seconds",
@@ -33,7 +33,7 @@ def add_engine_check_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"how long a sample may take ({SAMPLE_SECONDS:g})",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON line a check")
+    parser.add_argument("--json", action="store_true", help="one JSON line per check")
 
 
 def run_engine_check(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:

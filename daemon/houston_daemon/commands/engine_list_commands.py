@@ -24,7 +24,7 @@ NO_DAEMON = "no daemon runs"
 
 def add_engine_list_arguments(parser: argparse.ArgumentParser) -> None:
     """`--json`."""
-    parser.add_argument("--json", action="store_true", help="one JSON line an engine")
+    parser.add_argument("--json", action="store_true", help="one JSON line per engine")
 
 
 def run_engine_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:

@@ -36,19 +36,19 @@ def add_env_serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source",
         metavar="TASK|SUITE",
-        help="a task file or its folder, or a suite, whose task a reset's seed chooses",
+        help="a task file or its folder, or a suite (the seed of a reset chooses its task)",
     )
-    parser.add_argument("--split", choices=SPLITS, default="train", help="of a suite (train)")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1)")
+    parser.add_argument("--split", choices=SPLITS, default="train", help="split of a suite (train)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     parser.add_argument(
-        "--port", type=whole_number(1, 65_535), default=8000, help="port to listen at (8000)"
+        "--port", type=whole_number(1, 65_535), default=8000, help="port to listen on (8000)"
     )
     parser.add_argument(
         "--sessions",
         type=whole_number(1, 10_000),
         default=64,
         metavar="N",
-        help="most clients at once (64)",
+        help="at most N clients at once (64)",
     )
 
 
@@ -89,7 +89,7 @@ def _listen(arguments: argparse.Namespace, episodes: Episodes, name: str) -> Non
     app = server_app(episodes, name, version("houston-agents"), arguments.sessions)
     command_output.print_note(
         f"{name} is served at http://{arguments.host}:{arguments.port} for clients of OpenEnv;"
-        " whoever reaches the port may use it."
+        " anybody who can reach the port can use it."
     )
     uvicorn.run(app, host=arguments.host, port=arguments.port, log_level="warning")
 

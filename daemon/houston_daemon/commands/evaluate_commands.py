@@ -56,7 +56,7 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
         " .json, .csv, .parquet)",
     )
     parser.add_argument(
-        "--kind", choices=KINDS, default="", help="of the file; default: by its columns"
+        "--kind", choices=KINDS, default="", help="kind of the file; default: by its columns"
     )
     parser.add_argument(
         "--against",
@@ -64,21 +64,21 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="questions that were trained on: those of them that stand in the file are dropped;"
-        " what Houston trained the policies on is looked through by itself",
+        help="questions that were trained on: those that also occur in the file are dropped;"
+        " what Houston trained the policies on is always checked",
     )
     add_player_arguments(parser)
     parser.add_argument(
         "--before",
         default="",
         metavar="POLICY",
-        help="also evaluate this one, on the same tasks, and compare: policy@1, or `base`",
+        help="also evaluate this policy on the same tasks, and compare: policy@1, or `base`",
     )
     parser.add_argument(
         "-n",
         type=whole_number(1, 100_000),
         metavar="N",
-        help="tasks (200 of a suite, or as many as it has; all of a file)",
+        help="number of tasks (200 of a suite, or all it has; all of a file)",
     )
     parser.add_argument("--agent", choices=AGENTS, default="", help="default: what the tasks say")
     parser.add_argument(
@@ -145,7 +145,7 @@ def _tasks(
     leaks = find_leaks([(question.id, question.bare) for question in questions], texts)
     for leak in leaks:
         command_output.print_note(
-            f"dropped {leak.id}: its {leak.why} stands in {leak.where}, which was trained on"
+            f"dropped {leak.id}: its {leak.why} occurs in {leak.where}, which was trained on"
         )
     leaked_ids = {leak.id for leak in leaks}
     unseen_questions = [question for question in questions if question.id not in leaked_ids]

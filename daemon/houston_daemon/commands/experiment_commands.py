@@ -25,7 +25,7 @@ def add_experiment_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="DIR",
-        help="folder of the run, with a home of its own (experiments/NAME here)",
+        help="folder of the run, with its own home (experiments/NAME here)",
     )
     parser.add_argument(
         "--only",
@@ -33,12 +33,12 @@ def add_experiment_arguments(parser: argparse.ArgumentParser) -> None:
         choices=experiment_recipe.ARMS,
         default=[],
         metavar="ARM",
-        help="some arms only",
+        help="run only these arms",
     )
     parser.add_argument(
         "--seeds", type=whole_number(1, 100), metavar="N", help="train and measure with N seeds"
     )
-    parser.add_argument("--resume", action="store_true", help="go on with what lies in DIR")
+    parser.add_argument("--resume", action="store_true", help="continue the run in DIR")
     parser.add_argument("--report", action="store_true", help="only write the report again")
     parser.add_argument("--json", action="store_true", help="one JSON object: where the report is")
 
@@ -55,7 +55,7 @@ def run_experiment(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
         prepare_run(file, folder, arguments.resume, sys.argv[1:])
     if is_other_recipe(file, folder):
         command_output.print_note(
-            f"{file} differs from the recipe that {folder} keeps: the kept one counts."
+            f"{file} differs from the recipe stored in {folder}: the stored one is used."
         )
     opened = run_stages.open_run(folder, command_output.print_note, arguments.seeds)
     # As Ctrl-C: the daemon is stopped, the rest is resumed.

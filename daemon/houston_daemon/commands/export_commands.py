@@ -82,13 +82,13 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
         "--as-named", action="store_true", help="rollouts in the order of R…, not by id"
     )
     add_row_arguments(parser)
-    roles = f"whose answers are trained ({','.join(ROW_ROLES)})"
+    roles = f"roles whose answers are trained ({','.join(ROW_ROLES)})"
     parser.add_argument("--roles", default="", metavar="ROLE,…", help=roles)
     add_rules_argument(parser)
-    recipes = f"how often and in which order rows stand: {', '.join(RECIPES)}, or a TOML file"
+    recipes = f"how often and in which order rows occur: {', '.join(RECIPES)}, or a TOML file"
     parser.add_argument("--recipe", default="once", metavar="RECIPE", help=recipes)
     parser.add_argument(
-        "--seed", type=whole_number(), default=0, help="of shuffling and of the split"
+        "--seed", type=whole_number(), default=0, help="seed of shuffling and of the split"
     )
     parser.add_argument(
         "--held-out",
@@ -96,16 +96,16 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="TASK",
-        help="tasks that are not trained on, in a file of their own; or a share of them, as 0.2",
+        help="tasks that are not trained on, in a separate file; or a share of them, such as 0.2",
     )
     parser.add_argument(
         "--leave-out",
         action="store_true",
-        help="leave rows out that the consumer would mistrain; the manifest names them",
+        help="leave out rows that the consumer would train wrongly; the manifest names them",
     )
     parser.add_argument("--force", action="store_true", help="replace another export in DIR")
     parser.add_argument(
-        "--push", default="", metavar="REPO", help="commit it to the data set org/name of the hub"
+        "--push", default="", metavar="REPO", help="push it to the data set org/name of the hub"
     )
     parser.add_argument(
         "--private",
@@ -121,8 +121,8 @@ def add_rules_argument(parser: argparse.ArgumentParser) -> None:
         "--rules",
         choices=get_args(RulesFrom),
         default="run",
-        help="run: on every rollout, now, whatever was stored of them (the default); stored: what"
-        " they said when they were last run; off: no rule counts",
+        help="run: run the rules on every rollout now, whatever is stored (default); stored: use"
+        " their last stored verdicts; off: no rule counts",
     )
 
 
@@ -143,32 +143,32 @@ def add_row_arguments(parser: argparse.ArgumentParser) -> None:
         "--unjudged",
         choices=("keep", "mask"),
         default="keep",
-        help="steps of which nobody said anything (keep)",
+        help="steps that nobody judged (keep)",
     )
     parser.add_argument(
         "--attempts",
         choices=("purified", "raw"),
         default="purified",
-        help="of purified steps what replaced them, or all that was sampled (purified)",
+        help="for purified steps: the replacement, or all that was sampled (purified)",
     )
     parser.add_argument(
         "--thoughts", choices=("strip",), help="leave thoughts out, train actions only"
     )
     parser.add_argument(
-        "--dialect", default="", metavar="DIALECT", help="that rows are rendered in"
+        "--dialect", default="", metavar="DIALECT", help="dialect of the rendered rows"
     )
     parser.add_argument(
         "--tokenizer",
         default="",
         metavar="PATH|ID",
-        help="of the model that is trained: a file, a folder, or org/name@revision of the hub",
+        help="tokenizer of the trained model: a file, a folder, or org/name@revision of the hub",
     )
     parser.add_argument(
         "--window",
         type=whole_number(),
         default=0,
         metavar="TOKENS",
-        help="of the model that is trained: where its rollouts show tools short, rows do, too",
+        help="window of the trained model: where its rollouts shorten tools, rows do, too",
     )
 
 
@@ -360,14 +360,14 @@ def _say_exported(result: ExportResult, as_json: bool, origin: str, place: str) 
         command_output.print_line(f"  not trained: {count:,} {counts.unit}, {reason}")
     if counts.unjudged:
         command_output.print_line(
-            f"  trained unjudged: {counts.unjudged:,} {counts.unit}, of steps nobody judged"
+            f"  trained unjudged: {counts.unjudged:,} {counts.unit}, of steps that nobody judged"
         )
     for note in _export_notes(manifest):
         command_output.print_note(note)
     if origin:
         command_output.print_line(f"  pushed to {origin}: rows, card, manifest")
     command_output.print_note(
-        f"{manifest.traps[0]} More of what {manifest.format} does without a word: README.md there."
+        f"{manifest.traps[0]} What else {manifest.format} does silently: see README.md there."
     )
 
 
@@ -381,7 +381,7 @@ def _export_notes(manifest: ExportManifest) -> Iterator[str]:
     if elsewhere := elsewhere_sentence(manifest):
         yield elsewhere
     if moved := [source.rollout for source in manifest.sources if source.moved]:
-        yield f"{', '.join(moved)} went on meanwhile: newer steps may be missing."
+        yield f"{', '.join(moved)} continued meanwhile: newer steps may be missing."
     for remark, count in manifest.remarks.items():
         yield f"{pluralize(count, 'line')}: {remark}."
 

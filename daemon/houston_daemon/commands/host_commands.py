@@ -34,7 +34,9 @@ def add_host_add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where the file for that machine is written, `-` for standard output; by default"
         " NAME.endpoint.json",
     )
-    parser.add_argument("--replace", action="store_true", help="new keys; the old ones end")
+    parser.add_argument(
+        "--replace", action="store_true", help="create new keys; the old ones become invalid"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
@@ -75,7 +77,7 @@ def _write_secret(file: Path, data: bytes, name: str) -> None:
 
 def add_host_list_arguments(parser: argparse.ArgumentParser) -> None:
     """`--json`."""
-    parser.add_argument("--json", action="store_true", help="one JSON line a host")
+    parser.add_argument("--json", action="store_true", help="one JSON line per host")
 
 
 def run_host_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
@@ -112,7 +114,7 @@ def run_host_remove(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     if arguments.json:
         command_output.print_json_line({"host": arguments.name, "removed": True})
     else:
-        command_output.print_line(f"{arguments.name} was removed: its next word is refused.")
+        command_output.print_line(f"{arguments.name} was removed: its next message is refused.")
     return int(ExitCode.DONE)
 
 
@@ -123,7 +125,7 @@ def add_host_check_arguments(parser: argparse.ArgumentParser) -> None:
         "--seconds",
         type=seconds_argument,
         default=CHECK_SECONDS,
-        help=f"patience ({CHECK_SECONDS:g})",
+        help=f"wait at most this long ({CHECK_SECONDS:g})",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 

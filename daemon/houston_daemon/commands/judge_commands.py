@@ -171,10 +171,10 @@ def _score_words(score: float | None) -> str:
 _ACTION_FLAGS = {
     "--rules-only": "ask no model",
     "--no-rules": "leave the rules' verdicts as they are",
-    "--calibrate": "how rules and judge agree with people, over R… or everything that people"
+    "--calibrate": "report how rules and judge agree with people, on R… or on all that people"
     " judged",
-    "--check-template": "how many of the cases the engine judges as meant",
-    "--print-template": "write out the packaged template, to edit",
+    "--check-template": "count the cases that the engine judges as meant",
+    "--print-template": "print the packaged template, to edit it",
 }
 """What is asked for, one at most."""
 
@@ -186,29 +186,29 @@ def add_judge_arguments(parser: argparse.ArgumentParser) -> None:
     for flag, text in _ACTION_FLAGS.items():
         order_choice.add_argument(flag, action="store_true", help=text)
     parser.add_argument(
-        "--dry-run", action="store_true", help="ask and store nothing; what it takes"
+        "--dry-run", action="store_true", help="ask and store nothing; estimate the cost"
     )
     parser.add_argument(
         "--engine", metavar="ENGINE", help="engine of the configuration that judges"
     )
     parser.add_argument(
-        "--policy", default="", metavar="POLICY", help="an adapter that it has loaded"
+        "--policy", default="", metavar="POLICY", help="an adapter that the engine has loaded"
     )
-    parser.add_argument("--template", type=Path, metavar="FILE", help="the judge's words")
+    parser.add_argument("--template", type=Path, metavar="FILE", help="the judge's prompt template")
     parser.add_argument("--cases", type=Path, metavar="DIR", help="cases for --check-template")
     parser.add_argument(
         "--concurrency",
         type=whole_number(1, 1_000),
         metavar="N",
-        help="windows that are asked at once",
+        help="number of windows asked at once",
     )
     parser.add_argument(
         "--window",
         type=whole_number(512, 10**7),
         metavar="TOKENS",
-        help="most of the engine's window",
+        help="use at most this much of the engine's window",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON line a rollout")
+    parser.add_argument("--json", action="store_true", help="one JSON line per rollout")
 
 
 def run_judge(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
@@ -287,8 +287,8 @@ def _told_when_interrupted() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         command_output.print_note(
-            "\nStopped: what was stored stays, and answers that came are kept.\n"
-            "  next: the same command again, which asks only what was not answered"
+            "\nStopped: what was stored stays, and answers received so far are kept.\n"
+            "  next: the same command again, which asks only what is not answered yet"
         )
         raise
 

@@ -64,16 +64,20 @@ def add_label_arguments(parser: argparse.ArgumentParser) -> None:
         "--people", action="store_true", help="only what people judged; no model is asked"
     )
     who.add_argument(
-        "--print-rubric", action="store_true", help="write out the packaged rubric, to edit"
+        "--print-rubric", action="store_true", help="print the packaged rubric, to edit it"
     )
-    parser.add_argument("--rubric", type=Path, metavar="FILE", help="the judge's words")
+    parser.add_argument("--rubric", type=Path, metavar="FILE", help="the judge's rubric")
     parser.add_argument(
         "--also-judged",
         action="store_true",
-        help="ask the judge also what people judged, and say how it agrees with them",
+        help="also ask the judge what people judged, and report how they agree",
     )
     parser.add_argument(
-        "--out", type=Path, default=DEFAULT_FILE, metavar="FILE", help=f"({DEFAULT_FILE})"
+        "--out",
+        type=Path,
+        default=DEFAULT_FILE,
+        metavar="FILE",
+        help=f"file to write ({DEFAULT_FILE})",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object at the end")
 
@@ -213,11 +217,11 @@ def agreement_line(agreement: JudgeAgreement) -> str:
     """How a judge agrees with people, in one line."""
     if agreement.order is None:
         return (
-            f"The judge cannot be held against people: they kept {agreement.kept} and masked"
+            f"The judge cannot be compared with people: they kept {agreement.kept} and masked"
             f" {agreement.masked} of these decisions."
         )
     return (
         f"Of pairs of a decision that people kept ({agreement.kept}) and one they masked"
-        f" ({agreement.masked}), the judge scores {agreement.order:.0%} the right way round; its"
-        f" means are {agreement.mean_kept:.2f} and {agreement.mean_masked:.2f}."
+        f" ({agreement.masked}), the judge orders {agreement.order:.0%} correctly; its mean scores"
+        f" are {agreement.mean_kept:.2f} and {agreement.mean_masked:.2f}."
     )

@@ -62,7 +62,7 @@ def run_verify(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
         show_verification(report, loaded.home)
         for text in changed:
             command_output.print_line(
-                f"{text} Import it once more from where it came; do not activate it."
+                f"{text} Import it again from its source; do not activate it."
             )
     return int(ExitCode.DONE if report.sound and not changed else ExitCode.DAMAGED)
 
@@ -72,7 +72,7 @@ def _describe_journal_end(report: VerificationReport) -> str:
     if report.vouched >= report.events:
         return "nothing is missing"
     return (
-        f"nothing is missing up to event {report.vouched} (the daemon writes down the newest event"
+        f"nothing is missing up to event {report.vouched} (the daemon records the newest event"
         " once a second; the events after it were read and are sound)"
     )
 
@@ -93,12 +93,12 @@ def show_verification(report: VerificationReport, home: Home) -> None:
         command_output.print_note(REPAIR_ADVICE)
     if report.erased:
         command_output.print_note(
-            f"The bodies of {report.erased} events were erased; what is left of them is sound."
+            f"The bodies of {report.erased} events were erased; the rest of them is sound."
         )
     for loss in report.losses:
         owner = loss.rollout or "daemon, or nobody knows whose"
         command_output.print_note(
-            f"Known: {owner}: {step_queries.describe_repair_loss(loss)}; no damage of today."
+            f"Known: {owner}: {step_queries.describe_repair_loss(loss)}; this is no new damage."
         )
 
 
@@ -108,7 +108,7 @@ def add_repair_arguments(parser: argparse.ArgumentParser) -> None:
         "--from-backup",
         metavar="NAME|DIR",
         type=Path,
-        help="also take what fits from this backup (the home's own are always looked at), and what"
+        help="also take what fits from this backup (the home's own are always searched), and what"
         " an earlier repair set aside",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
@@ -146,14 +146,14 @@ def _take_home_lock(home: Home, deed: str) -> HomeLock:
 def _show_repair(result: RepairResult) -> None:
     for loss in result.stays:
         command_output.print_note(
-            f"{_lost_events(loss)} stay aside: {loss.why}. They are kept in `damaged/`."
+            f"{_lost_events(loss)} remain set aside: {loss.why}. They are kept in `damaged/`."
         )
     if not result.changed:
         command_output.print_line("Sound: there is nothing to repair.")
         return
     for rollout, seqs in result.returned.items():
         events_text = _lost_events(RepairLoss(rollout, seqs, ""))
-        command_output.print_line(f"{events_text} came back: an earlier repair had set them aside.")
+        command_output.print_line(f"Restored {events_text}, which an earlier repair had set aside.")
     for text in result.mended:
         command_output.print_line(text)
     for loss in result.losses:
@@ -165,11 +165,11 @@ def _show_repair(result: RepairResult) -> None:
         )
     if any(step >= 0 for step in result.paused.values()):
         command_output.print_note(
-            "Workspaces were left as they are: they may be ahead of the step behind which"
-            " their rollout goes on."
+            "Workspaces were not changed: they may be ahead of the step after which"
+            " their rollout continues."
         )
-    command_output.print_line(f"The home is sound again, to event {result.seq}.")
-    command_output.print_note(f"The files as they were, and everything set aside: {result.copies}")
+    command_output.print_line(f"The home is sound again, up to event {result.seq}.")
+    command_output.print_note(f"The original files and everything set aside are in {result.copies}")
 
 
 def _lost_events(loss: RepairLoss) -> str:
@@ -183,13 +183,16 @@ def _lost_events(loss: RepairLoss) -> str:
 def add_backup_arguments(parser: argparse.ArgumentParser) -> None:
     """`--out`, `--list`, `--restore`, `--until`, `--take-over`, `--periodic`, `--json`."""
     parser.add_argument(
-        "--out", metavar="DIR", type=Path, help="make it in this folder; with --list: look there"
+        "--out",
+        metavar="DIR",
+        type=Path,
+        help="make the backup in this folder; with --list: look there",
     )
-    parser.add_argument("--list", action="store_true", help="show the backups that there are")
+    parser.add_argument("--list", action="store_true", help="list the existing backups")
     parser.add_argument(
         "--restore",
         metavar="NAME|DIR|URL",
-        help="make the home, which must be empty, out of this one, or of what a store holds",
+        help="restore the home, which must be empty, from this backup or from a store",
     )
     parser.add_argument(
         "--until",
@@ -201,15 +204,15 @@ def add_backup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--take-over",
         action="store_true",
-        help="from now on this home writes to the store, and the one before does not: with"
+        help="from now on this home writes to the store, and the previous one does not: with"
         " --restore URL, or alone for `artifacts.url`",
     )
     parser.add_argument(
         "--periodic",
         action="store_true",
-        help="one of a series: of these the newest `[backup] keep` stay",
+        help="one of a series, of which the newest `[backup] keep` are kept",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a backup")
+    parser.add_argument("--json", action="store_true", help="one JSON object per backup")
 
 
 def run_backup(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
@@ -261,13 +264,13 @@ def _restore_from_store(arguments: argparse.Namespace, loaded: LoadedConfigurati
         )
     else:
         command_output.print_note(
-            f"The home before still writes to {store.url}: once it is gone for good, houston backup"
-            f" --take-over --home {home.path}"
+            f"The previous home still writes to {store.url}. Once it is gone for good: houston"
+            f" backup --take-over --home {home.path}"
         )
     named = load_configuration(str(home.path), loaded.file)
     if named.config.artifacts.url.rstrip("/") != store.url:
         command_output.print_note(
-            f"Workspaces are fetched from there once {named.source} says so: [artifacts] url ="
+            f"Workspaces are fetched from there once {named.source} has: [artifacts] url ="
             f' "{store.url}"'
         )
 
@@ -297,7 +300,9 @@ def _restore_backup(
             f"{', '.join(paused)}: paused by restore, because {backup.home} may still run them;"
             f" cancel them there first. next: houston rollout resume R --home {home.path}"
         )
-        command_output.print_note("What each one lacks on this machine: houston rollout list")
+        command_output.print_note(
+            "To see what each one lacks on this machine: houston rollout list"
+        )
 
 
 def _make_backup(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> None:

@@ -33,8 +33,10 @@ def add_mcp_serve_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="serve search in this folder or .jsonl file; else as [tools.search] says",
     )
-    parser.add_argument("--seconds", type=float, default=10.0, help="longest run of code (10)")
-    parser.add_argument("--memory-mb", type=int, default=1024, help="most memory of code (1024)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="time limit of a code run (10)")
+    parser.add_argument(
+        "--memory-mb", type=int, default=1024, help="memory limit of a code run (1024)"
+    )
 
 
 def run_mcp_serve(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:

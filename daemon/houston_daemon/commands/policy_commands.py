@@ -42,7 +42,7 @@ def _add_registration_arguments(parser: argparse.ArgumentParser, base: str) -> N
         "--name", default=DEFAULT_FAMILY, help=f"family that it joins ({DEFAULT_FAMILY})"
     )
     parser.add_argument(
-        "--parent", default="", metavar="POLICY", help="policy that training began from, if any"
+        "--parent", default="", metavar="POLICY", help="policy that training started from, if any"
     )
     parser.add_argument("--note", default="", metavar="TEXT", help="where it comes from")
     parser.add_argument("--json", action="store_true", help="one JSON object")
@@ -86,7 +86,7 @@ def _say_registered(
         command_output.print_note(f"from {origin}; its checksums are those of the hub")
     if existed:
         command_output.print_note(
-            f"These very files are known as {name}; no other policy was made of them."
+            f"These files are already known as {name}; no new policy was made."
         )
     command_output.print_note(f"next: {activation_command(loaded, name)}")
 
@@ -122,7 +122,7 @@ def run_policy_pull(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
 def add_policy_push_arguments(parser: argparse.ArgumentParser) -> None:
     """`POLICY`, `REPO`, `--merged`, `--private`, `--json`."""
     parser.add_argument("policy", metavar="POLICY", help="its name: policy@2")
-    parser.add_argument("repo", metavar="REPO", help="org/name on the hub; made if it is not there")
+    parser.add_argument("repo", metavar="REPO", help="org/name on the hub; created if missing")
     parser.add_argument(
         "--merged", action="store_true", help="base and adapter as one model, not the adapter"
     )
@@ -164,7 +164,9 @@ def add_policy_merge_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR|URL",
         help="folder to make, also in a store (s3://bucket/prefix): safetensors, config",
     )
-    parser.add_argument("--force", action="store_true", help="replace what was merged there before")
+    parser.add_argument(
+        "--force", action="store_true", help="replace an earlier merge in this folder"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
@@ -193,18 +195,18 @@ def run_policy_merge(arguments: argparse.Namespace, loaded: LoadedConfiguration)
 def add_policy_export_arguments(parser: argparse.ArgumentParser) -> None:
     """`POLICY`, `--format`, `--out`, `--precision`, `--no-check`, `--force`, `--json`."""
     parser.add_argument("policy", metavar="POLICY", help="its name: policy@2")
-    parser.add_argument("--format", choices=("gguf",), default="gguf", help="of the file (gguf)")
+    parser.add_argument("--format", choices=("gguf",), default="gguf", help="file format (gguf)")
     parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="file to write")
     parser.add_argument(
         "--precision",
         choices=("bf16", "f16", "f32"),
         default="bf16",
-        help="of the weights (bf16, which is what most models are)",
+        help="precision of the weights (bf16, as in most models)",
     )
     parser.add_argument(
         "--no-check", action="store_true", help="do not read it back and compare its logits"
     )
-    parser.add_argument("--force", action="store_true", help="replace the file that is there")
+    parser.add_argument("--force", action="store_true", help="replace an existing file")
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 

@@ -25,13 +25,13 @@ from houston_shared.store.store_reader import Reader
 def add_rollout_erase_arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `--at`, `--text`, `--reason`, `--yes`, `--json`."""
     parser.add_argument(
-        "rollout", metavar="R", nargs="?", help="rollout, or R@STEP; with --text alone: all"
+        "rollout", metavar="R", nargs="?", help="rollout, or R@STEP; with only --text: all"
     )
     parser.add_argument(
         "--at", type=whole_number(1), metavar="STEP", help="everything of this step"
     )
     parser.add_argument(
-        "--text", metavar="STRING", help="this text wherever it stands; - reads it from stdin"
+        "--text", metavar="STRING", help="this text wherever it occurs; - reads it from stdin"
     )
     parser.add_argument("--reason", default="", metavar="TEXT", help="why; kept in the journal")
     _add_confirmation_arguments(parser)
@@ -39,7 +39,7 @@ def add_rollout_erase_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_confirmation_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of commands that erase."""
-    parser.add_argument("--yes", action="store_true", help="do it; it cannot be taken back")
+    parser.add_argument("--yes", action="store_true", help="do it; this cannot be undone")
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
@@ -61,7 +61,9 @@ def run_rollout_erase(arguments: argparse.Namespace, loaded: LoadedConfiguration
             {"events": count, "rollouts": owners, "gone": overwritten, **also}
         )
     else:
-        command_output.print_line(f"{count} events were erased." if count else "Nothing holds it.")
+        command_output.print_line(
+            f"{count} events were erased." if count else "No event contains it."
+        )
     if other_rollouts:
         _warn_other_owners(other_rollouts)
     files_left = _warn_remaining_copies(loaded.home, overwritten, "" if other_rollouts else text)
@@ -103,7 +105,7 @@ def _warn_other_owners(owners: list[str]) -> None:
     """Whose events hold the text all the same, on stderr."""
     names = ", ".join(owner or "the daemon (a task, or a reason)" for owner in owners)
     command_output.print_note(
-        f"{names} has it, too. next: the same without a rollout takes it out everywhere"
+        f"{names} contains it, too. next: the same without a rollout erases it everywhere"
     )
 
 
@@ -112,16 +114,16 @@ def _warn_remaining_copies(home: Home, overwritten: bool, text: str = "") -> boo
     files: list[Path] = []
     if not overwritten:
         command_output.print_note(
-            "A reader holds the WAL open, which still has it. next: houston daemon restart"
+            "A reader keeps the WAL open, which still contains it. next: houston daemon restart"
         )
     elif text and (files := event_erasure.find_files_with_text(home, text)):
         names = ", ".join(map(str, files))
         command_output.print_note(
-            f"Old pages of {names} still have it. next: houston daemon stop, then this again"
+            f"Old pages of {names} still contain it. next: houston daemon stop, then this again"
         )
     for path in event_erasure.list_possible_copies(home, text):
         command_output.print_note(
-            f"{path} was made before and may still have it; remove it when it must not."
+            f"{path} is older and may still contain it; if it must not, remove it."
         )
     return not overwritten or bool(files)
 
@@ -228,7 +230,8 @@ def _archive_rollout(arguments: argparse.Namespace, loaded: LoadedConfiguration)
         command_output.print_json_line(fields)
     else:
         command_output.print_line(
-            f"{rollout.id}: {manifest.events} events are in {path}; their texts left the home."
+            f"{rollout.id}: {manifest.events} events are in {path}; their texts"
+            " were removed from the home."
         )
         command_output.print_note(WHAT_STAYS)
     _warn_remaining_copies(loaded.home, overwritten)

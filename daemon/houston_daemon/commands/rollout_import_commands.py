@@ -32,9 +32,9 @@ def add_rollout_import_arguments(parser: argparse.ArgumentParser) -> None:
         " (.eval or JSON)",
     )
     parser.add_argument(
-        "--task", default="", metavar="TASK", help="name of their task (that of the file)"
+        "--task", default="", metavar="TASK", help="name of their task; default: that of the file"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON line a rollout")
+    parser.add_argument("--json", action="store_true", help="one JSON line per rollout")
 
 
 def run_rollout_import(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
@@ -47,7 +47,7 @@ def run_rollout_import(arguments: argparse.Namespace, loaded: LoadedConfiguratio
             _import_one(message, arguments.json, loaded)
     if not arguments.json:
         command_output.print_note(
-            "Sampled elsewhere: they have no token ids, and rows of them are rendered anew."
+            "Sampled elsewhere: they have no token ids, and their rows are rendered anew."
         )
     return int(ExitCode.DONE)
 

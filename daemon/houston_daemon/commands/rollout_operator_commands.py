@@ -50,13 +50,13 @@ def add_rollout_start_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy",
         default="",
         metavar="POLICY",
-        help="policy@2 that was active on the engine before, or `base` for its own model; "
-        "default: what is active",
+        help="policy@2 that has been active on the engine, or `base` for its own model; "
+        "default: the active one",
     )
     parser.add_argument("-n", type=number, default=1, metavar="N", help="how many rollouts (1)")
-    parser.add_argument("--seed", type=whole_number(), help="seed of the first; random without")
+    parser.add_argument("--seed", type=whole_number(), help="seed of the first; default: random")
     parser.add_argument(
-        "--share-gpus", action="store_true", help="their GPUs may be shared with others of the kind"
+        "--share-gpus", action="store_true", help="share their GPUs with others that allow it"
     )
     parser.add_argument(
         "--hints", action="store_true", help="show them the task's hints, which are off by default"
@@ -65,10 +65,10 @@ def add_rollout_start_arguments(parser: argparse.ArgumentParser) -> None:
         "--purify",
         default="",
         metavar="on|off|KEY=VALUE,…",
-        help="correct failed calls ahead: in every one, in none, or with other values than the "
+        help="correct failed calls ahead: in all, in none, or with values other than the "
         "task's [purify]",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON line a rollout")
+    parser.add_argument("--json", action="store_true", help="one JSON line per rollout")
 
 
 def run_rollout_start(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
@@ -257,8 +257,8 @@ NOTHING_READ = "Nothing was read."
 
 def add_rollout_printed_arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `TERMINAL`, `--host`, `--from`, `--to`, `--out`, `--json`."""
-    parser.add_argument("rollout", metavar="R", help="rollout")
-    parser.add_argument("terminal", metavar="TERMINAL", help="its name")
+    parser.add_argument("rollout", metavar="R", help="its id, or a part of it")
+    parser.add_argument("terminal", metavar="TERMINAL", help="name of the terminal")
     parser.add_argument("--host", required=True, metavar="HOST", help="the machine it is on")
     parser.add_argument(
         "--from",
@@ -274,7 +274,7 @@ def add_rollout_printed_arguments(parser: argparse.ArgumentParser) -> None:
         type=whole_number(0),
         default=2**62,
         metavar="BYTE",
-        help="up to (the end)",
+        help="up to this byte (the end)",
     )
     parser.add_argument("--out", required=True, metavar="FILE", help="a new file")
     parser.add_argument("--json", action="store_true", help="one JSON object")

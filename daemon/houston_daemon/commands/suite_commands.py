@@ -32,7 +32,7 @@ _MEANS = ("score", "steps", "failures", "no_action")
 
 def add_suite_list_arguments(parser: argparse.ArgumentParser) -> None:
     """`--json`."""
-    parser.add_argument("--json", action="store_true", help="one JSON line a suite")
+    parser.add_argument("--json", action="store_true", help="one JSON line per suite")
 
 
 def run_suite_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
@@ -88,7 +88,7 @@ def add_suite_run_arguments(parser: argparse.ArgumentParser) -> None:
         "--purify",
         default="",
         metavar="on|off|KEY=VALUE,…",
-        help="correct failed calls ahead, as rollout start does; default: not",
+        help="correct failed calls ahead, as in rollout start; default: off",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object: file and figures")
 
@@ -99,14 +99,23 @@ def add_player_arguments(parser: argparse.ArgumentParser) -> None:
         "--engine", metavar="ENGINE", help="engine of the configuration, or script:FILE"
     )
     parser.add_argument(
-        "--policy", default="", metavar="POLICY", help="policy@2, or `base`; default: the active"
+        "--policy",
+        default="",
+        metavar="POLICY",
+        help="policy@2, or `base`; default: the active one",
     )
-    parser.add_argument("--split", choices=SPLITS, default="test", help="of its tasks (test)")
+    parser.add_argument("--split", choices=SPLITS, default="test", help="split of its tasks (test)")
     parser.add_argument(
-        "--attempts", type=whole_number(1, 100), default=1, metavar="K", help="at each task (1)"
+        "--attempts",
+        type=whole_number(1, 100),
+        default=1,
+        metavar="K",
+        help="attempts at each task (1)",
     )
-    parser.add_argument("--seed", type=whole_number(), default=0, help="of the first attempt (0)")
-    parser.add_argument("--name", default="", help="of the result; default: from the time")
+    parser.add_argument(
+        "--seed", type=whole_number(), default=0, help="seed of the first attempt (0)"
+    )
+    parser.add_argument("--name", default="", help="name of the result; default: from the time")
 
 
 def run_suite_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:

@@ -294,8 +294,8 @@ def run_task_validate(arguments: argparse.Namespace, loaded: LoadedConfiguration
         _warn_of_script(loaded, arguments.engine, task.task)
     for where, name in task_secrets.missing_secrets(task.task):
         command_output.print_note(
-            f"warning: `{where}` names {name}, which is no secret of this shell; `houston rollout "
-            "start` is refused unless the daemon was started with it."
+            f"warning: `{where}` names {name}, which is not a secret of this shell; `houston "
+            "rollout start` is refused unless the daemon was started with it."
         )
     return int(ExitCode.DONE if scored else ExitCode.FAILED)
 
@@ -383,7 +383,7 @@ def _describe_tools(task: Task) -> str:
     """Their names, where they are known before the environment is open."""
     catalog = kind(task.environment).catalog
     if catalog is None:
-        return ", ".join(task.tools) or "all of the environment, which names them as it opens"
+        return ", ".join(task.tools) or "all that the environment names when it opens"
     return ", ".join(tool.name for tool in catalog(task).tools)
 
 

@@ -36,8 +36,8 @@ def add_task_image_arguments(parser: argparse.ArgumentParser) -> None:
         "image",
         metavar="IMAGE",
         help="a folder with a Containerfile or Dockerfile, a file that `podman save` or `docker"
-        " save` wrote (also oci-archive), or the name of an image, which is fetched where it is"
-        " not here",
+        " save` wrote (also oci-archive), or the name of an image, which is fetched if it is"
+        " missing",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
@@ -155,12 +155,12 @@ def _say_result(
         tables = tables_to_toml(owed).strip()
         lines = "\n".join(f"  {safe_line(line)}" for line in tables.splitlines())
         command_output.print_note(
-            f"{task.file} has such tables already; what the image says and they do not:\n{lines}"
+            f"{task.file} already has these tables; the image also sets:\n{lines}"
         )
     if found.workdir:
         command_output.print_note(
             f"The image works in {safe_line(found.workdir)}. The workspace is at /workspace; with"
-            " `workdir` of [sandbox] it lies there, too, over what the image has there."
+            " `workdir` of [sandbox] it is mounted there, too, over the files of the image."
         )
     if found.user not in _ROOT_NAMES:
         command_output.print_note(f"Programs run as root, not as {safe_line(found.user)}.")

@@ -39,30 +39,32 @@ def add_policy_tiny_arguments(parser: argparse.ArgumentParser) -> None:
         type=whole_number(100_000, 20_000_000),
         default=PARAMETERS,
         metavar="N",
-        help=f"about how many ({PARAMETERS:,})",
+        help=f"approximate size ({PARAMETERS:,})",
     )
     parser.add_argument(
         "--warm-up",
         type=whole_number(32, 100_000),
         metavar="N",
-        help="scripted traces to begin with (1,200; in errands 2,000)",
+        help="scripted traces to start with (1,200; in errands 2,000)",
     )
     parser.add_argument(
         "--passes",
         type=whole_number(1, 1_000),
         default=PASSES,
         metavar="N",
-        help=f"most passes over them ({PASSES})",
+        help=f"at most N passes over them ({PASSES})",
     )
     parser.add_argument(
-        "--level", choices=tuple(LEVELS), default="medium", help="of the worlds in them (medium)"
+        "--level", choices=tuple(LEVELS), default="medium", help="level of their worlds (medium)"
     )
     parser.add_argument(
         "--wrong",
         type=parse_share,
-        help="how often a trace goes for a wrong box (0.8; in errands 0.4)",
+        help="how often a trace chooses a wrong box (0.8; in errands 0.4)",
     )
-    parser.add_argument("--seed", type=whole_number(), default=0, help="of all that is random (0)")
+    parser.add_argument(
+        "--seed", type=whole_number(), default=0, help="seed of all that is random (0)"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 

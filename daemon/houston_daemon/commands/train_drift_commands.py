@@ -23,7 +23,7 @@ from houston_shared.policy_and_run_files import BASE_MODEL
 
 def add_train_drift_arguments(parser: argparse.ArgumentParser) -> None:
     """`RUN`, who diagnoses, how many tasks, where pictures go."""
-    parser.add_argument("run", metavar="RUN", help="of houston train echo, as train list says it")
+    parser.add_argument("run", metavar="RUN", help="run of houston train echo (see train list)")
     parser.add_argument(
         "--engine",
         metavar="ENGINE",
@@ -41,15 +41,18 @@ def add_train_drift_arguments(parser: argparse.ArgumentParser) -> None:
         type=whole_number(1, 64),
         default=1,
         metavar="K",
-        help="of each failed attempt that is refined (1)",
+        help="critiques of each failed attempt that is refined (1)",
     )
     parser.add_argument(
         "--kept-only",
         action="store_true",
-        help="run and ask nothing: pictures of what the run kept",
+        help="run and ask nothing: draw only what the run stored",
     )
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="of pictures and figures; default: the run's folder"
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="for pictures and figures; default: the run's folder",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
@@ -160,7 +163,7 @@ def drift_lines(measured: Mapping[str, Any]) -> list[str]:
 def _gain_words(critic: Mapping[str, Any]) -> str:
     gain = critic["gain"]
     if gain["value"] is None:
-        return "gains what nobody knows: no refinement came to its end"
+        return "has an unknown gain: no refinement has ended"
     return (
         f"gains {gain['value']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}],"
         f" score with it {critic['score with it']:.2f}"

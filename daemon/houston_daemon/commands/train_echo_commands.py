@@ -30,7 +30,7 @@ def add_train_echo_arguments(parser: argparse.ArgumentParser) -> None:
         "--human",
         nargs="*",
         metavar="R",
-        help="train a critic on what people said, to these rollouts or to all; docs/critic.md",
+        help="train a critic on the guidance given to these rollouts, or to all; docs/critic.md",
     )
 
 
@@ -83,11 +83,11 @@ def _examples_sentence(examples: PeopleExamples) -> str:
     gain_count = sum(example.gain is not None for example in examples.said)
     parts = [
         f"{pluralize(len(examples.said), 'message')} of people, {gain_count} with a known gain",
-        f"{pluralize(len(examples.pairs), 'pair')} of what was said and what was not",
+        f"{pluralize(len(examples.pairs), 'pair')} of a text that was sent and one that was not",
     ]
     if examples.unpaired:
         parts.append(
-            f"{pluralize(examples.unpaired, 'draft')} turned down without another word, not used"
+            f"{pluralize(examples.unpaired, 'draft')} turned down without other words, not used"
         )
     if examples.gone:
         parts.append(f"texts of {pluralize(examples.gone, 'rollout')} are gone")

@@ -33,13 +33,13 @@ def add_train_prm_arguments(parser: argparse.ArgumentParser) -> None:
         "--labels", type=Path, metavar="FILE", help="what decisions are worth (houston label)"
     )
     parser.add_argument(
-        "--base", default="", metavar="MODEL", help="model that is given a head; default: engine's"
+        "--base", default="", metavar="MODEL", help="model that gets a head; default: the engine's"
     )
     add_recipe_arguments(parser, prm_recipe.RECIPES_FOLDER, _DEFAULT_RECIPE, "prm-recipe")
     parser.add_argument(
         "--name",
         default="",
-        help=f"family of the model that comes out ({create_prm_run.DEFAULT_PRM_FAMILY})",
+        help=f"family of the resulting model ({create_prm_run.DEFAULT_PRM_FAMILY})",
     )
     add_daemon_run_arguments(parser)
 

@@ -70,13 +70,16 @@ def add_train_rl_arguments(parser: argparse.ArgumentParser, algorithm: str) -> N
         "--engine",
         metavar="ENGINE",
         default="",
-        help="engine that samples, embedded or vllm; default: the default",
+        help="engine that samples, embedded or vllm; default: `default_engine`",
     )
     parser.add_argument(
-        "--base", default="", metavar="POLICY", help="go on from policy@2; default: engine's model"
+        "--base",
+        default="",
+        metavar="POLICY",
+        help="continue from policy@2; default: engine's model",
     )
     add_recipe_arguments(parser, rl_recipe.RECIPES_FOLDER, algorithm, "rl-recipe")
-    parser.add_argument("--name", default="", help="family of the policies that come out")
+    parser.add_argument("--name", default="", help="family of the resulting policies")
     add_daemon_run_arguments(parser)
 
 
@@ -111,8 +114,8 @@ def add_daemon_run_arguments(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="use a GPU on which an engine runs",
     )
-    parser.add_argument("--resume", metavar="RUN", help="go on with a run that was cut short")
-    parser.add_argument("--detach", action="store_true", help="return when it has been started")
+    parser.add_argument("--resume", metavar="RUN", help="continue an interrupted run")
+    parser.add_argument("--detach", action="store_true", help="return once it has started")
     parser.add_argument("--json", action="store_true", help="one JSON object at the end")
 
 

@@ -58,20 +58,20 @@ def add_train_sft_arguments(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="TASK",
-        help="tasks of R that are not trained on, and whose loss is taken; or a share, as 0.2",
+        help="tasks of R that are not trained on, whose loss is measured; or a share, such as 0.2",
     )
     add_row_arguments(parser)
     add_rules_argument(parser)
     add_recipe_arguments(parser, sft_recipe.RECIPES_FOLDER, DEFAULT_RECIPE, "training")
     # So that what was said can be told.
     parser.set_defaults(rules=None, **dict.fromkeys(_default_row_flags()))
-    base = "model to train, a folder or org/name@revision; or a policy to go on from: policy@2"
+    base = "model to train, a folder or org/name@revision; or a policy to continue from: policy@2"
     parser.add_argument("--base", metavar="MODEL|POLICY", help=base)
     parser.add_argument("--full", action="store_true", help="train all weights, no LoRA adapter")
     parser.add_argument(
         "--name",
         default="",
-        help="family of the policy that comes out (policy, or that of --base POLICY)",
+        help="family of the resulting policy (policy, or that of --base POLICY)",
     )
     _add_placement_arguments(parser)
 
@@ -81,23 +81,25 @@ def _add_placement_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--accelerate",
         metavar="FILE",
-        help=f"several processes: {', '.join(sft_launch.accelerate_names())}, or a file of"
-        " accelerate",
+        help=f"several processes: {', '.join(sft_launch.accelerate_names())}, or an accelerate"
+        " file",
     )
     parser.add_argument(
         "--gpus",
         type=whole_number(0, 1024),
         metavar="N",
-        help="GPUs of this machine; several: of the Ray cluster, where there is one",
+        help="GPUs of this machine; several: of the Ray cluster, if there is one",
     )
     parser.add_argument(
         "--share-gpus",
         action=argparse.BooleanOptionalAction,
         help="use GPUs on which an engine runs",
     )
-    parser.add_argument("--resume", metavar="RUN", help="go on with a run that was cut short")
-    parser.add_argument("--alone", action="store_true", help="beside the daemon, not as its child")
-    parser.add_argument("--detach", action="store_true", help="return when it has been started")
+    parser.add_argument("--resume", metavar="RUN", help="continue an interrupted run")
+    parser.add_argument(
+        "--alone", action="store_true", help="run outside the daemon, not as its child"
+    )
+    parser.add_argument("--detach", action="store_true", help="return once it has started")
     parser.add_argument("--json", action="store_true", help="one JSON object at the end")
 
 
@@ -322,7 +324,7 @@ def _say_run_state(
         command_output.print_note(f"next: {activation_command(loaded, policy)}")
     elif state == "finished":
         command_output.print_line(
-            f"{run}: no daemon runs, so it became no policy; it lies in {folder.output}."
+            f"{run}: no daemon runs, so no policy was registered; it is in {folder.output}."
         )
         command_output.print_note(f"next: houston daemon start, then {folder.resume_command}")
     elif state in ("failed", "cancelled"):

@@ -28,7 +28,7 @@ ByPhase = dict[str, list[RefinedScores]]
 def add_train_usefulness_arguments(parser: argparse.ArgumentParser) -> None:
     """`RUN [RUN ...]`, `--json`."""
     parser.add_argument(
-        "runs", nargs="+", metavar="RUN", help="of houston train echo, as train list says it"
+        "runs", nargs="+", metavar="RUN", help="runs of houston train echo (see train list)"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 

@@ -24,7 +24,7 @@ def add_policy_warm_arguments(parser: argparse.ArgumentParser) -> None:
     recipe = WarmUpRecipe(suite="", model="")
     habits = recipe.habits
     parser.add_argument(
-        "--suite", required=True, choices=tuple(suite_choices()), help="whose tasks it learns"
+        "--suite", required=True, choices=tuple(suite_choices()), help="suite whose tasks it learns"
     )
     parser.add_argument(
         "--out", required=True, type=Path, metavar="DIR", help="new or empty folder for the model"
@@ -33,7 +33,7 @@ def add_policy_warm_arguments(parser: argparse.ArgumentParser) -> None:
         "--base",
         default="",
         metavar="MODEL",
-        help="to begin from, a folder or org/name@revision (the model of the demo)",
+        help="model to start from, a folder or org/name@revision (the demo's model)",
     )
     parser.add_argument(
         "--traces",
@@ -52,7 +52,7 @@ def add_policy_warm_arguments(parser: argparse.ArgumentParser) -> None:
         "--errors",
         type=parse_share,
         default=habits.errors,
-        help=f"share of their steps behind a call that fails ({habits.errors})",
+        help=f"share of their steps after a call that fails ({habits.errors})",
     )
     parser.add_argument(
         "--worlds",
@@ -67,7 +67,9 @@ def add_policy_warm_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"rollouts that run together ({_of_suites(lambda suite: suite.warm_up_at_once)})",
     )
-    parser.add_argument("--seed", type=whole_number(), default=0, help="of all that is random (0)")
+    parser.add_argument(
+        "--seed", type=whole_number(), default=0, help="seed of all that is random (0)"
+    )
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a key of the SFT recipe"
     )

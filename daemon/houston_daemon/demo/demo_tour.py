@@ -117,7 +117,9 @@ class DemoTour:
             if self._obeys:
                 for order in TOUR_ORDERS:
                     self._be_obeyed(rollouts.live, order)
-                command_output.print_line("  What was said was done, each at the very next step.")
+                command_output.print_line(
+                    "  The agent followed each message at the very next step."
+                )
             else:
                 self._be_heard(rollouts.live, TOUR_ORDERS[0].text)
             self._until(lambda: self._ended(rollouts.script), "the script to finish")
@@ -146,7 +148,7 @@ class DemoTour:
         queued = self._json("guidance", rollout)[-1]["queued_at"]
         seconds = (datetime.fromisoformat(step["at"]) - datetime.fromisoformat(queued)).seconds
         command_output.print_line(
-            f"  step {step['step']} did it: {calls}, {seconds} s after the word"
+            f"  step {step['step']} did it: {calls}, {seconds} s after the message"
         )
 
     def _be_heard(self, rollout: str, text: str) -> int:
@@ -259,7 +261,7 @@ def tour_lines(rollouts: DemoRollouts, step: int, model: bool, obeys: bool) -> l
     """
     intro = f"1  A recording. At step {step} ada spoke; the agent heard it and did it (down: j)."
     if not model:
-        return [intro, f"2  No model plays here: {INSTALL_LOCAL_HINT}", "3  ?  all keys   q  leave"]
+        return [intro, f"2  No model runs here: {INSTALL_LOCAL_HINT}", "3  ?  all keys   q  leave"]
     if not obeys:
         return [
             intro,
@@ -268,6 +270,6 @@ def tour_lines(rollouts: DemoRollouts, step: int, model: bool, obeys: bool) -> l
         ]
     return [
         intro,
-        f"2  Press 1, go to {rollouts.live}, enter: a live agent waits for your word.",
+        f"2  Press 1, go to {rollouts.live}, enter: a live agent waits for your message.",
         "3  Press i, type: read notes.txt   enter. Or: list letters / search for tea",
     ]

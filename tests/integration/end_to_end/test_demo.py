@@ -32,7 +32,7 @@ def test_the_demo_runs_guides_and_stops(station: Station) -> None:
     told = station.run("demo", "--headless", timeout=500).stdout
     assert HEARD in told
     if LIVE_ADAPTER.is_dir():
-        assert "What was said was done" in told
+        assert "The agent followed each message" in told
         assert written_by_the_agent(station) == "hello"
     assert told.count("finished, 10 steps, best score 100.0") == 2, "the script and the sample"
     assert "stopped (pid" in told
@@ -55,7 +55,7 @@ def test_without_the_extra_local_script_and_recording_play(
     (tmp_path / "base/sitecustomize.py").write_text(hidden)
     station.environment["PYTHONPATH"] = str(tmp_path / "base")
     told = station.run("demo", "--headless", timeout=300)
-    assert f"No model plays: it needs {', '.join(LOCAL_EXTRA_PACKAGES)}." in told.stderr
+    assert f"No model runs: it needs {', '.join(LOCAL_EXTRA_PACKAGES)}." in told.stderr
     assert "next: pip install 'houston-agents[local]'" in told.stderr
     assert HEARD in told.stdout
     assert told.stdout.count("finished, 10 steps, best score 100.0") == 2

@@ -148,7 +148,7 @@ def test_a_question_goes_on_where_nobody_waits_any_more(station: Station) -> Non
     process.send_signal(signal.SIGINT)
     answer, said = process.communicate(timeout=60)
     assert process.returncode == 130 and not answer
-    assert f"{rollout} goes on: houston rollout cancel {rollout} ends it" in said
+    assert f"{rollout} is still running; to end it: houston rollout cancel {rollout}" in said
     assert station.ended(rollout)["state"] == "finished"
 
 

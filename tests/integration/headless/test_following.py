@@ -243,7 +243,7 @@ def test_a_list_fits_its_terminal_and_says_that_the_daemon_is_down(desk: Desk) -
         assert desk.run(*words).stderr == ""
         desk.let_go()
     assert json.loads(desk.run("daemon", "status", "--json").stdout)["as_of"] == line["as_of"]
-    assert "rollouts stand as at " in desk.run("daemon", "status").stderr
+    assert "state of the rollouts as of " in desk.run("daemon", "status").stderr
 
 
 def test_a_narrow_terminal_keeps_who_needs_somebody_and_why(desk: Desk) -> None:

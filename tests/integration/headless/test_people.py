@@ -209,7 +209,7 @@ def test_a_rollout_is_handed_to_somebody_who_reads_the_note(desk: Desk, houston:
     assert "the index is stale" in output
     assert "read by ben" in houston("hand-over", rollout, "--as", "ada")
     houston("claim", rollout, "--as", "ben")
-    assert "Nothing waits" in houston("hand-over", "--as", "ben") + houston.err
+    assert "No hand-over waits" in houston("hand-over", "--as", "ben") + houston.err
     audit = houston("log", "--audit")
     assert "handed over to ben: the index is stale" in audit
     assert "read the note" in audit
@@ -371,7 +371,7 @@ def test_since_is_read_without_a_daemon_and_says_that_it_is_not_noted(
     desk.let_go()
     (line,) = houston.json("since", rollout)
     assert line["steps"]["count"] == 1
-    assert "It is not noted that you were here" in houston.err
+    assert "Your visit was not recorded" in houston.err
     assert "  1 step (1 to 1) in " in houston("since", rollout)
 
 

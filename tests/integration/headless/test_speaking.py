@@ -89,7 +89,7 @@ def test_a_pause_is_said_to_stand_only_when_the_worker_does(desk: Desk) -> None:
     worker.say(wire.Heartbeat, activity="sleep")
     result = desk.run("rollout", "pause", worker.rollout)
     assert result.returncode == 0
-    assert "pause is asked for; it stops after the step it is in" in result.stdout
+    assert "pause was requested; it stops after its current step" in result.stdout
     assert "is paused" not in result.stdout
     worker.say(wire.Heartbeat, activity="sleep")
     assert "still in its step" in desk.run("rollout", "list").stdout
@@ -175,7 +175,7 @@ def test_several_rollouts_are_cancelled_at_once(desk: Desk) -> None:
     other_run = person.start(1, request=f"{run}0/0.0-train-3")
     said = desk.run("train", "cancel", "dapo-2026")
     assert (said.returncode, said.stdout) == (0, f"{run} is cancelled.\n")
-    assert f"2 so far: --resume {run} takes them up." in said.stderr
+    assert f"2 so far: --resume {run} picks them up." in said.stderr
     assert f"next: houston rollout cancel --run {run}\n" in said.stderr
     assert ids("--run", "130-1") == set(of_run)
     assert ids(first, second, first) == {first, second}

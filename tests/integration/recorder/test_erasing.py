@@ -560,7 +560,7 @@ def test_an_erasure_says_who_else_has_the_text(tmp_path: Path) -> None:
     said = houston(home, *words, "--reason", f"leaked {SECRET}", code=2)
     assert "The reason holds the text" in said
     said = houston(home, *words, one, code=1)
-    assert f"{two} has it, too" in said
+    assert f"{two} contains it, too" in said
     assert "Old pages" not in said
     assert traces(home) != []
     assert "events were erased" in houston(home, *words)

@@ -585,7 +585,7 @@ def test_what_a_rollout_has_gone_on_without_stays_aside(home: Home, tmp_path: Pa
     assert {one.why for one in done.stays} == {"its rollout has gone on without it"}
     assert kinds(home) == before
     said = houston(home, "repair", "--from-backup", str(tmp_path / "elsewhere"))
-    assert "stay aside: its rollout has gone on without it" in said
+    assert "remain set aside: its rollout has gone on without it" in said
     assert len(list(home.damaged.iterdir())) == 1, "a repair that did nothing leaves nothing"
 
 

@@ -253,7 +253,7 @@ def test_answers_of_no_use_alone_fail_and_say_why(
 ) -> None:
     server.answers += [answer("Great work.")]
     failed = station.run("critique", rollout, code=1)
-    assert "1 answer of no use: it has no <reason> … </reason>" in failed.stderr
+    assert "1 unusable answer: it has no <reason> … </reason>" in failed.stderr
 
 
 def test_what_a_critic_said_is_printed_where_another_answer_is_lost(

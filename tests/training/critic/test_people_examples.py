@@ -240,7 +240,7 @@ def test_a_critic_learns_what_people_said(home: Station) -> None:
     settings = ("--set", "epochs=3", "--set", "learning_rate=2e-3", *TENSORBOARD)
     told = home.run(*words, *settings, "--json")
     assert "2 messages of people, 2 with a known gain" in told.stderr
-    assert "2 drafts turned down without another word" in told.stderr
+    assert "2 drafts turned down without other words" in told.stderr
     run = json.loads(told.stdout.splitlines()[-1])
     assert (run["state"], run["policy"]) == ("finished", "taught@2")
     assert (run["result"]["messages"], run["result"]["pairs"]) == (2, 0)

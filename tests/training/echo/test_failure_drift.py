@@ -188,7 +188,7 @@ class Told(NamedTuple):
         pytest.param(Told(2, {"a": 0.5, "b": 0.5}, "base gains +0.500 [+0.500, +0.500], score with"
                           " it 0.70"), id="gains"),
         pytest.param(Told(0, {}, "no failed attempt to criticise"), id="nothing failed"),
-        pytest.param(Told(2, {}, "base gains what nobody knows: no refinement came to its end"),
+        pytest.param(Told(2, {}, "base has an unknown gain: no refinement has ended"),
                      id="no refinement ended"),
     ],
 )  # fmt: skip

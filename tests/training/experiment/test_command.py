@@ -107,7 +107,7 @@ def test_a_killed_run_goes_on_with_the_rollouts_that_it_began(run: Path, tmp_pat
     report = houston(*words, "--report")
     output = report.communicate(timeout=LIMIT)
     assert report.returncode == 0
-    assert f"{recipe} differs from the recipe that {run} keeps: the kept one counts" in output[1]
+    assert f"{recipe} differs from the recipe stored in {run}: the stored one is used" in output[1]
     text = (run / "report" / "report.md").read_text(encoding="utf-8")
     assert f"`houston {' '.join(words)}`" in text
     assert "0 of 4, 0% [0%, 49%]" in text

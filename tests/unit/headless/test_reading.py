@@ -119,7 +119,7 @@ def test_reading_works_while_the_daemon_is_down(
     assert "daemon" not in output.out.replace("daemon started", "")
     warned = output.err.startswith("No daemon runs: this is the state of ")
     assert warned == (case in STATES), "a state may have changed, what was done has not"
-    noted = "It is not noted that you were here" in output.err
+    noted = "Your visit was not recorded" in output.err
     assert noted == (case == "since")
     assert warned or noted or "daemon" not in output.err
 
@@ -375,13 +375,13 @@ def test_by_task_a_suite_is_one_table_and_what_ended_is_a_line(
     lines = houston("rollout", "list", "--by-task").out.splitlines()
     assert lines[0] == "word-worlds-1-test-* (61 tasks)"
     assert lines[1].split()[:2] == ["rollout", "task"] and lines[2].startswith("w-60")
-    folded = "120 rollouts of 60 tasks have ended and ask for nobody: best score 100, mean 50"
+    folded = "120 rollouts of 60 tasks have ended and need nobody: best score 100, mean 50"
     assert lines[3] == folded
     text = "\n".join(lines)
-    assert "other\n2 rollouts have ended and ask for nobody" in text
+    assert "other\n2 rollouts have ended and need nobody" in text
     assert "one-aaaa" in text, "a single one needs no fold"
     finished = houston("rollout", "list", "--by-task", "--state", "finished").out
-    assert "w-07" in finished and "two-bbbb" in finished and "ask for nobody" not in finished
+    assert "w-07" in finished and "two-bbbb" in finished and "need nobody" not in finished
     assert len(houston("rollout", "list", "--by-task", "--json").lines) == 124
 
 

@@ -94,7 +94,7 @@ def test_a_rollout_that_goes_on_says_so(tmp_path: Path, capsys: pytest.CaptureFi
         builder.begin("words-1111", 2, "not done")
     page = page_of(tmp_path / "home", capsys, "words")
     assert steps_in(page) == [1]
-    assert "The rollout goes on: this is how it stood at" in page
+    assert "The rollout is still running: this is its state at" in page
     assert "<svg" not in page, "nothing was scored"
 
 
