@@ -202,8 +202,8 @@ async def test_rollouts_may_not_use_more_together_than_the_machine_has(
         for one in hosts:
             await one.destroy_terminals()
             await one.close()
-    for version in Path("/sys/fs/cgroup").glob("**/houston-all-*"):
-        assert version.name != _around(tmp_path / "both"), "the group around both is removed"
+    for _, groups, _ in os.walk("/sys/fs/cgroup"):  # passes over groups that end meanwhile
+        assert _around(tmp_path / "both") not in groups, "the group around both is removed"
 
 
 def _around(root: Path) -> str:

@@ -72,7 +72,6 @@ def add_critique_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="POLICY",
         help="policy of the critic; default: [review] critic",
     )
-
     parser.add_argument(
         "--template", type=Path, metavar="FILE", help="the critic's prompt template"
     )
