@@ -200,7 +200,9 @@ async def test_a_reason_does_not_overrule_what_was_said_while_it_was_typed(
         assert source is not None
         await seat.until(lambda: source.seq >= stored.seq, "it is on the screen")
         await seat.press("enter")
-        await seat.until(lambda: "ben said mask of step 1 meanwhile" in seat.bar("#hints"), "told")
+        await seat.until(
+            lambda: "ben gave step 1 the verdict mask meanwhile" in seat.bar("#hints"), "told"
+        )
         assert _verdicts(live, worker.rollout) == {1: "mask"}
 
 

@@ -89,7 +89,7 @@ def _folder(home: Home) -> None:
 
 
 HEADLESS = {
-    "no head file": (_remove, "chain.head is missing: whether the end was cut cannot be seen."),
+    "no head file": (_remove, "chain.head is missing: a cut-off end would not be noticed."),
     "a folder in its place": (_folder, "chain.head cannot be read (Is a directory)."),
 }
 

@@ -216,7 +216,7 @@ def test_who_has_no_role_is_not_heard(shared: Station) -> None:
     (shared.home.run / "control.sock").chmod(0o666)
     (reply,) = speak(shared.home.socket("control"), 54_399, 54_399, [wire.AskStatus()])
     assert isinstance(reply, wire.Denied)
-    assert reply.cause == "User 54399 may not speak here."
+    assert reply.cause == "User 54399 is not allowed to send messages here."
     refused = "SELECT count(*) FROM events WHERE kind = 'refused'"
     assert until(lambda: shared.query(refused)[0][0] > 0)
 

@@ -29,4 +29,4 @@ def test_a_model_is_warmed_up_from_traces(station: Station) -> None:
     assert (folder / "model.safetensors").is_file() and (folder / "tokenizer.json").is_file()
     assert json.loads((folder / "warm_up.json").read_text())["suite"] == "small-workstation"
     refused = station.run(*words, code=2)
-    assert "no empty folder" in refused.stderr
+    assert "not an empty folder" in refused.stderr

@@ -22,5 +22,5 @@ def test_a_packaged_task_starts_another(tmp_path: Path, template: str) -> None:
         check_task_names(task)
         assert task.task.name in ("mine", "mine-test", "mine-flow", "mine-ask")
     assert not list(folder.rglob("__pycache__"))
-    with pytest.raises(HoustonError, match="is there already"):
+    with pytest.raises(HoustonError, match="already exists"):
         write_task_from_template("mine", tmp_path, template)

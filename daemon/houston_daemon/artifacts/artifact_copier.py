@@ -157,7 +157,7 @@ class ArtifactCopier:
         if not sound:
             raise Damaged(
                 f"The body {path} is missing or damaged.",
-                "Nothing behind it is copied to the store.",
+                "Nothing after it is copied to the store.",
                 "houston verify",
             )
         self._store.write_file(blob_object(name), path, name)

@@ -61,7 +61,7 @@ class ObjectDamaged(Damaged):
 
     def __init__(self, place: str) -> None:
         super().__init__(
-            f"{place} is damaged: its bytes are not those that its name promises.",
+            f"{place} is damaged: its bytes do not match its name.",
             "Nothing of it was used.",
         )
 
@@ -210,12 +210,12 @@ class ArtifactStore:
                 digest.update(block)
         except ObjectMissing:
             raise StoreRefused(
-                f"{self.place(name)} was written, and is not there.", "It is written once more."
+                f"{self.place(name)} was written, but is not there.", "It is written again."
             ) from None
         if digest.hexdigest() != sha256:
             raise StoreRefused(
-                f"{self.place(name)} was written, and reads back as something else.",
-                "It is written once more.",
+                f"{self.place(name)} was written, but different bytes were read back.",
+                "It is written again.",
             )
 
     def _blocks(self, name: str) -> Iterator[bytes]:
@@ -245,8 +245,9 @@ class ArtifactStore:
             words = f"there is no such place ({words})"
         return StoreRefused(
             f"{self.url} cannot be used: {words[:_LONGEST_REASON].rstrip('.')}.",
-            "Nothing here is lost: it waits in the home until the store takes it.",
-            "See that the store is there, has room, and that the daemon's variables hold its keys.",
+            "Nothing is lost: the data waits in the home until the store accepts it.",
+            "Check that the store exists and has space, and that the daemon's variables hold "
+            "its keys.",
         )
 
 
@@ -309,6 +310,6 @@ def disk_failure(target: Path, problem: OSError) -> HoustonError:
     """The sentence for a file of this machine that cannot be written."""
     return HoustonError(
         f"{target} cannot be written: {problem.strerror or problem}.",
-        "What was begun was removed; the store still has all of it.",
-        "Make room or permission there, then try again.",
+        "The unfinished copy was removed; the store still has everything.",
+        "Free space or grant permission there, then try again.",
     )

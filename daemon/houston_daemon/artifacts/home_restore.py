@@ -89,7 +89,7 @@ def _choose_runs(store: ArtifactStore, limits: Mapping[int, int], until: int) ->
             f"{store.place(journal_segments.FOLDER)} lacks event {reached + 1}; there are events up"
             f" to {newest}.",
             NOTHING_RESTORED,
-            f"Restore what is sound: the same with --until {reached}" if reached else "",
+            f"Restore the sound part: the same command with --until {reached}" if reached else "",
         )
     return runs
 
@@ -118,7 +118,7 @@ def _read_segment(store: ArtifactStore, segment: Segment) -> list[EventRow]:
         return journal_segments.read_segment(store, segment)
     except (ObjectDamaged, ObjectMissing) as lost:
         sound = segment.first - 1
-        next = f"Restore what is sound: the same with --until {sound}" if sound else ""
+        next = f"Restore the sound part: the same command with --until {sound}" if sound else ""
         raise HoustonError(lost.cause, NOTHING_RESTORED, next, lost.code) from None
 
 

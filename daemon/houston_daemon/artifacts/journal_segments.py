@@ -121,7 +121,7 @@ def check_chain(rows: Iterable[EventRow], place: str) -> Iterator[EventRow]:
             raise Damaged(
                 f"Event {row.seq} in {place} does not follow event {seq}: the chain is broken.",
                 "Nothing was restored.",
-                f"Restore what is sound: the same with --until {seq}" if seq else "",
+                f"Restore the sound part: the same command with --until {seq}" if seq else "",
             )
         yield row
         seq, chain = row.seq, row.chain

@@ -30,9 +30,9 @@ class WorkspaceNotFetched(NeedsPerson):
         super().__init__(
             f"The workspace of {rollout} is not on this machine, and could not be fetched:"
             f" {problem.cause}",
-            "It waits: a fresh copy would not hold the agent's work.",
-            f"Mend that, then: houston rollout resume {rollout}; or give it up: houston rollout"
-            f" cancel {rollout}",
+            "The rollout waits: a fresh copy would not have the agent's work.",
+            f"Fix that, then: houston rollout resume {rollout}; or give it up: houston rollout "
+            f"cancel {rollout}",
             problem.code,
         )
 

@@ -357,6 +357,6 @@ def _has_whole_snapshot(repository: Path, commit: str) -> bool:
 def _damaged_shadow(shadow: Path, reason: str) -> HoustonError:
     return HoustonError(
         f"The snapshots in {shadow} cannot be read: {reason}.",
-        "They are not copied to the store; what is there already stays.",
-        "The rollout's next snapshot after a restart of the machine is a whole one again.",
+        "They are not copied to the store; earlier copies there are kept.",
+        "The rollout's next snapshot after a restart of the machine is complete again.",
     )

@@ -140,7 +140,7 @@ def _corpus_path(path: Path) -> Path:
     if whole.is_dir() or (whole.suffix == ".jsonl" and whole.is_file()):
         return whole
     raise HoustonError(
-        f"{path} is no folder and no .jsonl file.",
+        f"{path} is neither a folder nor a .jsonl file.",
         "Nothing was asked.",
         code=ExitCode.USAGE if path.exists() else ExitCode.NOT_FOUND,
     )

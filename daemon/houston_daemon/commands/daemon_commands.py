@@ -164,7 +164,7 @@ def _refuse_other_users(loaded: LoadedConfiguration) -> None:
     if owner != os.geteuid():
         name = login_name(owner)
         raise HoustonError(
-            f"Only {name}, whose home {loaded.home.path} is, can start its daemon.",
+            f"Only {name}, who owns the home {loaded.home.path}, can start its daemon.",
             "It was not restarted: it would have been stopped and not started again.",
             f"Ask {name} to restart it (as root: su {name} -c 'houston daemon restart --home "
             f"{loaded.home.path}').",
@@ -218,7 +218,7 @@ def run_daemon_install_service(arguments: argparse.Namespace, loaded: LoadedConf
     """Write, show or remove the unit; the next commands are printed, run only before a removal."""
     if not re.fullmatch(r"[\w.@:-]+", arguments.name):
         raise UsageError(
-            f"{arguments.name!r} is no name of a unit: letters, digits and - _ . @ : only."
+            f"{arguments.name!r} is not a valid unit name: use only letters, digits and - _ . @ :"
         )
     name = f"{arguments.name.removesuffix('.service')}.service"
     file = _unit_folder(arguments.system) / name
@@ -226,7 +226,7 @@ def run_daemon_install_service(arguments: argparse.Namespace, loaded: LoadedConf
         return _remove_unit(file, arguments.system)
     if "\n" in str(loaded.home.path):
         raise HoustonError(
-            f"The home {str(loaded.home.path)!r} has a line break, which no unit can hold.",
+            f"The home {str(loaded.home.path)!r} has a line break, which a unit cannot contain.",
             "No unit was installed.",
             "Name a --home without one.",
             ExitCode.CONFIGURATION,
@@ -267,7 +267,7 @@ def _refuse_other_home(file: Path, unit: SystemdUnit) -> None:
     described = [line for line in file.read_text().splitlines() if line.startswith("Description=")]
     if described != [line for line in unit.text().splitlines() if line.startswith("Description=")]:
         raise HoustonError(
-            f"{file} is there already, and not for this home.",
+            f"{file} already exists, and is not for this home.",
             "It was left as it is.",
             "Name another with --name, or remove it with --remove.",
         )
@@ -319,7 +319,7 @@ def _disable_unit(command: list[str], file: Path) -> None:
         reason = (result.stderr.strip().splitlines() or [f"exit code {result.returncode}"])[-1]
         raise HoustonError(
             f"`{' '.join(command)}` failed: {reason}.",
-            f"{file} was not removed: what it started may run on.",
-            "Mend that, or remove the file by hand.",
+            f"{file} was not removed: what it started may still be running.",
+            "Fix that, or remove the file by hand.",
         )
     command_output.print_line(f"stopped and disabled {file.name}")

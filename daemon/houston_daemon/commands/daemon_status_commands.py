@@ -138,9 +138,8 @@ def _stopped_status(state: str, loaded: LoadedConfiguration, last_error: str) ->
 def _crash_error(died: HomeOwner, last_line: str) -> DaemonNotRunning:
     last = f"\n  its log ends: {last_line}" if last_line else ""
     return DaemonNotRunning(
-        f"No daemon runs; the last one (pid {died.pid}, since {died.since}) did not come to its "
-        "own end.",
-        f"What was acknowledged is stored; rollouts go on at the next start.{last}",
+        f"No daemon runs; the last one (pid {died.pid}, since {died.since}) did not end cleanly.",
+        f"Everything that was acknowledged is stored; rollouts continue at the next start.{last}",
     )
 
 

@@ -30,7 +30,7 @@ def run_demo(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     where the home has a daemon: the demo stops its own at the end."""
     if arguments.home_given and home_lock.find_running_daemon(loaded.home):
         raise Busy(
-            f"A daemon runs on {loaded.home.path}, and the demo starts and stops one of its own.",
+            f"A daemon runs on {loaded.home.path}, but the demo starts and stops its own daemon.",
             "Nothing was started.",
             "env -u HOUSTON_HOME houston demo, which makes a home of its own",
         )

@@ -245,7 +245,7 @@ def _pushed_to(arguments: argparse.Namespace) -> str:
         return require_repository(arguments.push, "Nothing was exported.")
     if arguments.private:
         raise UsageError(
-            "--private is of a data set that is pushed.",
+            "--private is only for a data set that is pushed.",
             "Nothing was exported.",
             "Name it: --push org/name",
         )

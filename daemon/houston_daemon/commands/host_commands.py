@@ -45,7 +45,7 @@ def run_host_add(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> 
     to_stdout = arguments.out == "-"
     file = Path(arguments.out or f"{arguments.name}.endpoint.json")
     if not to_stdout and file.exists():
-        raise HoustonError(f"{file} is there already.", "No key was made.", "--out FILE")
+        raise HoustonError(f"{file} already exists.", "No key was made.", "--out FILE")
     endpoint = host_keys.add_host(
         loaded.home, loaded.config.recorder, arguments.name, arguments.replace
     )
@@ -160,7 +160,8 @@ async def _ask_recorder(endpoint: RecorderEndpoint, seconds: float) -> tuple[flo
     except TimeoutError:
         raise HoustonError(
             f"Nothing answered at {endpoint.address} within {seconds:g} s.",
-            next="See that the daemon runs with `[recorder] listen` and no firewall is between.",
+            next="Check that the daemon runs with `[recorder] listen` and that no firewall is "
+            "in the way.",
         ) from None
     finally:
         await connection.close()

@@ -43,7 +43,7 @@ def run_mcp_serve(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
     """Serve until stdin ends; exit code 78 when nothing can be served."""
     if importlib.util.find_spec("mcp") is None:
         raise ConfigurationError(
-            "MCP needs the official SDK, which is not here.", next=MCP_INSTALL_COMMAND
+            "MCP needs the official SDK, which is not installed.", next=MCP_INSTALL_COMMAND
         )
     install_secrets(loaded.config)
     settings = loaded.tools.search
@@ -98,7 +98,7 @@ def _stand_in_rollout(
     corpus = Path(arguments.corpus).expanduser().absolute() if arguments.corpus else None
     if corpus and not (corpus.is_dir() or (corpus.suffix == ".jsonl" and corpus.is_file())):
         raise ConfigurationError(
-            f"{corpus} is no folder and no .jsonl file.",
+            f"{corpus} is neither a folder nor a .jsonl file.",
             code=ExitCode.CONFIGURATION if corpus.exists() else ExitCode.NOT_FOUND,
         )
     spec = RolloutSpec(

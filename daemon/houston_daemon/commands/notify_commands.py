@@ -24,7 +24,7 @@ def run_notify_test(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     secret_redaction.install_secrets(loaded.config)
     if not settings.urls:
         raise ConfigurationError(
-            "`[notify] urls` names nowhere to send to.",
+            "`[notify] urls` names no address to send to.",
             "Nothing was sent.",
             f'In {loaded.home.configuration}: [notify] urls = ["ntfy://ntfy.sh/YOUR-TOPIC"]',
         )

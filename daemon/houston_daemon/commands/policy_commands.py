@@ -227,7 +227,7 @@ def run_policy_export(arguments: argparse.Namespace, loaded: LoadedConfiguration
             raise HoustonError(
                 f"What {file} computes differs from {source.policy.name} by up to "
                 f"{gap:.3g} in a logit.",
-                "It was left there to be looked at; do not use it.",
+                "It was kept for inspection; do not use it.",
             )
     size = file.stat().st_size
     if arguments.json:
@@ -253,7 +253,7 @@ def _check_export_file(file: Path, force: bool) -> None:
         raise HoustonError(f"{file} is a folder.", "Nothing was written.", "Name a file: --out")
     if file.exists() and not force:
         raise HoustonError(
-            f"{file} is there already.",
+            f"{file} already exists.",
             "Nothing was written.",
             "Name another --out, or replace it: --force",
         )

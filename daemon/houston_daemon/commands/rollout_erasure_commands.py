@@ -132,7 +132,7 @@ def _check_reason(reason: str, text: str) -> None:
     """A reason that holds the text would keep it in the journal; raises HoustonError."""
     if erased_body.has_text(reason.encode(), text):
         raise UsageError(
-            "The reason holds the text that is to go: it would stay in the journal.",
+            "The reason contains the text to erase: it would stay in the journal.",
             "Nothing was erased.",
             "the same command with another --reason",
         )
@@ -145,7 +145,7 @@ def _text_to_erase(arguments: argparse.Namespace) -> str:
     text = sys.stdin.read().strip("\r\n") if arguments.text == "-" else str(arguments.text)
     if not text:  # a variable of a script that was never set
         raise UsageError(
-            "--text is empty: it names nothing that could go.",
+            "--text is empty: it names nothing to erase.",
             "Nothing was erased.",
             "leave --text out to erase a step",
         )
@@ -249,7 +249,7 @@ def _continue_archive(
         raise HoustonError(
             f"{rollout} was archived before, into {path}, which is not there.",
             "Whether all its texts left the home was not looked at.",
-            "Put that file back, then this again",
+            "Put that file back, then repeat this command",
         )
     manifest = archive_file.check_archive(path)
     parts = event_erasure.select_unerased_events(home, rollout, manifest.last)

@@ -151,7 +151,7 @@ def run_rollout_restore(arguments: argparse.Namespace, loaded: LoadedConfigurati
         snapshot = reader.run(_find_snapshot(arguments))
     if into.exists() and (not into.is_dir() or any(into.iterdir())):
         raise UsageError(
-            f"{into} is there and is no empty folder.", NOTHING_RESTORED, "Name a new folder."
+            f"{into} exists and is not an empty folder.", NOTHING_RESTORED, "Name a new folder."
         )
     try:
         lost = _restore_files(snapshot, into, loaded.config.artifacts.url)

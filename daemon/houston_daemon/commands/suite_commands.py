@@ -183,7 +183,7 @@ def new_result_file(loaded: LoadedConfiguration, suite: str, name: str, effect: 
     did not happen."""
     file = result_file(loaded, f"{suite}/{name}")
     if file.exists():
-        raise HoustonError(f"{file} is there already.", effect, "Name another --name.")
+        raise HoustonError(f"{file} already exists.", effect, "Name another --name.")
     return file
 
 

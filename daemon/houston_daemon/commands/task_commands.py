@@ -148,7 +148,8 @@ def write_task_from_template(name: str, parent: Path, template: str) -> Path:
     """Make the task folder `parent/name`, a copy of the packaged task. Raises HoustonError."""
     if not _TASK_NAME.fullmatch(name):
         raise ConfigurationError(
-            f"{name!r} is no task name; allowed: lower-case letters, digits, hyphens, at most 40.",
+            f"{name!r} is not a valid task name; allowed: lower-case letters, digits, hyphens, "
+            "at most 40.",
             "Nothing was written.",
             "Choose another name.",
         )
@@ -166,7 +167,7 @@ def write_task_from_template(name: str, parent: Path, template: str) -> Path:
             target.write_bytes(data)
     except FileExistsError:
         raise HoustonError(
-            f"{folder} is there already.", "Nothing was written.", "Choose another name or --out."
+            f"{folder} already exists.", "Nothing was written.", "Choose another name or --out."
         ) from None
     except OSError as problem:
         raise HoustonError(f"{folder} cannot be written: {problem.strerror}.") from None
@@ -234,7 +235,7 @@ def _import_task(
             return imported, write(imported)
     if path.is_dir():
         raise HoustonError(
-            f"{path} is no task folder of Harbor: it has no task.toml with an instruction.md.",
+            f"{path} is not a task folder of Harbor: it has no task.toml with an instruction.md.",
             "Nothing was imported.",
         )
     fields_found = innovatorbench_importer.read_task_fields(path)
@@ -309,7 +310,7 @@ def _try_evaluation(
     source = task.task.workspace.source
     workspace = Path(folder) if folder else task.folder / source if source else None
     if workspace is not None and not workspace.is_dir():
-        raise ConfigurationError(f"--run: {workspace} is no folder.")
+        raise ConfigurationError(f"--run: {workspace} is not a folder.")
     observation = _evaluate_folder(task, workspace, sandbox_profile.hidden_paths(loaded.home))
     text, detail = render(observation), str(observation.fields().get("detail", ""))
     facts["evaluation"] = "\n".join(part for part in (text.head, text.body) if part)
@@ -425,7 +426,8 @@ def _describe_evaluator(task: LoadedTask) -> str:
         program = str(in_folder) if _is_file(in_folder) else absolute
     if program is None:
         raise ConfigurationError(
-            f"{task.file}: `evaluate.command` names {words[0]!r}, which is no program here."
+            f"{task.file}: `evaluate.command` names {words[0]!r}, which is not a program on "
+            "this machine."
         )
     for word in words[1:]:
         _check_script_file(task, word)
@@ -451,7 +453,7 @@ def _check_script_file(task: LoadedTask, word: str) -> None:
     """A word that looks like a file of the task folder must be one."""
     if word.endswith((".py", ".sh")) and not (task.folder / word).is_file():
         raise ConfigurationError(
-            f"{task.file}: `evaluate.command` names {word!r}, which is no file beside it."
+            f"{task.file}: `evaluate.command` names {word!r}, which is not a file next to it."
         )
 
 

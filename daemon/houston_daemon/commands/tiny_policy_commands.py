@@ -124,7 +124,7 @@ def check_new_folder(folder: Path) -> None:
     """Raise HoustonError where something is in the way of a new folder."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(
-            f"{folder} is there and is no empty folder.",
+            f"{folder} exists and is not an empty folder.",
             "Nothing was made.",
             "Name a new folder: --out",
         )

@@ -236,7 +236,7 @@ def require_no_flags_to_resume(arguments: argparse.Namespace, *names: str) -> No
     flags += [f"--{name}" for name in names if getattr(arguments, name)]
     if flags:
         raise UsageError(
-            f"A run that goes on has its recipe: --resume takes no {', '.join(flags)}.",
+            f"A resumed run already has its recipe: --resume takes no {', '.join(flags)}.",
             NOTHING_TRAINED_MESSAGE,
             "houston train list",
         )

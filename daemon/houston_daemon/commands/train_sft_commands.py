@@ -169,7 +169,7 @@ def _register_finished_run(loaded: LoadedConfiguration, folder: RunFolder, name:
     if find_running_daemon(loaded.home) is None:
         raise HoustonError(
             f"{run} has finished, and no daemon runs that could take its policy.",
-            f"It lies in {folder.output}.",
+            f"It is in {folder.output}.",
             f"houston daemon start, then {folder.resume_command}",
             ExitCode.DAEMON_NOT_RUNNING,
         )
@@ -209,7 +209,7 @@ def _check_resume_flags(arguments: argparse.Namespace) -> None:
     ]
     if flags:
         raise UsageError(
-            f"A run that goes on has its data and recipe: --resume takes no {', '.join(flags)}.",
+            f"A resumed run already has its data and recipe: --resume takes no {', '.join(flags)}.",
             sft_recipe.NOTHING_TRAINED_MESSAGE,
             "Leave that out, or train a new run without --resume",
         )

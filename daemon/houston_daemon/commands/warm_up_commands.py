@@ -94,7 +94,7 @@ def run_policy_warm(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
         model = find_model(arguments.base, "model", loaded.home, note, "Nothing was made.")
     if model is None:
         raise HoustonError(
-            "There is no model to begin from.",
+            "There is no model to start from.",
             "Nothing was made.",
             "houston doctor --fetch-model, or name one with --base",
             ExitCode.CONFIGURATION,

@@ -27,9 +27,10 @@ class WorkspaceGone(NeedsPerson):
         folder = workspace.parent
         super().__init__(
             f"The workspace {workspace} is gone; it was there when this rollout last ran.",
-            "It waits: a fresh copy would not hold the agent's work.",
-            f"Put {folder} back (a restored home: copy it from the machine before), then: houston"
-            f" rollout resume {folder.name}; or give it up: houston rollout cancel {folder.name}",
+            "The rollout waits: a fresh copy would not have the agent's work.",
+            f"Put {folder} back (for a restored home, copy it from the old machine), then: "
+            f"houston rollout resume {folder.name}; or give it up: houston rollout cancel "
+            f"{folder.name}",
         )
 
 
@@ -53,8 +54,8 @@ class HostRootMissing(NeedsPerson):
     def __init__(self, folder: Path, problem: OSError) -> None:
         super().__init__(
             f"The folder {folder} cannot be made: {problem.strerror}.",
-            "It waits: a rollout keeps what it owns where it was started to keep it.",
-            f"Make it, for the daemon's user, then: houston rollout resume {folder.name}",
+            "The rollout waits: its files must stay in the folder that it was started with.",
+            f"Create it for the daemon's user, then: houston rollout resume {folder.name}",
         )
 
 
@@ -66,10 +67,10 @@ class RolloutHeldElsewhere(NeedsPerson):
         holder = f"the home {home}" if home else "another process"
         does = "is at work" if running else "has a rollout of that name"
         super().__init__(
-            f"The workspace of {rollout} is another's: {holder} {does}.",
-            "Nothing was done in it: two daemons would act in one workspace.",
-            f"Cancel {rollout} there, or take it from there for good by removing {note};"
-            f" then: houston rollout resume {rollout}",
+            f"The workspace of {rollout} is used elsewhere: {holder} {does}.",
+            "Nothing was done in it: two daemons would work in one workspace.",
+            f"Cancel {rollout} there, or take it over for good by removing {note}; then: "
+            f"houston rollout resume {rollout}",
             ExitCode.BUSY,
         )
 

@@ -76,8 +76,9 @@ def _refuse_source_around(source: Path, workspace: Path) -> None:
     """A folder that holds the place of its copy would be copied into itself."""
     if workspace.resolve().is_relative_to(source.resolve()):
         raise HoustonError(
-            f"The workspace source {source} holds {workspace.parent}, where its copy would lie.",
-            "Nothing was copied: every copy would hold all others.",
+            f"The workspace source {source} contains {workspace.parent}, where its copy would "
+            "be stored.",
+            "Nothing was copied: every copy would contain all others.",
             "Name a smaller folder as [workspace] source, or set hosts.root to another place.",
         )
 
@@ -104,7 +105,7 @@ def _copy_workspace(source: Path, workspace: Path) -> None:
             "The rollout has no workspace.",
         ) from error
     if special:
-        log.warning("left out of the workspace, no plain files: %s", _join_first(special, 20))
+        log.warning("left out of the workspace, not regular files: %s", _join_first(special, 20))
     point("worker.workspace.copied")
     staging_folder.rename(workspace)
 

@@ -100,9 +100,9 @@ def refuse_placeholders(source: str, variables: Mapping[str, str]) -> None:
     for name, value in variables.items():
         if secrets := find_placeholders(value):
             raise HoustonError(
-                f"{source} sets {name} to the secret {secrets[0]} of whoever runs it.",
+                f"{source} sets {name} to the secret {secrets[0]} of the user who runs it.",
                 "Nothing was imported.",
-                "Take one without that; a task's secrets belong into its own file.",
+                "Use one without that; a task's secrets belong in its own file.",
             )
 
 
@@ -124,7 +124,7 @@ def copy_image_folder(file: Path, place: str, target: Path) -> None:
     """
     if not place.startswith("/"):
         raise HoustonError(
-            f"The working folder {place!r} is no absolute path.", "Nothing was imported."
+            f"The working folder {place!r} is not an absolute path.", "Nothing was imported."
         )
     target.mkdir(parents=True, exist_ok=True)
     inner = place.strip("/")
@@ -145,7 +145,7 @@ def _ask(
         raise HoustonError(
             f"{what}: {output[-_SHOWN_CHARACTERS:] or f'exit code {result.returncode}'}",
             "Nothing was imported.",
-            f"{Path(engine).name} {' '.join(words[:1])} says more.",
+            f"{Path(engine).name} {' '.join(words[:1])} shows more.",
         )
     return result
 
@@ -157,5 +157,5 @@ def _run(words: Sequence[str], seconds: float) -> "subprocess.CompletedProcess[s
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise HoustonError(
-            f"{Path(words[0]).name} did not end well: {problem}.", "Nothing was imported."
+            f"{Path(words[0]).name} failed: {problem}.", "Nothing was imported."
         ) from problem

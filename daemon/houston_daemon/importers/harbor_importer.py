@@ -103,7 +103,7 @@ def convert_task(folder: Path, scratch: Path, without_image: bool = False) -> Im
 def _table(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     table = config.get(name, {})
     if not isinstance(table, Mapping):
-        raise ConfigurationError(f"`{name}` of task.toml is no table.")
+        raise ConfigurationError(f"`{name}` of task.toml is not a table.")
     return table
 
 
@@ -111,7 +111,7 @@ def _refuse_outside(path: Path, folder: Path) -> None:
     """Raise HoustonError for a link that leads out of the task's folder."""
     if not path.resolve().is_relative_to(folder.resolve()):
         raise HoustonError(
-            f"{path} is a link that leads out of {folder}: what it names is none of the task's.",
+            f"{path} is a link that leads out of {folder}: its target does not belong to the task.",
             NOTHING_IMPORTED,
         )
 
@@ -128,7 +128,7 @@ def _refuse_unsupported(folder: Path, config: Mapping[str, Any]) -> None:
     elif str(environment.get("os", "linux")).lower() != "linux":
         reason = f"it runs on {environment['os']}"
     elif environment.get("tpu"):
-        reason = "it wants a TPU"
+        reason = "it needs a TPU"
     elif not (folder / "tests" / "test.sh").is_file():
         reason = "it has no tests/test.sh"
     elif _is_verified_apart(_table(config, "verifier")) and not _has_same_base(folder, config):
@@ -177,7 +177,8 @@ def _image_environment(
     named = str(settings.get("docker_image") or "")
     if named.startswith("-"):
         raise HoustonError(
-            f"environment.docker_image of {folder} is {named!r}: no image's name.", NOTHING_IMPORTED
+            f"environment.docker_image of {folder} is {named!r}, which is not an image name.",
+            NOTHING_IMPORTED,
         )
     if not named and not dockerfile.is_file():
         raise HoustonError(
@@ -253,8 +254,8 @@ def _plain_environment(
     container_image.refuse_placeholders(str(dockerfile), plain.variables)
     if plain.trouble:
         raise HoustonError(
-            f"{dockerfile} does more than copy files ({plain.trouble}): the ordinary sandbox would"
-            " be another environment.",
+            f"{dockerfile} does more than copy files ({plain.trouble}): the ordinary sandbox "
+            "would be a different environment.",
             NOTHING_IMPORTED,
             "Import it without --without-image, where podman or docker is installed.",
         )
@@ -273,7 +274,9 @@ def _copy_into(context: Path, source: str, target: Path, is_folder: bool) -> Non
     """One COPY of a Dockerfile: a folder's contents, or a file. Raises HoustonError."""
     paths = sorted(context.glob(source)) if source != "." else [context]
     if not paths:
-        raise HoustonError(f"{context / source} is not there to be copied.", NOTHING_IMPORTED)
+        raise HoustonError(
+            f"{context / source} cannot be copied: it does not exist.", NOTHING_IMPORTED
+        )
     for path in paths:
         _refuse_outside(path, context)
         if path.is_dir():
@@ -399,5 +402,5 @@ def _number(table: Mapping[str, Any], key: str, default: float) -> float:
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
-        raise ConfigurationError(f"`{key}` of task.toml is {value!r}, no number from 0 on.")
+        raise ConfigurationError(f"`{key}` of task.toml is {value!r}, not a number of 0 or more.")
     return float(value)

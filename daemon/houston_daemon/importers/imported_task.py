@@ -75,7 +75,7 @@ def make_task_name(text: str, where: str = "the task") -> str:
     """
     name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40].strip("-")
     if not name:
-        raise ConfigurationError(f"{where} is {text!r}, of which no task name can be made.")
+        raise ConfigurationError(f"{where} is {text!r}, from which no task name can be made.")
     return name
 
 
@@ -97,7 +97,7 @@ def write_task_folder(task: ImportedTask, folder: Path) -> Path:
         file.write_text(tables_to_toml(task.tables), encoding="utf-8")
     except FileExistsError:
         raise HoustonError(
-            f"{folder} is there already.", "Nothing was written.", "Choose another --out."
+            f"{folder} already exists.", "Nothing was written.", "Choose another --out."
         ) from None
     except (OSError, shutil.Error) as problem:
         reason = (problem.strerror if isinstance(problem, OSError) else "") or str(problem)[:300]

@@ -44,7 +44,7 @@ def read_task_fields(file: Path) -> dict[str, Any]:
     try:
         if file.stat().st_size > LARGEST_TASK_FILE_BYTES:
             raise ConfigurationError(
-                f"{file} is larger than {LARGEST_TASK_FILE_BYTES} bytes: it is no task file."
+                f"{file} is larger than {LARGEST_TASK_FILE_BYTES} bytes: it is not a task file."
             )
         fields = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as problem:
@@ -56,7 +56,7 @@ def read_task_fields(file: Path) -> dict[str, Any]:
         reason = " ".join(str(problem).split())[:200]
         raise ConfigurationError(f"{file} is not valid YAML: {reason}.") from problem
     if not isinstance(fields, dict) or not isinstance(fields.get("task_name"), str):
-        raise ConfigurationError(f"{file} has no `task_name`: it is no task of InnovatorBench.")
+        raise ConfigurationError(f"{file} has no `task_name`: it is not a task of InnovatorBench.")
     return {str(key): value for key, value in fields.items()}
 
 
@@ -69,7 +69,7 @@ def convert_task(fields: Mapping[str, Any], base_folder: Path) -> ImportedTask:
     name = str(fields["task_name"])
     task = ImportedTask(name=make_task_name(name, "`task_name`"))
     if "/" in name:  # folders are read and written by it
-        raise ConfigurationError(f"`task_name` is {name!r}, which is no name of a folder.")
+        raise ConfigurationError(f"`task_name` is {name!r}, which is not a valid folder name.")
     task.set_key("", "name", task.name)
     for field_name, value in fields.items():
         rule = _FIELD_RULES.get(field_name)
@@ -96,7 +96,7 @@ def convert_task(fields: Mapping[str, Any], base_folder: Path) -> ImportedTask:
 
 def _positive_number(field: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
-        raise ConfigurationError(f"`{field}` is {value!r}, no number above 0.")
+        raise ConfigurationError(f"`{field}` is {value!r}, not a number above 0.")
     return value
 
 
@@ -104,7 +104,7 @@ def _positive_integer(field: str, value: Any) -> int:
     """A whole number: a fraction of a step would become none."""
     number = _positive_number(field, value)
     if number != int(number):
-        raise ConfigurationError(f"`{field}` is {value!r}, no whole number.")
+        raise ConfigurationError(f"`{field}` is {value!r}, not a whole number.")
     return int(number)
 
 
@@ -135,7 +135,7 @@ def _map_workspace(task: ImportedTask, field: str, value: Any) -> None:
 
 def _map_environment_variables(task: ImportedTask, field: str, value: Any) -> None:
     if not isinstance(value, dict):
-        raise ConfigurationError(f"`{field}` is no mapping of names to values.")
+        raise ConfigurationError(f"`{field}` is not a mapping of names to values.")
     for key, text in value.items():
         secret = _SECRET_NAME.search(str(key)) is not None
         task.set_key("environment_variables", str(key), f"[secret:{key}]" if secret else str(text))

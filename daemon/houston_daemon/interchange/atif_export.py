@@ -97,7 +97,7 @@ def write_trajectories(
             earlier = file.read_bytes() if file.is_file() else None
             if earlier not in (None, data) and not force:
                 raise HoustonError(
-                    f"{file} is there already and holds something else.",
+                    f"{file} already exists with different content.",
                     f"{rollout} was not exported.",
                     "Choose another --out, or replace it: --force",
                 )

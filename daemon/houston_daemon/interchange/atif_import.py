@@ -64,14 +64,14 @@ def read_trajectory(data: bytes, name: str) -> AtifTrajectory:
         document = msgspec.json.decode(data, type=AtifTrajectory)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
         raise HoustonError(
-            f"{name} is no ATIF trajectory: {problem}.",
+            f"{name} is not an ATIF trajectory: {problem}.",
             NOTHING_IMPORTED,
             "Name a trajectory in ATIF, the folder of a Harbor trial or a log of inspect_ai.",
         ) from None
     if not document.schema_version.startswith(ATIF_PREFIX):
         raise HoustonError(
-            f"{name} has the version {document.schema_version!r}; {ATIF_PREFIX}0 and later are"
-            " read.",
+            f"{name} has the version {document.schema_version!r}; only {ATIF_PREFIX}0 and "
+            "later can be read.",
             NOTHING_IMPORTED,
         )
     for number, step in enumerate(document.steps, 1):
@@ -90,7 +90,7 @@ def read_trial_result(data: bytes, name: str) -> TrialResult:
         return msgspec.json.decode(data, type=TrialResult)
     except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
         raise HoustonError(
-            f"{name} is no result of a Harbor trial: {problem}.", NOTHING_IMPORTED
+            f"{name} is not a result of a Harbor trial: {problem}.", NOTHING_IMPORTED
         ) from None
 
 

@@ -30,8 +30,8 @@ def read_imports(path: Path, task: str = "") -> Iterator[ImportRollout]:
         yield from _read_rollouts(path, task)
     except (OverflowError, RecursionError) as problem:
         raise HoustonError(
-            f"{path} holds what the journal cannot: a number of more than 64 bits, or values that"
-            " are nested too deeply.",
+            f"{path} holds values that the journal cannot store: a number of more than 64 "
+            "bits, or values that are nested too deeply.",
             NOTHING_IMPORTED,
         ) from problem
 
@@ -54,8 +54,8 @@ def _read_trial(folder: Path, task: str) -> Iterator[ImportRollout]:
     file = folder / TRAJECTORY_FILE
     if not file.is_file():
         raise HoustonError(
-            f"{folder} is no trial of Harbor: it has no {TRAJECTORY_FILE}, which agents write that"
-            " speak ATIF.",
+            f"{folder} is not a Harbor trial: it has no {TRAJECTORY_FILE}, which agents that "
+            "support ATIF write.",
             NOTHING_IMPORTED,
             "Name a trajectory, a trial's folder or a log of inspect_ai.",
         )

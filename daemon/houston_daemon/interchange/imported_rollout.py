@@ -353,10 +353,11 @@ class ImportedRollout:
         self._close()
         where = " ".join(filter(None, (self.source.file, self.source.id)))
         if not self._steps:
-            raise HoustonError(f"{where} has no answer of a model.", NOTHING_IMPORTED)
+            raise HoustonError(f"{where} has no answer from a model.", NOTHING_IMPORTED)
         if len(self._steps) > MOST_IMPORTED_STEPS:
             raise HoustonError(
-                f"{where} has {len(self._steps)} steps; {MOST_IMPORTED_STEPS} is the most.",
+                f"{where} has {len(self._steps)} steps; at most {MOST_IMPORTED_STEPS} can be "
+                "imported.",
                 NOTHING_IMPORTED,
             )
         head = self._head()
@@ -380,7 +381,8 @@ class ImportedRollout:
         size = len(encode_message(message))
         if size > FRAME_LIMIT:
             raise HoustonError(
-                f"{where} has {size // 10**6} MB; {FRAME_LIMIT // 10**6} MB is the most.",
+                f"{where} has {size // 10**6} MB; at most {FRAME_LIMIT // 10**6} MB can be "
+                "imported.",
                 NOTHING_IMPORTED,
             )
         return message

@@ -48,7 +48,7 @@ def read_log(path: Path, request: str, task: str = "") -> Iterator[ImportRollout
     answered = [sample for sample in samples if any(m.role == "assistant" for m in sample.messages)]
     if not answered:
         raise HoustonError(
-            f"{path.name} has {len(samples)} samples, and in none of them a model answered.",
+            f"{path.name} has {len(samples)} samples, but no model answered in any of them.",
             NOTHING_IMPORTED,
         )
     for number, sample in enumerate(answered, 1):

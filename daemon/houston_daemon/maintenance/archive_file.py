@@ -62,7 +62,7 @@ def write_archive(home: Home, rollout: str, to: Path | None = None) -> tuple[Pat
         raise HoustonError(
             f"The archive {path} cannot be written: {problem}.",
             "Nothing was archived, and nothing was erased.",
-            "Make room or permission there, or name another folder with --out.",
+            "Free space or grant permission there, or name another folder with --out.",
         ) from None
     return path, check_archive(path)
 
@@ -94,7 +94,7 @@ def check_archive(path: Path) -> ArchiveManifest:
             unreadable_file_code(problem),
         ) from None
     except StopIteration:
-        raise _archive_damaged(path, "not even its first line is whole") from None
+        raise _archive_damaged(path, "even its first line is incomplete") from None
     except (zstandard.ZstdError, msgspec.MsgspecError) as problem:
         raise _archive_damaged(path, str(problem)) from None
     raise _archive_damaged(path, "its end is missing or wrong")

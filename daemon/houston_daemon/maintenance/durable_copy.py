@@ -151,7 +151,7 @@ def lock_copy_folder(home: Home, folder: Path, own: Path, unfinished: str) -> It
     resolved = folder.resolve()
     if resolved != own.resolve() and resolved.is_relative_to(home.path.resolve()):
         raise UsageError(
-            f"{folder} lies in the home {home.path}, which is for its own files.",
+            f"{folder} is inside the home {home.path}, which is only for Houston's own files.",
             "Nothing was copied.",
             f"Name a folder outside of it; without --out it is {own}.",
         )

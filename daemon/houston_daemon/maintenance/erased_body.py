@@ -91,7 +91,7 @@ def redact_text(kind: str, data: bytes, text: str) -> bytes:
         is_gone = False
     if not is_gone:
         raise HoustonError(
-            f"{text[:40]!r} is also a word of Houston's own: it cannot be taken out alone.",
+            f"{text[:40]!r} is also a word that Houston writes itself: it cannot be erased alone.",
             "Nothing was erased.",
             "Erase the whole step: houston rollout erase R --at STEP",
         )

@@ -209,7 +209,7 @@ def _erase_offline(home: Home, messages: Iterable[EraseBodies]) -> None:
     lock = HomeLock(home)
     if other_owner := lock.take(HomeOwner(os.getpid(), iso_time(now_us())), "Nothing was erased."):
         raise Busy(
-            f"A daemon (pid {other_owner.pid}) has just taken {home.path}.",
+            f"A daemon (pid {other_owner.pid}) has just started on {home.path}.",
             "Nothing was erased.",
             "Try again.",
         )

@@ -82,7 +82,7 @@ def unreadable_backups(folder: Path, problem: OSError) -> HoustonError:
     return HoustonError(
         f"The backups in {folder} cannot be read by this user: {problem.strerror}.",
         "Nothing was done.",
-        "Ask the user whose daemon it is; `houston daemon status` says how old the newest is.",
+        "Ask the user who owns the home; `houston daemon status` shows how old the newest is.",
     )
 
 
@@ -97,7 +97,7 @@ def _backups_in(folder: Path) -> list[Path]:
 
 def _next_command(home: Home) -> str:
     names = damage_report.list_backup_names(home)
-    return f"There are: {', '.join(names)}." if names else "houston backup --list --out FOLDER"
+    return f"Known backups: {', '.join(names)}." if names else "houston backup --list --out FOLDER"
 
 
 _SELECT_SELF_STARTING = (
@@ -157,16 +157,16 @@ def _explain_missing_files(spec: RolloutSpec, rollout: str, has_steps: bool, sna
     own = Path(spec.host_root) / "rollouts" / rollout
     folder = Path(spec.task.folder)
     if has_steps and not (own / "workspace").is_dir() and snapshots:
-        return f". Its workspace comes from {snapshots} when it goes on"
+        return f". Its workspace comes from {snapshots} when it resumes"
     if has_steps and not (own / "workspace").is_dir():
         return (
-            f". Its workspace is not on this machine: copy {own} from the one before, then houston"
-            f" rollout resume {rollout}; or give it up: houston rollout cancel {rollout}"
+            f". Its workspace is not on this machine: copy {own} from the old machine, then "
+            f"houston rollout resume {rollout}; or give it up: houston rollout cancel {rollout}"
         )
     if not folder.is_dir():
         return (
-            f". The folder of its task is not on this machine: copy {folder} from the one before,"
-            f" then houston rollout resume {rollout}"
+            f". The folder of its task is not on this machine: copy {folder} from the old "
+            f"machine, then houston rollout resume {rollout}"
         )
     return ""
 
@@ -264,8 +264,8 @@ def _write_backup_in(
     except (OSError, sqlite3.Error) as problem:
         raise HoustonError(
             f"The backup cannot be made in {parent}: {problem}.",
-            "None was kept.",
-            "Make room or permission there, or name another folder with --out.",
+            "No backup was kept.",
+            "Free space or grant permission there, or name another folder with --out.",
         ) from None
     finally:
         shutil.rmtree(staging_home.path, ignore_errors=True)  # gone already when all went well
@@ -289,7 +289,7 @@ def read_backup_manifest(folder: Path) -> BackupManifest:
         )
     except (OSError, msgspec.MsgspecError) as problem:
         raise HoustonError(
-            f"{folder} is no backup: {problem}.", "Nothing was done.", "houston backup --list"
+            f"{folder} is not a backup: {problem}.", "Nothing was done.", "houston backup --list"
         ) from None
 
 
@@ -398,7 +398,7 @@ def _whole_or_nothing(home: Home) -> Iterator[None]:
         raise HoustonError(
             f"{home.path} cannot be written: {problem.strerror or problem}.",
             "Nothing was restored.",
-            "Make room or permission there, then try again.",
+            "Free space or grant permission there, then try again.",
         ) from problem
 
 

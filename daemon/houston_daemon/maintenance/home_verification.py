@@ -80,7 +80,7 @@ class EventChecker:
                 self._quarantined.append((row.rollout, event))
         for seq, (digest, rollout) in self._remainders.items():
             if self._erasure_digests.get(seq) != digest:
-                text = f"Event {seq} was erased otherwise than the journal says."
+                text = f"Event {seq} was not erased in the way that the journal says."
                 self._findings.add("body", text, seq, rollout)
 
     @property
@@ -103,7 +103,7 @@ class EventChecker:
             )
         quarantined = row.kind == event_bodies.QUARANTINED_KIND
         if quarantined:
-            self._unlinked_rows[seq] = row, "is set aside, and no repair says so"
+            self._unlinked_rows[seq] = row, "is set aside, but no repair recorded it"
         elif not self._is_linked(row):
             self._unlinked_rows[seq] = row, "does not fit the chain"
         self.seq = max(self.seq, seq)  # a damaged tree may lead back
@@ -134,7 +134,7 @@ class EventChecker:
         if data is None:
             return
         if not isinstance(data, bytes) or hash_chain.body_hash(data) != row.body_hash:
-            self._add("body", row, "has another body than was stored")
+            self._add("body", row, "has a different body than was stored")
             return
         self.bytes += len(data)
         self._note_vouchers(row.kind, data)
@@ -251,7 +251,7 @@ def _check_chain_head(home: Home, findings: IntegrityFindings) -> home_files.Cha
         findings.add("head", problem.cause)
         return None
     if head is None:
-        findings.add("head", f"{home.head_file} is missing: a cut end could not be seen.")
+        findings.add("head", f"{home.head_file} is missing: a cut-off end would not be noticed.")
     return head
 
 
@@ -268,7 +268,7 @@ def _check_structure_and_events(
     except (sqlite3.DatabaseError, UnicodeDecodeError) as problem:
         findings.add(
             "structure",
-            f"SQLite cannot read on after event {events.seq}: {problem}.",
+            f"SQLite cannot read further after event {events.seq}: {problem}.",
             seq=events.seq + 1,
         )
     events.finish()
@@ -284,7 +284,7 @@ def _check_wal_end(home: Home, findings: IntegrityFindings) -> None:
     elif wal.unread_commits > 1:
         findings.add(
             "end",
-            f"The WAL is damaged: {wal.unread_commits} transactions behind the damage are lost.",
+            f"The WAL is damaged: {wal.unread_commits} transactions after the damage are lost.",
         )
 
 
@@ -299,7 +299,8 @@ def _check_journal_end(
     if events.seq < head.seq:
         findings.add(
             "end",
-            f"The end was cut: the journal ends at event {events.seq}, {head.seq} were stored.",
+            f"The end was cut off: the journal ends at event {events.seq}, but {head.seq} were "
+            "stored.",
             seq=events.seq + 1,
         )
         return

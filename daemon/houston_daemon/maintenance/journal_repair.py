@@ -305,7 +305,7 @@ class _Repair:
                 return result
             self._unsound_after_rewrite |= {f.seq: f.text for f in report.findings if f.seq}
         raise Damaged(
-            f"What was written anew is not sound: {report.findings[0].text}",
+            f"The rewritten database is damaged: {report.findings[0].text}",
             f"The home was left as it is; copies are in {self._copies.path}.",
             "restore a backup: houston backup --list",
         )
@@ -406,7 +406,7 @@ def _open_source(copies: Home, spare_homes: list[Home], last: int) -> SalvagedDa
     raise Damaged(
         f"{copies.database} cannot be opened at all, and there is no backup.",
         "Nothing was changed.",
-        "Ask for help with that copy; it holds what there is.",
+        "Ask for help with that copy; it holds all that is left.",
     )
 
 
@@ -445,9 +445,12 @@ def _pause_reasons(paused: dict[str, int], damage: DamageByRollout, folder: str)
     """What is said of each rollout that is paused."""
     reasons = {}
     for rollout, step in paused.items():
-        where = "no step was lost" if step < 0 else f"it goes on after step {step}"
+        where = "no step was lost" if step < 0 else f"it continues after step {step}"
         if damage.rollouts[rollout].first_bad:
-            reason = f"it was damaged; {where}. What was set aside is in {folder}/aside.jsonl"
+            reason = (
+                f"it was damaged; {where}. The events that were set aside are in "
+                f"{folder}/aside.jsonl"
+            )
         else:
             reason = f"what a repair had set aside came back from a backup; {where}"
         reasons[rollout] = reason

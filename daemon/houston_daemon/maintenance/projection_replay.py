@@ -127,7 +127,7 @@ def _compare_schema(
         schema.migrate_schema(empty, version)
         expected = set(empty.execute(query.format("main")))
     for name, _ in sorted(expected ^ found_rows, key=repr):
-        findings.add("table", f"The definition of {name} is not as it was made.", table=name)
+        findings.add("table", f"The definition of {name} has been changed.", table=name)
 
 
 def _compare_table(
@@ -191,7 +191,8 @@ def _describe_difference(
     where = ", ".join(f"{name} {value!r}" for name, value in zip(key, values, strict=True))
     if expected is None or found_row is None:
         return (
-            f"{table}: the row with {where} {'is missing' if found_row is None else 'is too many'}."
+            f"{table}: the row with {where} "
+            f"{'is missing' if found_row is None else 'should not exist'}."
         )
     parts = [
         f"{name} is {actual!r}, the events say {expected_value!r}"
@@ -335,7 +336,7 @@ class NoRoomToCheck(HoustonError):
     def __init__(self) -> None:
         super().__init__(
             "There is no room for SQLite's temporary files: the derived tables cannot be checked.",
-            "Whether the home is sound is not known.",
+            "It is not known whether the home is sound.",
             "Make room there, or name another folder in the variable SQLITE_TMPDIR, and try again.",
         )
 

@@ -332,7 +332,7 @@ class EarlierRepairs:
         if self._erasing.get(rollout, 0) > since:
             return "texts of its rollout were erased since"
         if kind in _CONTRADICTED_KINDS and self._worked.get(rollout, 0) > since:
-            return "its rollout has gone on without it"
+            return "its rollout has continued without it"
         return ""
 
     def _note(self, row: EventRow) -> None:

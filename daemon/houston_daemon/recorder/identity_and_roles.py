@@ -22,7 +22,7 @@ Role = Literal["viewer", "annotator", "operator"]
 ROLE_RANKS: dict[Role, int] = {"viewer": 0, "annotator": 1, "operator": 2}
 
 REQUIRED_ROLES: dict[type[wire.FromPerson], tuple[Role, str]] = {
-    wire.AskStatus: ("viewer", "asking how the daemon stands"),
+    wire.AskStatus: ("viewer", "asking for the daemon's status"),
     wire.ReportPresence: ("annotator", "being shown as present"),
     wire.Guide: ("annotator", "guiding an agent"),
     wire.EditGuidance: ("annotator", "editing guidance"),
@@ -30,24 +30,24 @@ REQUIRED_ROLES: dict[type[wire.FromPerson], tuple[Role, str]] = {
     wire.BookmarkStep: ("annotator", "setting a bookmark or a note"),
     wire.ReorderGuidance: ("annotator", "reordering guidance"),
     wire.GiveVerdicts: ("annotator", "judging steps"),
-    wire.StoreVerdicts: ("annotator", "storing what rules or a judge say of steps"),
+    wire.StoreVerdicts: ("annotator", "storing verdicts of rules or a judge"),
     wire.StoreProcessRewards: ("operator", "storing scores of a process reward model"),
     wire.StoreDraft: ("annotator", "storing a critic's draft"),
     wire.RejectDraft: ("annotator", "turning a critic's draft down"),
-    wire.StoreReviewCost: ("annotator", "storing what a judge or a critic cost"),
+    wire.StoreReviewCost: ("annotator", "storing the cost of a judge or a critic"),
     wire.ClaimRollout: ("annotator", "claiming a rollout"),
-    wire.ReadNote: ("annotator", "saying that a note was read"),
+    wire.ReadNote: ("annotator", "marking a note as read"),
     wire.Steer: ("operator", "pausing, resuming or cancelling a rollout"),
     wire.StartRollouts: ("operator", "starting rollouts"),
     wire.ImportRollout: ("operator", "importing a rollout"),
     wire.BranchRollout: ("operator", "branching a rollout"),
     wire.EraseBodies: ("operator", "archiving a rollout or erasing what is stored"),
-    wire.CleanRollouts: ("operator", "freeing what rollouts keep on the host"),
+    wire.CleanRollouts: ("operator", "freeing the files of rollouts on the host"),
     wire.StartTraining: ("operator", "training a policy"),
-    wire.ReportTrainingState: ("operator", "saying how a training run stands"),
+    wire.ReportTrainingState: ("operator", "reporting the state of a training run"),
     wire.CancelTraining: ("operator", "ending a training run"),
     wire.RegisterPolicy: ("operator", "registering a policy"),
-    wire.ActivatePolicy: ("operator", "changing what new rollouts sample with"),
+    wire.ActivatePolicy: ("operator", "changing the policy of new rollouts"),
     wire.StopDaemon: ("operator", "stopping the daemon"),
 }
 """Least role for each message, and what it does in words."""
@@ -162,7 +162,8 @@ def _check_entry(entry: str, key: str) -> None:
         is_known = False
     if not is_known:
         raise ConfigurationError(
-            f"`{key}` names {entry!r}, which is no {'group' if group else 'user'} of this machine.",
+            f"`{key}` names {entry!r}, which is not a {'group' if group else 'user'} of this "
+            "machine.",
             "The daemon was not started.",
         )
 

@@ -244,10 +244,10 @@ def _explain_refused_sender(frames: ReceivedFrames, welcome: bool) -> str:
     if welcome:
         return ""
     if frames.peer is None:
-        return "The message has no credentials of the kernel."
+        return "The message carries no credentials from the kernel."
     if frames.peer.host:
         return f"The host {frames.peer.host} was removed."
-    return f"User {frames.peer.name} may not speak here."
+    return f"User {frames.peer.name} is not allowed to send messages here."
 
 
 def _decode_message(decode: Callable[[bytes], T], data: bytes | None) -> tuple[T | None, str]:

@@ -310,7 +310,9 @@ class Recorder:
             self._calls.clear()
         for call in waiting:
             if not call.future.done():
-                call.future.set_exception(HoustonError(reason, "It is not known to be done."))
+                call.future.set_exception(
+                    HoustonError(reason, "It is not known whether it was done.")
+                )
 
     def _open(self) -> RecorderLoop:
         home_files.prepare_home(self._home, self._group)

@@ -69,8 +69,8 @@ class HostAuthenticator(ThreadAuthenticator):
             self._logged.add(key)
             former = self._hosts.former_name_of(key.decode("ascii"))
             LOGGER.warning(
-                "a worker at %s is refused: its key (%s…, %s) is no host's of this home; known are "
-                "those of `houston host list`", self._address, key[:8].decode("ascii"),
+                "a worker at %s is refused: its key (%s…, %s) belongs to no host of this home; "
+                "`houston host list` shows all of them", self._address, key[:8].decode("ascii"),
                 "unknown" if former == "unknown" else f"formerly of {former}",
             )  # fmt: skip
         return False
@@ -106,9 +106,9 @@ class RemoteIngest(RouterSocket):
             raise HoustonError(
                 f"`[recorder] listen` = {self._listen} cannot be bound ({problem.strerror}).",
                 "The daemon was not started.",
-                "End what has the port, or name another address of this machine.",
+                "End the program that uses the port, or name another address of this machine.",
             ) from None
-        LOGGER.info("workers of other machines are listened to at %s", self._listen)
+        LOGGER.info("listening for workers on other machines at %s", self._listen)
 
     def send(self, routing: bytes, request: bytes, message: object) -> bool:
         """Send like any router, but push nothing to a host that was removed."""
@@ -153,8 +153,8 @@ class RemoteIngest(RouterSocket):
             if not self._handshake_logged:
                 self._handshake_logged = True
                 LOGGER.warning(
-                    "somebody at %s was refused in the handshake: they do not know this home's "
-                    "key, or are no worker (further ones are not logged)", self._listen,
+                    "a client at %s was refused in the handshake: it does not have this home's "
+                    "key, or is not a worker (further ones are not logged)", self._listen,
                 )  # fmt: skip
 
     def _is_known(self, key: str) -> bool:

@@ -142,7 +142,7 @@ def check_text(text: str, subject: str) -> None:
         raise UsageError(f"The text of {subject} is empty.", UNCHANGED)
     if size > GUIDANCE_TEXT_LIMIT:
         raise UsageError(
-            f"The text of {subject} has {size} bytes; {GUIDANCE_TEXT_LIMIT} is the most.",
+            f"The text of {subject} has {size} bytes; at most {GUIDANCE_TEXT_LIMIT} are allowed.",
             UNCHANGED,
             "Put long material into a file of the workspace and name it.",
         )

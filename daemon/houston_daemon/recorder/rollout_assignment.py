@@ -118,8 +118,8 @@ def _explain_lost_past(store: Store, row: RolloutRow) -> str:
     if not owner:
         return ""
     return (
-        f"Steps that {row.id} shares with {owner} were set aside by a repair:"
-        " it has nothing to go on from."
+        f"Steps that {row.id} shares with {owner} were set aside by a repair: it cannot "
+        "continue from them."
     )
 
 
@@ -205,7 +205,7 @@ def assign_rollout(store: Store, rollout: str) -> Assignment | str:
         return damage
     spec = store.read_record(row.spec_seq, RolloutSpec)
     if spec is None:
-        raise denial(f"What {rollout} was started with was erased.")
+        raise denial(f"The settings that {rollout} was started with were erased.")
     if row.state == "queued":
         change_state(store, row, "running", SUPERVISOR)
     lease = row.lease + 1
@@ -303,4 +303,4 @@ def pause_for_disk(store: Store, reason: str) -> None:
         if reason:
             change_state(store, row, "paused", PAUSED_BY_DISK, reason)
         else:
-            resume_rollout(store, row, PAUSED_BY_DISK, "there is room again")
+            resume_rollout(store, row, PAUSED_BY_DISK, "disk space is available again")

@@ -133,7 +133,7 @@ def build_welcome(store: Store, row: RolloutRow) -> Welcome:
     """Everything a worker starts from. Raises Refusal when the spec was erased."""
     spec = store.read_record(row.spec_seq, RolloutSpec)
     if spec is None:
-        raise Refusal("UNKNOWN", f"What {row.id} was started with was erased.")
+        raise Refusal("UNKNOWN", f"The settings that {row.id} was started with were erased.")
     fork = store.read_record(row.fork_seq, ForkBody)
     forks, evaluations, best, last = store.connection.execute(
         "SELECT forks, evaluations, best_score, last_score FROM rollouts WHERE id = ?", (row.id,)

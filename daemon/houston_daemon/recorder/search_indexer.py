@@ -147,7 +147,7 @@ class SearchIndexer:
         """Index the next events; whether there were any."""
         newest, events = self._read()
         if newest < self._seq:
-            self._note("search.db is ahead of the journal and is made anew")
+            self._note("search.db is ahead of the journal and is rebuilt")
             index.executescript(
                 "BEGIN; INSERT INTO entries(entries) VALUES ('delete-all');"
                 " UPDATE indexed SET seq = 0; COMMIT;"
@@ -157,7 +157,7 @@ class SearchIndexer:
         if self._seq == 0:
             self._begun_at = newest
         if any(kind == "erased" and seq > self._begun_at for seq, _, kind, _ in events):
-            raise StaleIndex("bodies were erased, and the index is made anew without them")
+            raise StaleIndex("bodies were erased, and the index is rebuilt without them")
         if not events:
             return False
         index.execute("BEGIN")

@@ -156,7 +156,7 @@ def load_signals(names: tuple[str, ...]) -> dict[str, Signal]:
     for name in names:
         if name in SIGNALS:
             raise ConfigurationError(
-                f"The signal {name!r} is Houston's own and always there.",
+                f"The signal {name!r} is built into Houston and always on.",
                 next="Take it out of `signals`; its threshold is another key of [attention].",
             )
         signals[name] = _guarded_signal(
@@ -176,7 +176,7 @@ def active_signals(
 def _guarded_signal(name: str, says: Any) -> Signal:
     """A package's signal; what is wrong with its code marks the step, and ends no rollout."""
     if not callable(says):
-        raise ConfigurationError(f"The signal {name!r} is no function but {says!r}.")
+        raise ConfigurationError(f"The signal {name!r} is not a function but {says!r}.")
 
     def guarded(window: AttentionWindow, limits: AttentionSettings) -> str:
         try:

@@ -69,7 +69,7 @@ class GuidanceFollowing:
         try:
             findings = list(contradicted_guidance(trace, self._task.rules))
         except Exception:  # a rule that fails ends no rollout; live rules say it of the rollout
-            log.warning("whether step %s contradicts guidance is not known", step, exc_info=True)
+            log.warning("it is not known whether step %s contradicts guidance", step, exc_info=True)
             return ""
         return next((finding.reason for finding in findings if finding.step == step), "")
 

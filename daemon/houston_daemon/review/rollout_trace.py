@@ -126,7 +126,7 @@ def read_trace(reader: Reader, rollout: str, cached: Sequence[StepRecord] = ()) 
 def require_all_texts(rollout: str) -> ReadPlan[None]:
     """Raises TextsUnavailable where texts of the rollout (a whole id), or of its past, are gone."""
     if lost := (yield from removed_data_queries.find_missing_data(rollout)):
-        command = lost.command or f"houston verdict {rollout}, for what was said of it before"
+        command = lost.command or f"houston verdict {rollout}, for its earlier verdicts"
         raise TextsUnavailable(lost.cause, "Nothing was judged.", command)
 
 

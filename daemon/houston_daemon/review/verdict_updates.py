@@ -76,7 +76,7 @@ def record_review_cost(home: Home, message: StoreReviewCost, note: Callable[[str
     try:
         send_with_retry(home, message, "", f"houston rollout show {message.rollout}")
     except HoustonError as problem:
-        note(f"what {message.reviewer} cost is not added to {message.rollout}: {problem.cause}")
+        note(f"the cost of {message.reviewer} was not added to {message.rollout}: {problem.cause}")
 
 
 def changed_verdicts(

@@ -121,8 +121,8 @@ def start_daemon(loaded: LoadedConfiguration) -> RunningDaemon:
         if launched := find_answering_daemon(loaded) or _start_once(loaded):
             return launched
     raise Busy(
-        f"Daemons on {loaded.home.path} are stopped as soon as they run.",
-        "None was started.",
+        f"Something stops each daemon on {loaded.home.path} as soon as it runs.",
+        "No daemon was started.",
         "houston daemon status",
     )
 
@@ -144,7 +144,7 @@ def _start_once(loaded: LoadedConfiguration) -> RunningDaemon | None:
     except TimeoutError:
         raise Busy(
             f"The daemon (pid {process.pid}) is not ready after {READY_SECONDS:g} s.",
-            "It goes on in the background.",
+            "It continues in the background.",
             "houston daemon logs -f",
         ) from None
     finally:
@@ -206,9 +206,9 @@ def _wait_for_answer(loaded: LoadedConfiguration, owner: HomeOwner) -> RunningDa
     owner = find_running_daemon(loaded.home) or owner
     if owner.configuration != fingerprint(loaded.config):
         raise Busy(
-            f"A daemon with another configuration ({owner.source}) runs already "
-            f"(pid {owner.pid}, since {owner.since}).",
-            "The running one goes on as it is.",
+            f"A daemon with another configuration ({owner.source}) is already running (pid "
+            f"{owner.pid}, since {owner.since}).",
+            "The running daemon was not changed.",
             "houston daemon restart",
         )
     return RunningDaemon(owner.pid, owner.since)
@@ -323,9 +323,9 @@ def _unkillable_error(pid: int) -> HoustonError:
         " It waits for a disk or a device (state D)." if process and process.state == "D" else ""
     )
     return HoustonError(
-        f"The daemon (pid {pid}) cannot be ended, not even by a kill.{waits}",
-        "It holds the home still.",
-        "Look at that disk or device; the kernel ends the process when it answers.",
+        f"The daemon (pid {pid}) cannot be ended, not even with SIGKILL.{waits}",
+        "It still holds the home.",
+        "Check that disk or device; the kernel ends the process when it responds.",
     )
 
 
@@ -367,7 +367,7 @@ def _end_engines_left_behind(home: Home, seconds: float) -> tuple[str, ...]:
     if not home.lock_file.exists():
         return ()
     lock = HomeLock(home)
-    untouched = "No daemon runs; engines that one left behind were not looked at."
+    untouched = "No daemon runs; engines that one left behind were not checked."
     if lock.take(HomeOwner(os.getpid(), iso_time(now_us())), untouched):
         return ()
     try:

@@ -173,7 +173,7 @@ class DaemonLogs:
                     rotate_log(log, self._keep)
                     _send_hangup(pid)
             except OSError as problem:  # a full disk: it grows on
-                LOGGER.warning("the log %s could not be turned over: %s", log, problem)
+                LOGGER.warning("the log %s could not be rotated: %s", log, problem)
 
     def reopen(self, pids: Mapping[str, int]) -> None:
         """Somebody moved logs away: begin new ones of the same names."""

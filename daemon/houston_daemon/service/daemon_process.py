@@ -440,7 +440,7 @@ def _engine_requests(loaded: LoadedConfiguration, spec: RolloutSpec) -> dict[str
     try:
         check_request_settings({"kind": engine.kind, **requests})
     except ConfigurationError as problem:
-        LOGGER.error("engine %s is asked as before: %s", spec.engine, problem)
+        LOGGER.error("engine %s keeps its old request settings: %s", spec.engine, problem)
         return {}
     return requests
 

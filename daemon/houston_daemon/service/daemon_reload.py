@@ -174,7 +174,7 @@ class EditReloader:
                 if isinstance(problem, HoustonError)
                 else f"{type(problem).__name__}: {problem}"
             )
-            LOGGER.warning("%s was edited and is refused: %s", subject, problem)
+            LOGGER.warning("%s was edited and is rejected: %s", subject, problem)
             return
         self._problems.pop(subject, None)
         LOGGER.info("%s was edited: %s", subject, effect)

@@ -285,7 +285,8 @@ class _TrialSampler:
                 sampled = await self._engine.sample(request, asyncio.Event())
         except TimeoutError:
             raise HoustonError(
-                f"A sample of {request.max_tokens} tokens was not done within {self._seconds:g} s.",
+                f"A sample of {request.max_tokens} tokens did not finish within "
+                f"{self._seconds:g} s.",
                 next=f"houston engine check {self._server.name} --seconds {4 * self._seconds:g}",
             ) from None
         self._samples.answers.append(sampled)

@@ -211,7 +211,9 @@ class EngineChild:
         try:
             self._pipe.ensure_pump()
         except OSError as problem:
-            raise HoustonError(f"The log of engine {self._name} stands: {problem}.") from problem
+            raise HoustonError(
+                f"The log of engine {self._name} cannot be written: {problem}."
+            ) from problem
 
     def alive(self) -> bool:
         """Whether its process runs; what writes its log is kept running, too. HoustonError."""

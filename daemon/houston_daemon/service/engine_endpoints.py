@@ -101,7 +101,7 @@ def parse_address(url: str) -> tuple[str, int]:
     except ValueError:
         port = 0
     if parts.scheme not in ("http", "https") or not parts.hostname or not port:
-        raise ConfigurationError(f"{url!r} is no http(s) address of an engine.")
+        raise ConfigurationError(f"{url!r} is not an http(s) address of an engine.")
     return parts.hostname, port
 
 

@@ -146,7 +146,7 @@ class EngineSupervisor:
             if replica in server_names:
                 each.draining_since = None
             elif each.draining_since is None:
-                LOGGER.info("replica %s of engine %s leaves", replica, name)
+                LOGGER.info("replica %s of engine %s is being removed", replica, name)
                 each.draining_since = now
 
     def end_drained(self, uses: Collection[tuple[str, ReplicaUse]], now: float) -> None:
@@ -155,7 +155,7 @@ class EngineSupervisor:
         for name, watched in self._watched.items():
             own = [use for engine, use in uses if engine == name]
             for replica in watched.drained(own, now):
-                LOGGER.info("replica %s of engine %s has left", replica, name)
+                LOGGER.info("replica %s of engine %s was removed", replica, name)
                 self._end_in_thread(replica, watched.replicas.pop(replica))
 
     @property
@@ -218,7 +218,9 @@ class EngineSupervisor:
     def replace_edited(self, used: Collection[str]) -> None:
         """Let go of engines that were edited and that nobody uses now."""
         for name in self._edited - set(used):
-            LOGGER.info("engine %s was edited and is not used: it is made anew when needed", name)
+            LOGGER.info(
+                "engine %s was edited and is not in use: it is created anew when needed", name
+            )
             self._edited.discard(name)
             self.drop(name)
 
@@ -298,7 +300,8 @@ def resolve_engine(
     policy, named = activated
     if named in (made_alike := made_alike | {name}):
         raise ConfigurationError(
-            f"Policy {name} was activated for the engine {named}, whose own settings come from it.",
+            f"Policy {name} was activated for the engine {named}, which takes its settings "
+            f"from {name}.",
             next="houston policy activate POLICY --engine NAME, with an engine of houston.toml",
         )
     base_engine = resolve_engine(loaded, named, made_alike)

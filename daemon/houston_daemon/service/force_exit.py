@@ -111,7 +111,7 @@ def force_exit_seconds(loaded: LoadedConfiguration) -> float:
 
 def _dump_stacks_and_exit() -> None:
     """Say where every thread stands, and end. Past the log: a thread may hang in its lock."""
-    note = "it did not end in time and is cut short; the next start goes on from here\n"
+    note = "it did not end in time and is cut short; the next start continues from here\n"
     try:
         os.write(2, note.encode())
         faulthandler.dump_traceback(file=sys.__stderr__ or 2, all_threads=True)

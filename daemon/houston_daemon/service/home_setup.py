@@ -57,7 +57,7 @@ def refuse_network_home(home: Home) -> None:
     """Raise ConfigurationError when the home lies on a network file system."""
     if (kind := filesystem_type(home.path)) in NETWORK_FILESYSTEMS:
         raise ConfigurationError(
-            f"The home {home.path} lies on {kind}, where locks and SQLite's log do not hold.",
+            f"The home {home.path} is on {kind}, where locks and SQLite's log are not reliable.",
             "Nothing was started.",
             "Name a --home on a disk of this machine.",
         )
@@ -98,7 +98,7 @@ def prepare_socket_folder(home: Home, group: str) -> None:
             _write_run_note(home, place)
         return
     raise HoustonError(
-        f"There is no folder for the sockets of {home.path}, whose path is too long for them.",
+        f"The path of {home.path} is too long for sockets, and no other folder can hold them.",
         "The daemon was not started.",
         "Set XDG_RUNTIME_DIR to a folder of yours, or name a --home with a shorter path.",
     )
@@ -137,7 +137,7 @@ def _make_socket_folder(place: Path) -> None:
     except OSError as problem:
         raise _unusable_socket_folder(place, problem.strerror or "unknown") from None
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-        raise _unusable_socket_folder(place, "it is no folder of this user")
+        raise _unusable_socket_folder(place, "it is not a folder of this user")
     place.chmod(0o700 | stat.S_IMODE(status.st_mode) & 0o2050)
 
 
@@ -184,10 +184,10 @@ def kept_out_warning(loaded: LoadedConfiguration) -> str:
     group = loaded.config.daemon.group
     names = ", ".join(users)
     if not group:
-        return f"[roles] names {names}, but without [daemon] group nobody else gets in."
+        return f"[roles] names {names}, but without [daemon] group no other user can connect."
     return (
-        f"[roles] names {names}, not in the group {group} and so kept out; "
-        f"as root: usermod -aG {group} USER, then they log in again."
+        f"[roles] names {names}, not in the group {group}: they cannot connect; as root: "
+        f"usermod -aG {group} USER, then they log in again."
     )
 
 

@@ -62,7 +62,9 @@ class PeriodicBackup:
             return {"backup": f"{self._failed}; {again}; see houston daemon logs"}
         if self._corrupt:
             names = ", ".join(self._corrupt)
-            return {"backup": f"changed since they were made, and of no use: {names}; remove them"}
+            return {
+                "backup": f"changed since they were made, and now unusable: {names}; remove them"
+            }
         if self.newest and now >= self._first and self._is_older_than(BACKUP_OVERDUE_FACTOR):
             hours = self._loaded.config.backup.every_hours
             old = format_duration(time.time() - self.newest[0])
@@ -109,8 +111,8 @@ class PeriodicBackup:
             )
         except OSError as problem:
             self._not_before = now + BACKUP_RETRY_SECONDS
-            self._failed = f"the last one could not be begun ({problem})"
-            BACKUP_LOGGER.error("no backup could be begun: %s", problem)
+            self._failed = f"the last one could not be started ({problem})"
+            BACKUP_LOGGER.error("no backup could be started: %s", problem)
 
     def _finish(self, child: "subprocess.Popen[bytes]", now: float) -> None:
         code = child.poll()

@@ -205,8 +205,8 @@ class PolicyActivations:
             folder = Path(root) if root and Path(root).is_dir() else None
         if folder is None:
             raise HoustonError(
-                f"What engine {request.engine} serves cannot be compared with {policy.base}: its "
-                "model is no folder of this machine.",
+                f"The model of engine {request.engine} cannot be compared with {policy.base}: "
+                "it is not a folder on this machine.",
                 next=f"Set `engines.{request.engine}.model` to the folder.",
             )
         with Reader(self._home) as reader:
@@ -232,7 +232,7 @@ class PolicyActivations:
             self._earlier_found = True
         for name in {policy.name for policy in full} & self._engines.states.keys() - wanted_names:
             if name not in self._loaded.config.engines:
-                LOGGER.info("engine %s is not used any more: it ends", name)
+                LOGGER.info("engine %s is no longer used: ending it", name)
                 self._engines.drop(name)
 
 
@@ -240,7 +240,7 @@ def _check_engine_kind(name: str, engine: EngineSettings, policy: PolicyRow) -> 
     """Raise HoustonError for an engine of a kind that cannot sample with the policy."""
     if policy.kind == "lora" and not engine.lora:
         raise HoustonError(
-            f"Engine {name} takes no adapters (`lora = false`); {policy.name} is one.",
+            f"Engine {name} takes no adapters (`lora = false`), and {policy.name} is an adapter.",
             next=f"houston policy merge {policy.name} --out DIR, and import DIR as full weights",
         )
     if not policy_constraints.can_serve_policy(engine, policy.kind):
@@ -265,7 +265,8 @@ def _wrong_base_error(
         f"{policy.name} is an adapter of the full weights {weights.name}, and engine {name} serves "
         f"{folder}: adapters are loaded only where their own model is served.",
         next=f"houston policy merge {policy.name} --out DIR; houston policy import DIR --base "
-        f"{policy.base} --name {policy.family}; and activate what that is: full weights.",
+        f"{policy.base} --name {policy.family}; then activate the result, which is full "
+        "weights.",
     )
 
 

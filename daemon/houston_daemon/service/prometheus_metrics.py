@@ -445,7 +445,7 @@ class MetricsExporter:
                 write_atomically(self._file, self.page, durable=False)
         except (OSError, sqlite3.Error, HoustonError) as problem:
             if str(problem) != self._problem:  # a full disk: said once, tried again
-                LOGGER.warning("figures could not be gathered: %s", problem)
+                LOGGER.warning("metrics could not be collected: %s", problem)
             self._problem = str(problem)
         else:
             self._problem = ""
@@ -463,15 +463,15 @@ def _metrics_file(home: Home, name: str) -> Path:
     file = home.path / name
     inside = file.resolve().is_relative_to(home.path.resolve())
     if inside and file.suffix != ".prom":
-        reason = "what lies in the home is the daemon's, but for files that end in .prom"
+        reason = "in the home, only a file that ends in .prom is allowed"
     elif os.path.lexists(file) and (file.is_symlink() or not file.is_file()):
-        reason = "it is there, and no regular file"
+        reason = "it exists and is not a regular file"
     else:
         return file
     raise ConfigurationError(
         f"`metrics.file` = {name!r} cannot be written: {reason}.",
         "The daemon was not started.",
-        "Name a file of its own such as /var/lib/node_exporter/houston.prom.",
+        "Name a separate file such as /var/lib/node_exporter/houston.prom.",
     )
 
 
@@ -487,9 +487,9 @@ def _open_server(
     try:
         return (_Ipv6Server if ":" in host else http.server.HTTPServer)((host, int(port)), handler)
     except (OSError, ValueError, OverflowError) as problem:
-        reason = problem.strerror if isinstance(problem, OSError) else "it is no HOST:PORT"
+        reason = problem.strerror if isinstance(problem, OSError) else "it is not HOST:PORT"
         raise ConfigurationError(
-            f"`metrics.listen` = {address!r} cannot be listened at: {reason}.",
+            f"`metrics.listen` = {address!r} cannot be used for listening: {reason}.",
             "The daemon was not started.",
             "Name a free address such as 127.0.0.1:9464.",
         ) from None

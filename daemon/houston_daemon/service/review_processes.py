@@ -106,7 +106,7 @@ class ReviewProcess:
             try:
                 self._process.wait(seconds)
             except subprocess.TimeoutExpired:
-                words = "the process that %s had not ended after %.1f s: the next start goes on"
+                words = "the process that %s had not ended after %.1f s: the next start continues"
                 REVIEW_LOGGER.warning(words, self._task, seconds)
             with contextlib.suppress(BlockingIOError):
                 self._take_reports(_read_output(self._process))

@@ -36,8 +36,8 @@ def wait_until_ended(
             rows = reader.run(outcome_queries.find_rollouts(rollouts))
             if missing := [rollout for rollout in rollouts if rollout not in rows]:
                 raise HoustonError(
-                    f"Rollout {missing[0]} is not in the home any more.",
-                    "Nobody waits for it.",
+                    f"Rollout {missing[0]} is no longer in the home.",
+                    "The wait for it has ended.",
                     "houston rollout list",
                 )
             if not unfinished(rows.values()):

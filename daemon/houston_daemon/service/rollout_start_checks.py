@@ -82,8 +82,8 @@ def check_task_names(task: LoadedTask) -> None:
         for path in paths:
             if not Path(path).is_absolute() or (on_this_host and not _is_on_this_machine(path)):
                 raise ConfigurationError(
-                    f"{task.file}: `sandbox.{key}` names {path!r}, which is no absolute path"
-                    f"{' of something on this machine' if on_this_host else ''}."
+                    f"{task.file}: `sandbox.{key}` names {path!r}, which is not an absolute "
+                    f"path{' that exists on this machine' if on_this_host else ''}."
                 )
     for name, path in definition.data.mounts.items():
         if not _is_on_this_machine(str(task.folder / path)):
@@ -152,21 +152,21 @@ def _check_image(task: LoadedTask) -> None:
     for key in (name for name, is_used in used.items() if is_used):
         if definition.hosts != (LOCAL_HOST,):
             raise ConfigurationError(
-                f"{task.file}: `{key}` works on the host {LOCAL_HOST!r} alone.",
+                f"{task.file}: `{key}` works only on the host {LOCAL_HOST!r}.",
                 next="Take the other hosts out of `hosts`.",
             )
         if mapped.kind == "none":
             raise ConfigurationError(f"{task.file}: `{key}` needs the sandbox, which is `none`.")
     if mapped.workdir and not _is_plain_place(mapped.workdir, mapped.image):
         raise ConfigurationError(
-            f"{task.file}: `sandbox.workdir` is {mapped.workdir!r}, which is no absolute path of a"
-            " folder that the sandbox can make."
+            f"{task.file}: `sandbox.workdir` is {mapped.workdir!r}, which is not an absolute "
+            "path of a folder that the sandbox can create."
         )
     if mapped.image and not _is_on_this_machine(str(task.folder / mapped.image)):
         raise ConfigurationError(
-            f"{task.file}: `sandbox.image` names {mapped.image!r}, which is not there: the task has"
-            " no image to run in.",
-            next="houston task import makes it where podman or docker is installed.",
+            f"{task.file}: `sandbox.image` names {mapped.image!r}, which does not exist: the "
+            "task has no image to run in.",
+            next="houston task import creates it where podman or docker is installed.",
         )
 
 
@@ -183,8 +183,8 @@ def _check_activate(task: LoadedTask) -> None:
     other_hosts = [name for name in definition.hosts if name != LOCAL_HOST]
     if definition.activate and other_hosts and not definition.activate.startswith("/"):
         raise ConfigurationError(
-            f"{task.file}: `activate` names {definition.activate!r}, beside the task file, which is"
-            f" not on {other_hosts[0]}.",
+            f"{task.file}: `activate` names {definition.activate!r} next to the task file, "
+            f"which {other_hosts[0]} does not have.",
             next="Name the absolute path that the environment has on every host of the task.",
         )
     if definition.activate and LOCAL_HOST in definition.hosts:
@@ -302,7 +302,7 @@ def _named_engine(loaded: LoadedConfiguration, task: LoadedTask, role: SampleRol
         settings = loaded.engine(named)
     if settings.kind == "recorded":
         raise ConfigurationError(
-            f"{task.file}: `agent.{role}.engine` plays a recorded rollout, which answers nobody.",
+            f"{task.file}: `agent.{role}.engine` plays a recorded rollout, which cannot answer.",
             NOTHING_STARTED,
         )
     return named
@@ -329,7 +329,7 @@ def task_host_settings(loaded: LoadedConfiguration, task: LoadedTask) -> dict[st
     """
     names = task.task.hosts
     if len(set(names)) < len(names):
-        raise ConfigurationError(f"{task.file}: `hosts` names one twice.", NOTHING_STARTED)
+        raise ConfigurationError(f"{task.file}: `hosts` names a host twice.", NOTHING_STARTED)
     hosts = {name: loaded.host(name) for name in names if name != LOCAL_HOST}
     return {name: msgspec.to_builtins(host) for name, host in hosts.items()}
 
@@ -343,7 +343,9 @@ def task_gpus(loaded: LoadedConfiguration, task: LoadedTask) -> dict[str, int]:
     gpus_by_host = gpus if isinstance(gpus, dict) else {names[0]: gpus}
     for name, count in gpus_by_host.items():
         if name not in names:
-            raise ConfigurationError(f"{task.file}: `gpus` names {name!r}, which is no host of it.")
+            raise ConfigurationError(
+                f"{task.file}: `gpus` names {name!r}, which is not one of its hosts."
+            )
         if name == LOCAL_HOST and loaded.config.ray.schedules_gpus:
             continue  # how many a node has, and whether any will, is the cluster's to know
         count_there = loaded.gpus(name)
@@ -351,7 +353,7 @@ def task_gpus(loaded: LoadedConfiguration, task: LoadedTask) -> dict[str, int]:
             raise ConfigurationError(
                 f"{task.file}: `gpus` asks for {count} on {name}, which has {count_there}.",
                 NOTHING_STARTED,
-                f"Say in {loaded.source} how many it has: `gpus` of [hosts]"
+                f"Set in {loaded.source} how many it has: `gpus` of [hosts]"
                 + (f" or [hosts.{name}]." if name != LOCAL_HOST else "."),
             )
     return {name: count for name, count in gpus_by_host.items() if count}
@@ -368,12 +370,12 @@ def check_policy(loaded: LoadedConfiguration, engine: str, policy: str) -> None:
             f"Engine {engine} is of kind {kind}, which takes no policies: it samples with its own"
             " model.",
             NOTHING_STARTED,
-            f"Leave {policy} out, or name an engine that was given it: houston policy list",
+            f"Leave {policy} out, or name an engine that it was activated on: houston policy list",
         )
     with Reader(loaded.home) as reader:
         if not reader.run(policy_queries.was_activated(engine, policy)):
             raise HoustonError(
-                f"Engine {engine} never was given {policy}.",
+                f"Policy {policy} was never activated on engine {engine}.",
                 NOTHING_STARTED,
                 f"houston policy activate {policy} --engine {engine}",
             )
@@ -425,9 +427,9 @@ def check_engine(loaded: LoadedConfiguration, name: str, running: dict[str, str]
     require_engine(loaded, name, engine, running)
     if missing := missing_variables(msgspec.to_builtins(engine)):
         command_output.print_note(
-            f"Engine {name!r} was not asked: its key is not set in this shell. Where the daemon was"
-            f" not started with it, the rollout waits for: export {min(missing)}=…;"
-            " houston daemon restart"
+            f"Engine {name!r} was not checked: its key is not set in this shell. If the daemon "
+            "was started without it too, the rollout waits until you run: export "
+            f"{min(missing)}=…; houston daemon restart"
         )
 
 
@@ -466,14 +468,14 @@ def _answering_url(loaded: LoadedConfiguration, name: str, engine: EngineSetting
     answering = [url for url, problem in problems.items() if not problem]
     if not answering:
         raise HoustonError(
-            f"Of the {len(problems)} servers of engine {name!r} none answers: {reasons}.",
+            f"None of the {len(problems)} servers of engine {name!r} answers: {reasons}.",
             NOTHING_STARTED,
             f"Start one, or correct `engines.{name}.urls` in {loaded.source}.",
         )
     if reasons:
         command_output.print_note(
-            f"Engine {name!r}: {reasons}; rollouts keep to the other"
-            f"{' servers' if len(answering) > 1 else ' server'}."
+            f"Engine {name!r}: {reasons}; rollouts use only the "
+            f"other{' servers' if len(answering) > 1 else ' server'}."
         )
     return answering[0]
 
@@ -509,13 +511,13 @@ def check_servers(loaded: LoadedConfiguration, name: str, engine: EngineSettings
     if engine.urls and engine.url:
         problem = "`url` and `urls` are both set; `urls` alone says where its servers are"
     elif engine.urls and engine.kind not in ("token", "chat", "vllm", "embedded"):
-        problem = f"`urls` are those of an engine at addresses, and its kind is {engine.kind!r}"
+        problem = f"`urls` is for an engine with addresses, but its kind is {engine.kind!r}"
     elif len(replica_names(name, engine)) < len(engine.urls):
         problem = "`urls` names a server twice"
     elif engine.replicas > 1 and not engine.is_daemon_child:
         problem = "`replicas` are servers that the daemon starts; name others in `urls`"
     elif engine.replicas > 1 and engine.port:
-        problem = "`port` is one server's; without it each of the `replicas` has one of its own"
+        problem = "`port` is for one server; without it, each of the `replicas` gets a separate one"
     elif taken_names := set(replica_names(name, engine)[1:]) & loaded.config.engines.keys():
         problem = f"another engine is called {min(taken_names)}, as one of the `replicas`"
     if problem:
@@ -539,9 +541,7 @@ def _check_engine_keys(engine: EngineSettings) -> None:
     if chats and not engine.model:
         raise ConfigurationError("An engine of kind 'chat' needs the key `model`.")
     if engine.args and (engine.kind != "vllm" or not engine.is_daemon_child or engine.command):
-        raise ConfigurationError(
-            "`args` are those of a `vllm` child without a `command` of its own."
-        )
+        raise ConfigurationError("`args` is only for a `vllm` child that has no `command`.")
     check_vllm_args(engine.args)
     if engine.is_daemon_child and not engine.command:
         _check_model(engine)
@@ -578,7 +578,9 @@ def check_engine_file(engine: EngineSettings, effect: str = "") -> None:
 
 def _check_child(name: str, engine: EngineSettings) -> None:
     if not engine.command and not engine.model and model_path() is None:
-        raise _missing_error(f"The model of engine {name!r} is not here.", "--fetch-model")
+        raise _missing_error(
+            f"The model of engine {name!r} is not on this machine.", "--fetch-model"
+        )
     if engine.kind == "vllm" and not engine.command and vllm_path() is None:
         raise _missing_error(f"vLLM, for engine {name!r}, is not installed.", "--install-engine")
     if engine.kind == "embedded" and not importlib.util.find_spec("torch"):

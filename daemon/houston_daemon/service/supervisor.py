@@ -452,7 +452,7 @@ class Supervisor:
                     review.stop()
             self._edits.close()
         elif reason.startswith("SIG"):
-            LOGGER.warning("a second signal: leaving at once; the next start goes on from here")
+            LOGGER.warning("a second signal: leaving at once; the next start continues from here")
             self._shutdown = _Shutdown(True, "kill", 0.0, 0.0, EXIT_CUT_SHORT)
             self._force_exit.end_soon()
             self._workers.end(signal.SIGKILL)

@@ -157,13 +157,11 @@ def report_crash(dead: DaemonDied | None, home: Home) -> str:
     """
     if dead is None:
         return ""
-    newest = f"; the newest that it stored is of {iso_time(dead.last_stored)}" * bool(
-        dead.last_stored
-    )
+    newest = f"; its newest event is from {iso_time(dead.last_stored)}" * bool(dead.last_stored)
     report = (
-        f"the last daemon (pid {dead.pid}, since {dead.since}) did not come to its own end{newest}."
-        " What it acknowledged is stored (the journal's end was checked);"
-        f" {_describe_resumed_rollouts(home)}."
+        f"the last daemon (pid {dead.pid}, since {dead.since}) did not end cleanly{newest}. "
+        "Everything that it acknowledged is stored (the journal's end was checked); "
+        f"{_describe_resumed_rollouts(home)}."
     )
     LOGGER.warning("%s", report)
     return report
@@ -177,5 +175,5 @@ def _describe_resumed_rollouts(home: Home) -> str:
     except sqlite3.Error as problem:  # a full disk: no reason not to start
         return f"its rollouts could not be counted ({problem})"
     if not count:
-        return "no rollout was under way"
-    return f"{count} rollout{'s go' if count > 1 else ' goes'} on"
+        return "no rollout was running"
+    return f"{count} rollout{'s continue' if count > 1 else ' continues'}"

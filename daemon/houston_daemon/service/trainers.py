@@ -129,8 +129,8 @@ class TrainerGpus:
 TRAINER_BEGIN_SECONDS = 60.0
 """What a trainer may take from being announced to holding its folder: it imports much."""
 TRAINED_ELSEWHERE = (
-    "a trainer that this daemon did not start is at work in its folder: it goes on when that one is"
-    " over, which can be ended where it was started"
+    "a trainer that this daemon did not start is running in its folder: this run waits until "
+    "that one ends; it can be ended where it was started"
 )
 """Why a run of the daemon's own is not started, and not ended either."""
 _FINAL_STATES: dict[str, RunState] = {
@@ -196,7 +196,7 @@ def _reported_end(
         return None
     if state == "finished":
         again = f"houston train sft --resume {run.id}"
-        return state, "" if run.policy else f"no daemon took its policy: {again}"
+        return state, "" if run.policy else f"no daemon registered its policy: {again}"
     return state, progress.message if state == "failed" else ""
 
 
@@ -358,7 +358,7 @@ class Trainers:
             return False
         request = self._asked(run)
         if request is None:
-            self._set_state(run.id, "failed", "what was asked of it is lost")
+            self._set_state(run.id, "failed", "its start request is lost")
             return False
         runs_without_gpus = [run_id for run_id in self._children if not self._gpus.gpus_of(run_id)]
         if not request.gpus and runs_without_gpus:

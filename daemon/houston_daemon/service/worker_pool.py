@@ -151,7 +151,7 @@ class WorkerPool:
                 wait = history.backoff.seconds_left(now)
                 next_start = "runs again" if rollout in self._running else f"again in {wait:.0f} s"
                 troubles[f"worker of {rollout}"] = (
-                    f"died {deaths} of {WORKER_DEATHS_LIMIT} times without a step between; "
+                    f"died {deaths} of {WORKER_DEATHS_LIMIT} times without a step in between; "
                     f"{next_start}; last ({history.last_exit}): {history.last_words}"
                 )
         for rollout, worker in self._running.items():
@@ -201,8 +201,8 @@ class WorkerPool:
             is_known = rollout in self._running or rollout in reported
             if not is_known and silence.seconds > self._silences.limit:
                 LOGGER.warning(
-                    "worker of %s (lease %s), which an earlier daemon started, has been silent for"
-                    " %.0f s: it is taken for ended", rollout, silence.lease, silence.seconds,
+                    "worker of %s (lease %s), which an earlier daemon started, has been silent "
+                    "for %.0f s: it counts as ended", rollout, silence.lease, silence.seconds,
                 )  # fmt: skip
                 self._unreported_ends.append((rollout, silence.lease, ""))
 
@@ -419,7 +419,7 @@ class WorkerPool:
         if deaths >= WORKER_DEATHS_LIMIT:
             last = f"last ({exit_text}): {cause}"
             LOGGER.error("rollout %s fails: %s deaths; %s", rollout, deaths, last)
-            cause = f"its worker ended {deaths} times without a step between; {last}"
+            cause = f"its worker ended {deaths} times without a step in between; {last}"
             return f"{cause}; see: houston daemon logs --rollout {rollout}"
         self.restarts += 1
         LOGGER.warning(

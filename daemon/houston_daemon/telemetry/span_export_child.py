@@ -40,8 +40,8 @@ RETRY_SECONDS = 5.0
 EVENTS_PER_READ = 100
 """Closed steps and changes of state that are told in one request."""
 MISSING_PACKAGE = (
-    "[telemetry] otlp is set, and OpenTelemetry is not installed."
-    " next: pip install 'houston-agents[otel]'"
+    "[telemetry] otlp is set, but OpenTelemetry is not installed. next: pip install "
+    "'houston-agents[otel]'"
 )
 _EXPORTER_LOGGER = "opentelemetry.exporter.otlp.proto.http"
 

@@ -423,7 +423,7 @@ def test_objects_are_compared_on_both_ways(any_store: ArtifactStore, tmp_path: P
     with pytest.raises(ObjectMissing):
         any_store.read("a/c")
     (tmp_path / "source").write_bytes(b"other")
-    with pytest.raises(StoreRefused, match="reads back as something else"):
+    with pytest.raises(StoreRefused, match="different bytes were read back"):
         any_store.write_file("a/d", tmp_path / "source", "0" * 64)
     assert any_store.create("once", b"first")
     assert not any_store.create("once", b"second")

@@ -168,4 +168,4 @@ def test_a_step_or_a_submission_can_be_written_into_a_folder(
     assert (tmp_path / "best/answer.txt").is_file()
     assert (tmp_path / "best/big.bin").stat().st_size == BIG
     again = ["rollout", "restore", parent, "--at", "1", "--out", str(tmp_path / "one")]
-    assert "no empty folder" in place.run(*again, code=2).stderr
+    assert "not an empty folder" in place.run(*again, code=2).stderr

@@ -108,7 +108,7 @@ def test_the_manuals_environment_and_engine_run(station: Station) -> None:
     assert compared["lost@1"]["both_mask"] == 1, "a package's rule is measured like Houston's own"
     said = station.run("rollout", "show", row["rollout"]).stdout
     assert "100 at step 1\n" in said, "a score that used a submission"
-    for name, why in (("luck", "there are: "), ("error", "Houston's own")):
+    for name, why in (("luck", "there are: "), ("error", "built into Houston")):
         wrong = task(station, "coin", "tails", f'"{name}"')
         assert why in station.run("task", "validate", wrong, code=78).stderr
 

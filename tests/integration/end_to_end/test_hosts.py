@@ -119,7 +119,7 @@ def test_the_only_host_may_be_another_machine(station: Station, sshd: Sshd) -> N
     station.until(lambda: station.state(rollout) == "paused", 60, "the pause")
     shown = station.show(rollout)
     assert shown["paused_by"] == "host-away" and "gpu2 cannot be reached" in shown["reason"]
-    assert "goes on when that is over" in station.run("rollout", "resume", rollout, code=1).stderr
+    assert "resumes when that is over" in station.run("rollout", "resume", rollout, code=1).stderr
     sshd.start()
     assert "houston-agents" in _doctor(station)
     assert station.ended(rollout)["state"] == "finished"

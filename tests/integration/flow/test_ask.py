@@ -90,7 +90,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
     ("words", "code", "cause"),
     [
         (("ask", "  "), 2, "The question is empty."),
-        (("ask", "x", "--corpus", "nowhere"), 66, "nowhere is no folder and no .jsonl file."),
+        (("ask", "x", "--corpus", "nowhere"), 66, "nowhere is neither a folder nor a .jsonl file."),
         (("ask", "x", "--steps", "0"), 2, "--steps"),
         (("ask", "x", "--web", "--corpus", "."), 2, "not allowed with"),
         (("ask", "x", "--engine", "nobody"), 66, "There is no engine 'nobody'"),

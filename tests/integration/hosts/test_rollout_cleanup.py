@@ -175,7 +175,7 @@ async def test_nothing_goes_of_what_another_home_holds(
     there = RemotePart(host="gpu3", settings=HostSettings(ssh="nowhere.invalid"), key=KEY)
     elsewhere = () if extent == "processes" else (there,)
     report = await HostCleaner(HOME).execute_order(CleanupOrder(str(root), "r1", extent, elsewhere))
-    assert ("is another's" in report.left) == (extent != "processes")
+    assert ("is used elsewhere" in report.left) == (extent != "processes")
     assert "gpu3" not in report.left, "no machine is asked that might not know whose it is"
     assert [what for what in GONE["snapshots"] if not left(what)] == []
     await HostCleaner(str(other)).execute_order(CleanupOrder(str(root), "r1", "processes"))
@@ -222,7 +222,7 @@ async def test_what_a_home_left_on_a_machine_stays_noted_until_the_moved_one_cle
         for extent, gone in steps:
             order = CleanupOrder(str(tmp_path), "moved", extent, (there,))
             report = await HostCleaner("/home/moved").execute_order(order)
-            assert ("is another home's" in report.left) == note.exists() == (not gone)
+            assert ("belong to another home" in report.left) == note.exists() == (not gone)
             assert [what for what in GONE["snapshots"] if not left(what)] == gone
     finally:
         await host.destroy_terminals()

@@ -424,7 +424,7 @@ async def test_a_source_that_would_be_copied_into_itself_is_refused(
     (tmp_path / "root" / "rollouts").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path)
     host = make_host()
-    with pytest.raises(HoustonError, match="where its copy would lie") as refused:
+    with pytest.raises(HoustonError, match="where its copy would be stored") as refused:
         await host.prepare(tmp_path / source)
     assert len(str(refused.value)) < 1_000
     assert not host.workspace.exists()

@@ -404,7 +404,7 @@ async def test_a_file_in_place_of_a_folder_and_back(
 async def test_an_unknown_commit_is_refused(shadow: ShadowRepository, tmp_path: Path) -> None:
     await shadow.take("first")
     for commit in ("0" * 40, "nonsense", ""):
-        with pytest.raises(HoustonError, match="cannot be brought back"):
+        with pytest.raises(HoustonError, match="cannot be restored"):
             restore_snapshot(shadow.folder, commit, tmp_path / "x")
 
 

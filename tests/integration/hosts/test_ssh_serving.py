@@ -155,7 +155,7 @@ async def test_a_copied_home_ends_nothing_of_the_rollout_that_goes_on(tmp_path: 
 
     for home in (FIRST, EARLIER):
         await told(home, m.Prepare(source="", begun=False), owner=FIRST)
-        with pytest.raises(HoustonError, match=f"another home's: {FIRST}"):
+        with pytest.raises(HoustonError, match=f"another home: {FIRST}"):
             await told(COPY, m.DestroyTerminals())
         assert holder.read_text() == FIRST
         await told(home, m.DestroyTerminals())

@@ -205,7 +205,7 @@ def test_nothing_goes_on_from_what_was_sampled_elsewhere(
 ) -> None:
     rollout = rows[1]["rollout"]
     refused = station.run("rollout", "branch", rollout, "--at", "1", code=1).stderr
-    assert "was sampled elsewhere (inspect_ai 0.3.285): there is no engine" in refused
+    assert "was sampled elsewhere (inspect_ai 0.3.285): it has no engine" in refused
     failed = json.loads((Path(__file__).parent / "files/trial/result.json").read_text())
     failed["exception_info"] = {"exception_type": "AgentTimeoutError", "exception_message": "90 s"}
     trial = tmp_path / "late"
@@ -234,12 +234,12 @@ DEEP = "[" * 900 + "]" * 900
 @pytest.mark.parametrize(
     ("name", "text", "cause"),
     [
-        pytest.param("a.json", "{", "is no ATIF trajectory", id="no JSON"),
+        pytest.param("a.json", "{", "is not an ATIF trajectory", id="no JSON"),
         pytest.param("a.json", "{}", "missing required field", id="another object"),
         pytest.param(
             "a.json", document(schema_version="2.0"), "has the version '2.0'", id="version"
         ),
-        pytest.param("a.json", document(steps=[STEP]), "no answer of a model", id="no answer"),
+        pytest.param("a.json", document(steps=[STEP]), "no answer from a model", id="no answer"),
         pytest.param(
             "a.json", document(steps=[{**STEP, "step_id": 2}]), "not numbered from 1", id="gap"
         ),

@@ -312,7 +312,7 @@ def test_a_folder_keeps_what_is_there(station: Station, tmp_path: Path) -> None:
         (second,) = write_trajectories(reader, [worker.rollout], tmp_path)
         assert (first.new, second.new) == (True, False)
         first.file.write_text("{}")
-        with pytest.raises(HoustonError, match="holds something else"):
+        with pytest.raises(HoustonError, match="with different content"):
             list(write_trajectories(reader, [worker.rollout], tmp_path))
         (forced,) = write_trajectories(reader, [worker.rollout], tmp_path, force=True)
     assert forced.new
@@ -343,7 +343,7 @@ def test_the_recorder_refuses_what_could_pass_for_our_own(station: Station) -> N
     forged = msgspec.structs.replace(step, sample=sample(1))
     cases = {
         "Token ids of another program": msgspec.structs.replace(message, steps=(forged, *rest)),
-        "no rollout that was sampled elsewhere": msgspec.structs.replace(
+        "not a rollout that was sampled elsewhere": msgspec.structs.replace(
             message, spec=msgspec.structs.replace(message.spec, elsewhere=None)
         ),
         "It has 0 steps": msgspec.structs.replace(message, steps=()),

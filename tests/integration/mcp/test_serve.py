@@ -59,7 +59,7 @@ async def test_python_and_search_are_served(tmp_path: Path) -> None:
 def test_nothing_to_serve_is_said(tmp_path: Path) -> None:
     for words, code, said in (
         ([], ExitCode.CONFIGURATION, "nothing to serve"),
-        (["--corpus", "/no/such"], ExitCode.NOT_FOUND, "no folder"),
+        (["--corpus", "/no/such"], ExitCode.NOT_FOUND, "neither a folder"),
     ):
         done = subprocess.run(
             houston_command("mcp", "serve", *words),

@@ -288,7 +288,7 @@ def test_a_copy_is_never_written_among_the_files_of_the_home(tmp_path: Path) -> 
     fill(station)
     station.stop()
     for place in (station.home.blobs, station.home.path, station.home.backups / "mine"):
-        assert "lies in the home" in houston(station.home, "backup", "--out", str(place), code=2)
+        assert "is inside the home" in houston(station.home, "backup", "--out", str(place), code=2)
     station.home.backups.mkdir()
     fd = os.open(station.home.backups, os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_EX)  # as another backup that is being made

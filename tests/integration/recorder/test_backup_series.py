@@ -50,7 +50,7 @@ def test_one_that_rotted_counts_for_nothing_and_no_good_one_goes_for_it(
     assert home_backup.list_corrupt_backups(home.backups) == [bad]
     again = home_backup.make_backup(home, periodic=True)
     assert home_backup.prune_backups(home.backups, again, 2) == ([good], [])
-    with pytest.raises(HoustonError, match="is no backup"):
+    with pytest.raises(HoustonError, match="is not a backup"):
         home_backup.restore_backup(home.backups / bad, Home(home.path.with_name("new")))
 
 

@@ -438,7 +438,7 @@ def test_ids_are_replaced_by_zeros_so_that_counts_stay() -> None:
         assert kept.token_ids == (0, 0)
         assert kept.new_prompt_ids == (0, 0, 0)
         assert kept.logprobs is None
-    with pytest.raises(Exception, match="word of Houston's own"):
+    with pytest.raises(Exception, match="word that Houston writes itself"):
         erased_body.redact_text("sample", data, "policy")
 
 
@@ -558,7 +558,7 @@ def test_an_erasure_says_who_else_has_the_text(tmp_path: Path) -> None:
     home = station.home
     words = ("rollout", "erase", "--yes", "--text", SECRET)
     said = houston(home, *words, "--reason", f"leaked {SECRET}", code=2)
-    assert "The reason holds the text" in said
+    assert "The reason contains the text" in said
     said = houston(home, *words, one, code=1)
     assert f"{two} contains it, too" in said
     assert "Old pages" not in said

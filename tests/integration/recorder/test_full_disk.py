@@ -107,7 +107,7 @@ def test_a_full_disk_pauses_what_could_go_on_and_lets_it_go_on(
         assert "MB free on the disk of the home, 16 MB needed" in reason
         denied = person.ask(wire.Steer(rollout=rollout, action="resume"))
         assert isinstance(denied, wire.Denied)
-        assert "goes on when that is over" in denied.cause
+        assert "resumes when that is over" in denied.cause
     (late,) = person.start(engine="b")
     assert until(lambda: state(small, late) == ("paused", "disk")), "what is started meanwhile"
     filler.unlink()

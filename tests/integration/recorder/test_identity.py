@@ -100,7 +100,7 @@ def test_another_user_is_kept_out_by_the_folder_and_refused_behind_it(open_place
             (station.home.run / f"{name}.sock").chmod(0o666)
             for line in speak(station.home.socket(name), worker.rollout):
                 assert line.startswith(("Refused", "Denied"))
-                assert "may not speak here" in line
+                assert "is not allowed to send messages here" in line
         assert station.query("SELECT count(*) FROM guidance") == [(0,)]
     finally:
         station.stop()
@@ -125,7 +125,7 @@ def test_a_member_of_the_group_guides_but_neither_starts_nor_stops(open_place: P
         assert stopped.startswith("Denied")
         assert started.startswith("Denied")
         (refused,) = speak(station.home.socket("ingest"), worker.rollout)
-        assert "may not speak here" in refused
+        assert "is not allowed to send messages here" in refused
     finally:
         station.stop()
 

@@ -82,7 +82,7 @@ def test_a_verdict_sent_again_is_one_and_never_overrules_another_unseen(station:
     assert stands(station, rollout)[2] == "mask ben "
     late = judge(person, rollout, on(1, 3, "mask"), seen=first.seq)
     assert isinstance(late, wire.Denied)
-    assert late.cause == "ben said mask of step 2 meanwhile."
+    assert late.cause == "ben gave step 2 the verdict mask meanwhile."
     assert isinstance(judge(person, rollout, on(3, 3, "mask"), seen=first.seq), wire.RequestStored)
     assert isinstance(judge(person, rollout, on(2, 2, "keep")), wire.RequestStored), (
         "knowing, one may"
@@ -308,8 +308,8 @@ def test_a_hand_over_is_read_by_whom_it_is_for(station: Station) -> None:
 
 
 HAND_OVER_REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "without a note": ({"to": BEN, "release": True}, "is let go with a note"),
-    "and kept": ({"to": BEN, "note": "x"}, "is let go with a note"),
+    "without a note": ({"to": BEN, "release": True}, "by releasing it with a note"),
+    "and kept": ({"to": BEN, "note": "x"}, "by releasing it with a note"),
     "to oneself": ({"to": ADA, "note": "x", "release": True}, "You are ada"),
     "to a name that is too long": (
         {"to": "b" * 65, "note": "x", "release": True},

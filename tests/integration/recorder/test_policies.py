@@ -90,9 +90,9 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         {"base_hash": "other", "parent": "policy@2"},
         "policy@2 is of another base model",
     ),
-    "a number that is taken": ("policy@2", {"hash": "else"}, "a policy policy@2 already"),
-    "the base's number": ("policy@1", {}, "a policy policy@1 already"),
-    "a base of its own": ("new@2", {"kind": "base"}, "by what is trained from it"),
+    "a number that is taken": ("policy@2", {"hash": "else"}, "A policy policy@2 already exists"),
+    "the base's number": ("policy@1", {}, "A policy policy@1 already exists"),
+    "a base of its own": ("new@2", {"kind": "base"}, "with the first policy trained from it"),
     "a folder that is another's": ("policy@4", {"folder": "policy@2"}, "no folder policies"),
     "a name that leaves the home": ("../policy@4", {}, "no policy's name"),
     "the word for own models": ("base@2", {}, "cannot name a policy"),
@@ -149,7 +149,7 @@ def test_a_new_rollout_samples_with_what_is_active_as_it_is_queued(
             request="x", specs=(msgspec.structs.replace(spec("e"), policy="policy@3"),)
         )
     )
-    assert "never was given policy@3" in said.cause
+    assert "policy@3 was never activated" in said.cause
     assert queued(station, person, engine="other").policy == "", "another engine's business"
 
 
@@ -226,7 +226,7 @@ def test_no_request_makes_more_policies_live_than_the_engine_holds(
     assert station.query("SELECT count(*) FROM rollouts") == before
     odd = msgspec.structs.replace(named, engine_settings={"kind": "vllm", "command": 5})
     said = person.ask(wire.StartRollouts(request="y", specs=(odd,)))
-    assert "settings that are none" in said.cause
+    assert "has invalid settings" in said.cause
     without = msgspec.structs.replace(named, engine_settings={"kind": "vllm", "lora": False})
     said = person.ask(wire.StartRollouts(request="z", specs=(without,)))
     assert "takes no adapters" in said.cause
@@ -277,7 +277,7 @@ def test_an_engine_that_would_be_made_as_itself_is_refused(
         register(station, person, policy, kind="full")
         asked = wire.ActivatePolicy(request=policy, engine=engine, policy=policy)
         assert isinstance(person.ask(asked), wire.RequestStored)
-    with pytest.raises(ConfigurationError, match="whose own settings come from it"):
+    with pytest.raises(ConfigurationError, match="which takes its settings from"):
         resolve_engine(LoadedConfiguration(Configuration(), station.home, "defaults"), "policy@2")
 
 
@@ -310,7 +310,7 @@ def test_rollbacks_go_back_one_by_one(station: Station, person: Person) -> None:
             return queued(station, person).policy
         return done.cause
 
-    assert "nothing but its own model" in back()
+    assert "only its own model" in back()
     activate(station, person, "policy@2")
     activate(station, person, "policy@3")
     activate(station, person, "policy@3")
@@ -320,7 +320,7 @@ def test_rollbacks_go_back_one_by_one(station: Station, person: Person) -> None:
     assert shown(station) == {"e": "policy@4"}
     assert [back(), back()] == ["policy@2", ""]
     assert shown(station) == {"e": "policy@1"}, "people see what its own model is called"
-    assert "nothing but its own model" in back()
+    assert "only its own model" in back()
 
 
 def test_a_newer_activation_is_taken_and_the_same_request_is_one(
@@ -331,7 +331,7 @@ def test_a_newer_activation_is_taken_and_the_same_request_is_one(
     first = person.ask(asked)
     assert person.ask(asked) == first
     taken_back = person.ask(wire.ActivatePolicy(request="back", engine="e", rollback=True))
-    assert "just being given policy@2" in taken_back.cause
+    assert "just switching to policy@2" in taken_back.cause
     station.recorder.report_activation(first.seq, True, unloaded=("policy@9",))
     station.recorder.report_activation(first.seq, False, "too late")
     assert station.query("SELECT state, reason FROM activations") == [("active", "")]
@@ -405,7 +405,7 @@ def test_a_training_run_from_queue_to_end(station: Station, person: Person) -> N
     first = start(station, person, "sft-1")
     assert start(station, person, "sft-1") == first, "the same request"
     said = start(station, person, "sft-1", request="other")
-    assert "a training run sft-1 already (queued)" in said.cause
+    assert "A training run sft-1 already exists (queued)" in said.cause
     station.recorder.report_training_state("sft-1", "queued", "waits for 1 GPU")
     station.recorder.report_training_state("sft-1", "running", start=True)
     station.recorder.report_training_state("sft-1", "running", start=True)
@@ -441,7 +441,7 @@ def test_a_run_is_cancelled_or_has_become_a_policy_never_both(
 
 
 def test_runs_that_nobody_could_start_are_refused(station: Station, person: Person) -> None:
-    for run, why in (("../x", "cannot name"), ("", "cannot name")):
+    for run, why in (("../x", "not a valid name"), ("", "not a valid name")):
         assert why in person.ask(wire.StartTraining(request="r", run=run)).cause
     said = person.ask(wire.StartTraining(request="r", run="nowhere"))
     assert "no folder training/nowhere" in said.cause
@@ -456,7 +456,7 @@ def test_runs_that_nobody_could_start_are_refused(station: Station, person: Pers
 def test_who_trains_alone_says_how_it_stands(station: Station, person: Person) -> None:
     start(station, person, "sft-1", alone=True)
     person.ask(wire.ReportTrainingState(run="sft-1", state="running"))
-    assert "beside the daemon" in person.ask(wire.CancelTraining(run="sft-1")).cause
+    assert "outside the daemon" in person.ask(wire.CancelTraining(run="sft-1")).cause
     person.ask(wire.ReportTrainingState(run="sft-1", state="failed", reason="memory"))
     assert states(station) == [("sft-1", "failed", 1, "memory")]
     start(station, person, "sft-2")
@@ -476,5 +476,5 @@ def test_what_leaked_into_training_can_be_erased_but_not_its_names(
     assert states(station)[0][3] == "the key [erased] is wrong"
     assert not station.query("SELECT 1 FROM events WHERE instr(body, 'hunter2hunter2')")
     said = person.ask(wire.EraseBodies(rollout="", seqs=seqs, text="policy@2"))
-    assert "a word of Houston's own" in said.cause
+    assert "a word that Houston writes itself" in said.cause
     assert verify_home(station.home).findings == ()

@@ -335,7 +335,7 @@ def test_the_command_names_losses_and_refuses_while_a_daemon_runs(home: Home) ->
     assert said("steps", rollouts(home)[2]).returncode == 0
     done = said("repair")
     assert done.returncode == 0, done.stderr
-    assert f"{two} is paused by repair; it goes on after step 1." in done.stdout
+    assert f"{two} is paused by repair; it continues after step 1." in done.stdout
     assert said("verify").returncode == 0
     assert said("repair").stdout.startswith("Sound")
     assert said("daemon", "start").returncode == 0
@@ -559,7 +559,7 @@ def test_what_an_earlier_repair_set_aside_comes_back_from_a_backup(
     assert (report.findings, report.aside, report.losses) == ((), 0, ())
     ((state, reason),) = ask(home, "SELECT state, reason FROM rollouts WHERE id = ?", two)
     assert (state, reason) == (
-        "paused", "what a repair had set aside came back from a backup; it goes on after step 5",
+        "paused", "what a repair had set aside came back from a backup; it continues after step 5",
     )  # fmt: skip
     assert not repair_home(home, tmp_path / "elsewhere").changed, (
         "there is nothing more to bring back"
@@ -582,10 +582,10 @@ def test_what_a_rollout_has_gone_on_without_stays_aside(home: Home, tmp_path: Pa
     done = repair_home(home, tmp_path / "elsewhere")
     assert not done.changed
     assert {one.rollout for one in done.stays} == {two}
-    assert {one.why for one in done.stays} == {"its rollout has gone on without it"}
+    assert {one.why for one in done.stays} == {"its rollout has continued without it"}
     assert kinds(home) == before
     said = houston(home, "repair", "--from-backup", str(tmp_path / "elsewhere"))
-    assert "remain set aside: its rollout has gone on without it" in said
+    assert "remain set aside: its rollout has continued without it" in said
     assert len(list(home.damaged.iterdir())) == 1, "a repair that did nothing leaves nothing"
 
 

@@ -45,7 +45,7 @@ def test_a_home_restored_on_another_machine_waits_for_its_workspaces(
     own = station.host_root / "rollouts" / begun
     said = other.show(begun)
     assert (said["state"], said["paused_by"]) == ("paused", "restore")
-    assert f"copy {own} from the one before, then houston rollout resume {begun}" in said["reason"]
+    assert f"copy {own} from the old machine, then houston rollout resume {begun}" in said["reason"]
     try:
         other.start()
         other.run("rollout", "resume", begun)

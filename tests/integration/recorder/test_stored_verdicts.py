@@ -102,8 +102,16 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[JudgedSteps, ...], str]] = {
     "an open step": ({}, (on(3, 3, "mask"),), "step 3 cannot be judged"),
     "nothing": ({}, (), "1 to 500 ranges"),
     "a long reason": ({}, (on(1, 1, "mask", "x" * 3000),), "at most 2000 characters"),
-    "a rule with another name": ({"by": "ada"}, (on(1, 1, "mask"),), "'ada' is no name of a rule"),
-    "a judge named as rules": ({"source": "judge"}, (on(1, 1, "mask"),), "no name of a judge"),
+    "a rule with another name": (
+        {"by": "ada"},
+        (on(1, 1, "mask"),),
+        "'ada' is not a valid name for a rule",
+    ),
+    "a judge named as rules": (
+        {"source": "judge"},
+        (on(1, 1, "mask"),),
+        "not a valid name for a judge",
+    ),
     "a long name": ({"source": "judge", "by": "judge:" + "x" * 400}, (on(1, 1, "mask"),), "judge"),
     "no request": ({"request": ""}, (on(1, 1, "mask"),), "A request key has"),
     "a person's": ({"source": "human"}, (on(1, 1, "mask"),), "Invalid enum value 'human'"),

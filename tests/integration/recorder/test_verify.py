@@ -110,7 +110,7 @@ def test_no_room_for_temporary_files_is_no_damage(
         monkeypatch.setattr(home_verification, "SEPARATE_REPLAY_BYTES", 0)
     with pytest.raises(HoustonError, match="no room for SQLite's temporary files") as said:
         CHECKS[check](written.home)
-    assert said.value.effect == "Whether the home is sound is not known."
+    assert said.value.effect == "It is not known whether the home is sound."
     assert "SQLITE_TMPDIR" in said.value.next and "houston" not in said.value.next
     assert not written.home.damaged.exists(), "nothing is repaired"
 
@@ -210,10 +210,10 @@ def _remove_blob(home: Home) -> None:
 HARMS: dict[str, tuple[Callable[[Home], None], str]] = {
     "an event deleted": (_delete_event, "Events 7 to 7 are missing."),
     "the last events deleted": (_cut_events, "The end was cut"),
-    "a row added": (_extra_row, "is too many"),
+    "a row added": (_extra_row, "should not exist"),
     "a row removed": (_missing_row, "is missing"),
     "an index dropped": (_drop_index, "events_key"),
-    "no head file": (_remove_head, "is missing: a cut end could not be seen"),
+    "no head file": (_remove_head, "is missing: a cut-off end would not be noticed"),
     "another head": (_other_head, "is not the one in the head file"),
     "a blob removed": (_remove_blob, "names a blob that cannot be read"),
 }

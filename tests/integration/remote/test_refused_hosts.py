@@ -64,8 +64,8 @@ REFUSED = [
         id="the key of another home",
     ),
     pytest.param(no_key_of_ours, "refuses the key of this host", "unknown", id="an unknown key"),
-    pytest.param(removed, "refuses the key of this host", "is no host's", id="a removed host"),
-    pytest.param(replaced, "refuses the key of this host", "is no host's", id="an old key"),
+    pytest.param(removed, "refuses the key of this host", "to no host", id="a removed host"),
+    pytest.param(replaced, "refuses the key of this host", "to no host", id="an old key"),
 ]  # fmt: skip
 
 
@@ -209,9 +209,9 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 SLIPS = [
-    pytest.param(["add", "GPU 2"], 2, "no name of a host", id="a name that is none"),
+    pytest.param(["add", "GPU 2"], 2, "not a valid host name", id="a name that is none"),
     pytest.param(["add", "known", "--out", "x"], 1, "has keys already", id="a host that is there"),
-    pytest.param(["add", "x", "--out", "there"], 1, "is there already", id="a file that is there"),
+    pytest.param(["add", "x", "--out", "there"], 1, "already exists", id="a file that is there"),
     pytest.param(["add", "x", "--out", "no/x"], 1, "cannot be written", id="a folder that is not"),
     pytest.param(["remove", "knwon"], 66, "did you mean known?", id="no such host"),
     pytest.param(["check", "none"], 66, "cannot be read", id="no such file"),

@@ -135,7 +135,7 @@ def test_what_is_being_tried_comes_to_its_end_before_a_newer_wish(
     assert len(home.tried) == 1
     home.ask("ready", "")
     home.activations.update()
-    assert "just being given its own model" in home.ask("ready", "", rollback=True).cause
+    assert "just switching to its own model" in home.ask("ready", "", rollback=True).cause
     home.activations.update()
     assert [state for _, state, _ in home.states()] == ["asked", "asked"]
     home.go_on()

@@ -74,7 +74,7 @@ def test_ended_rollouts_are_freed_and_snapshots_stay_until_they_are_named(
 
     aside = own[two].rename(tmp_path / "aside")
     refused = station.run("rollout", "branch", two, "--at", "1", code=1).stderr
-    assert f"The snapshots of {two} are not here ({own[two] / 'shadow'})" in refused
+    assert f"The snapshots of {two} are not on this machine ({own[two] / 'shadow'})" in refused
     aside.rename(own[two])
     assert "nothing to free" in station.run("rollout", "clean", "--ended-before", "1h").stderr
     assert (own[two] / "workspace").is_dir()

@@ -52,7 +52,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "arguments beside a command": (
         'kind = "vllm"\ncommand = ["serve"]\nargs = ["--dtype", "half"]',
-        "`args` are those of a `vllm` child",
+        "`args` is only for a `vllm` child",
     ),
     "parameters that are ours": (
         'kind = "chat"\nmodel = "m"\nparameters = {{ messages = [] }}',
@@ -115,7 +115,7 @@ def test_a_refused_parameter_is_mended_in_the_configuration(station: Station) ->
     config.write_text(f'{table}headers = {{ Cookie = "x" }}\n')
     station.run("daemon", "restart")
     log = station.home / "logs" / "daemon.log"
-    why = "engine e is asked as before: The header 'Cookie'"
+    why = "engine e keeps its old request settings: The header 'Cookie'"
     station.until(lambda: why in log.read_text(), 60, "a wrong mend is said")
     station.until(lambda: station.state(rollout) == "paused", 60, "and ends nothing")
     config.write_text(f"{table}parameters = {{ seed = 7 }}\n")

@@ -96,7 +96,7 @@ def test_what_died_is_told_from_what_was_stopped(station: Station) -> None:
     assert lsb() == (1, "dead")
     said = station.run("daemon", "status", code=69).stderr
     assert f"pid {pid}" in said
-    assert "did not come to its own end" in said
+    assert "did not end cleanly" in said
     station.start()
     station.stop()
     assert lsb() == (3, "stopped")
@@ -105,17 +105,17 @@ def test_what_died_is_told_from_what_was_stopped(station: Station) -> None:
 @pytest.mark.slow
 def test_a_start_says_that_the_daemon_before_died(station: Station) -> None:
     """In its output, in the log and in the audit; once, and not after a clean stop."""
-    assert "did not come" not in station.run("daemon", "start").stdout
+    assert "did not end" not in station.run("daemon", "start").stdout
     (rollout,) = station.rollout(station.task(sandbox="none"), station.script(SLEEPS))
     station.until(lambda: station.show(rollout)["state"] == "running")
     dead = station.pid
     station.kill_daemon()
     for start, told in (("after a kill", True), ("after a stop", False)):
         said = station.run("daemon", "start").stdout
-        assert ("did not come to its own end" in said) == told, start
+        assert ("did not end cleanly" in said) == told, start
         if told:
             assert f"(pid {dead}, since " in said
-            assert "1 rollout goes on" in said
+            assert "1 rollout continues" in said
             assert said.splitlines()[1].strip() in (station.home / "logs/daemon.log").read_text()
         station.stop()
     starts = [line["text"] for line in station.json("log", "--audit") if line["did"] == "daemon"]

@@ -95,10 +95,10 @@ def test_a_service_that_refuses_disturbs_nothing_and_is_said_once(
     ("settings", "words"),
     [
         pytest.param(
-            'urls = ["bogus://secret-token-1"]', "URL 1 of `notify.urls` is none", id="url"
+            'urls = ["bogus://secret-token-1"]', "URL 1 of `notify.urls` is not one", id="url"
         ),
         pytest.param('urls = ["${NOT_SET}"]', "NOT_SET, which is not set", id="variable"),
-        pytest.param('urls = ["ntfy://x"]\ntime_zone = "Mars/X"', "no time zone", id="zone"),
+        pytest.param('urls = ["ntfy://x"]\ntime_zone = "Mars/X"', "not a time zone", id="zone"),
     ],
 )
 def test_what_can_send_nothing_is_said_and_disturbs_nothing(
@@ -142,4 +142,4 @@ def test_notify_test_says_what_each_url_answered(station: Station, ntfy: NtfySer
 
 def test_without_urls_the_test_says_what_to_write(station: Station) -> None:
     told = station.run("notify", "test", code=78)
-    assert "`[notify] urls` names nowhere to send to." in told.stderr
+    assert "`[notify] urls` names no address to send to." in told.stderr

@@ -70,7 +70,7 @@ def test_a_name_that_is_none(station: Station, name: str) -> None:
 def test_a_folder_that_is_there_is_not_touched(station: Station) -> None:
     station.run("task", "new", "mine")
     (station.folder / "mine" / "task.toml").write_text("my work")
-    assert "there already" in station.run("task", "new", "mine", code=1).stderr
+    assert "already exists" in station.run("task", "new", "mine", code=1).stderr
     assert (station.folder / "mine" / "task.toml").read_text() == "my work"
 
 

@@ -75,7 +75,7 @@ def test_before_and_after_play_the_same_tasks_with_the_same_decoding(
         (attempt,) = run["worlds"][0]["attempts"]
         assert task_of(station, attempt["rollout"])["sampling"]["temperature"] == 0.5
     again = station.run(*words, "--name", "same", code=1)
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
 
 
 def test_attempts_that_are_alike_are_warned_of(station: Station, engine: str) -> None:

@@ -69,7 +69,7 @@ def test_a_suite_is_run_kept_and_compared(station: Station) -> None:
     assert compared["failures"]["value"] < 0 and not compared["flips"]["lost"]
     assert compared["pass@2"]["value"] == solved["pass@2"]["value"]
     again = station.run(*words, "--engine", good, "--name", "good", code=1)
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
     assert "word-worlds-easy: " in station.run("suite", "list").stdout
 
 

@@ -60,7 +60,7 @@ def test_a_folder_that_is_not_empty_is_left_alone(station: Station) -> None:
     folder.mkdir()
     (folder / "mine.txt").write_text("x")
     refused = station.run("policy", "tiny", "--out", str(folder), code=2)
-    assert "no empty folder" in refused.stderr
+    assert "not an empty folder" in refused.stderr
     assert [file.name for file in folder.iterdir()] == ["mine.txt"]
 
 

@@ -138,7 +138,7 @@ def test_a_rollout_has_its_own_copy_of_an_image(station: Station, image: Path) -
     text = file.read_text().replace("[sandbox]\n", '[sandbox]\nimage = "image.tar"\n')
     file.write_text(text)
     refused = station.run("task", "validate", "made", code=78).stderr
-    assert "names 'image.tar', which is not there" in refused
+    assert "names 'image.tar', which does not exist" in refused
     (station.folder / "made/image.tar").write_bytes(image.read_bytes())
     run_in_image(station, "made")
 
@@ -215,19 +215,19 @@ NO_ENGINE = {"DOCKER_HOST": "unix:///nowhere.sock"}
         pytest.param(
             {"environment__Dockerfile": DOCKERFILE.format(base="u") + "ENV KEY=[secret:API_KEY]\n"},
             "--without-image",
-            "sets KEY to the secret API_KEY of whoever runs it",
+            "sets KEY to the secret API_KEY of the user who runs it",
             id="a secret in its Dockerfile",
         ),
         pytest.param(
             {"task_DOT_toml": f'{TASK}KEY = "[sec${{NONE:-ret:API_KEY}}]"\n'},
             "--without-image",
-            "sets KEY to the secret API_KEY of whoever runs it",
+            "sets KEY to the secret API_KEY of the user who runs it",
             id="a secret among its variables",
         ),
         pytest.param(
             {"task_DOT_toml": TASK.replace("memory_mb = 512", 'docker_image = "--pidfile=/x"')},
             "",
-            "no image's name",
+            "not an image name",
             id="an option as its image",
         ),
     ],
@@ -251,7 +251,7 @@ def test_what_cannot_be_run_is_refused_in_a_sentence(
 @pytest.mark.parametrize(
     ("workdir", "cause"),
     [
-        ("--to-command=touch {}", "no absolute path"),
+        ("--to-command=touch {}", "not an absolute path"),
         ("/--to-command=touch {}", "Not found in archive"),
     ],
 )

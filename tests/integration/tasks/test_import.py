@@ -124,11 +124,11 @@ def test_an_imported_task_runs_and_is_scored_as_there(station: Station, bench: P
         ("task_name: [", "is not valid YAML"),
         ("steps: 3", "has no `task_name`"),
         ("task_name: !!python/object/apply:os.system ['true']", "is not valid YAML"),
-        ("task_name: t\nmax_steps: -1", "no number above 0"),
-        ("task_name: t\nmax_steps: 0.5", "`max_steps` is 0.5, no whole number"),
-        ("task_name: t\nmax_eval_num: 1.5", "`max_eval_num` is 1.5, no whole number"),
+        ("task_name: t\nmax_steps: -1", "not a number above 0"),
+        ("task_name: t\nmax_steps: 0.5", "`max_steps` is 0.5, not a whole number"),
+        ("task_name: t\nmax_eval_num: 1.5", "`max_eval_num` is 1.5, not a whole number"),
         ("task_name: '???'", "no task name can be made"),
-        ("task_name: ../../task_1", "no name of a folder"),
+        ("task_name: ../../task_1", "not a valid folder name"),
     ],
 )
 def test_what_is_no_task_file_is_said(station: Station, text: str, cause: str) -> None:
@@ -161,4 +161,4 @@ def test_without_the_dataset_the_folder_says_what_to_put_where(station: Station)
         (station.folder / "task-2" / place).unlink()
     station.run("task", "validate", "task-2")
     again = station.run("task", "import", "task_2.yaml", code=1)
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr

@@ -132,7 +132,7 @@ def test_what_the_task_says_already_is_left_and_named(
         pytest.param("empty", 66, "has neither a Containerfile nor a Dockerfile", id="folder"),
         pytest.param("own/task.toml", 1, "is no image's archive", id="another file"),
         pytest.param("greedy", 1, "sets KEY to the secret API_KEY", id="a secret of the daemon's"),
-        pytest.param("bare", 1, "has no bash, script, tty, which sessions run", id="no shell"),
+        pytest.param("bare", 1, "has no bash, script, tty, which sessions need", id="no shell"),
     ],
 )
 def test_what_is_no_image_for_sessions_is_refused_and_leaves_nothing(

@@ -121,7 +121,10 @@ def test_an_attempt_that_goes_on_is_not_refined(station: Station, server: ChatSe
     before = len(server.asked)
     refused = station.run("critique", going, "--refine", code=1)
     assert len(server.asked) == before, "no critic is asked for nothing"
-    assert "an attempt is refined when it has ended. No refinement was started." in refused.stderr
+    assert (
+        "only an attempt that has ended can be refined. No refinement was started."
+        in refused.stderr
+    )
     station.run("rollout", "cancel", going)
 
 

@@ -359,4 +359,4 @@ def test_a_push_that_fails_leaves_the_export(ready: Ready, tmp_path: Path) -> No
     said = ready.export("--format", "trl", "--out", str(out), "--push", "no", code=78)
     assert "is no id of the hub" in said and not out.exists()
     said = ready.export("--format", "trl", "--out", str(out), "--private", code=2)
-    assert "--private is of a data set" in said and not out.exists()
+    assert "--private is only for a data set" in said and not out.exists()

@@ -120,7 +120,7 @@ def test_nothing_is_written_over_unless_that_is_said(station: Station, base: Pat
     file = station.folder / "mine.gguf"
     file.write_text("mine")
     words = ("policy", "export", "policy@2", "--out", str(file))
-    assert "is there already" in station.run(*words, code=1).stderr
+    assert "already exists" in station.run(*words, code=1).stderr
     assert "is a folder" in station.run(*words[:-1], str(one), "--force", code=1).stderr
     said = station.run("policy", "merge", "policy@2", "--out", str(one), "--force", code=1).stderr
     assert "is not empty" in said

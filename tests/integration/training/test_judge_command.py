@@ -355,7 +355,7 @@ def test_a_second_judge_over_the_same_rollout_leaves_it_to_the_first(
     try:
         assert server.pausing.wait(60), "the first one asks"
         done = station.run("judge", rollout, code=75)
-        assert f"{rollout} is being judged already" in done.stderr
+        assert f"{rollout} is already being judged" in done.stderr
         assert len(server.asked) == 1, "nobody is paid twice for one answer"
         station.run("judge", rollout, "--rules-only")
     finally:

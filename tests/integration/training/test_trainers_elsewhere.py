@@ -151,7 +151,7 @@ def test_one_that_came_first_is_no_crash(
 
 
 ENDS: dict[RunState, str] = {
-    "finished": f"no daemon took its policy: houston train sft --resume {RUN}",
+    "finished": f"no daemon registered its policy: houston train sft --resume {RUN}",
     "failed": "what it said",
     "cancelled": "",
 }

@@ -13,7 +13,7 @@ def test_the_setting_that_closes_them_is_named(monkeypatch: pytest.MonkeyPatch) 
     switches = {"kernel.pid_max": (now, "7"), "kernel.no_such_setting": ("0", "1")}
     monkeypatch.setattr(sandboxed_process, "_SWITCHES", switches)
     trouble = sandboxed_process._explain_failure("bwrap: No permissions to create a new namespace")
-    assert "kernel.pid_max is set against it" in trouble.cause
+    assert "kernel.pid_max forbids it" in trouble.cause
     assert "sysctl kernel.pid_max=7" in trouble.next and "no_such" not in trouble.next
 
 

@@ -78,8 +78,8 @@ def test_a_url_may_come_from_the_environment(
     ("url", "cause"),
     [
         pytest.param("${NOT_THERE}", "the variable NOT_THERE, which is not set", id="variable"),
-        pytest.param("bogus://topsecret", "URL 1 of `notify.urls` is none", id="service"),
-        pytest.param("topsecret", "URL 1 of `notify.urls` is none", id="no url"),
+        pytest.param("bogus://topsecret", "URL 1 of `notify.urls` is not one", id="service"),
+        pytest.param("topsecret", "URL 1 of `notify.urls` is not one", id="no url"),
     ],
 )
 def test_a_wrong_url_is_a_sentence_that_does_not_hold_it(url: str, cause: str) -> None:

@@ -217,7 +217,7 @@ def test_a_url_that_is_none_keeps_the_others_from_nothing(desk: Desk) -> None:
     desk.drift("a")
     desk.later(notifier, 20)
     assert desk.titles == ["a: error streak"]
-    assert "URL 1 of `notify.urls` is none" in notifier._failed["url 1"]
+    assert "URL 1 of `notify.urls` is not one" in notifier._failed["url 1"]
 
 
 def test_a_full_disk_loses_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,12 +121,14 @@ def test_which_edits_only_add_or_take_away_servers(
         pytest.param({"kind": "token", "url": TWO[0], "urls": TWO}, "both set", id="url and urls"),
         pytest.param({"kind": "script", "urls": TWO}, "its kind is 'script'", id="a script"),
         pytest.param({"kind": "token", "urls": TWO[:1] * 2}, "twice", id="one server twice"),
-        pytest.param({"kind": "token", "urls": ("nowhere",)}, "no http(s) address", id="no URL"),
+        pytest.param(
+            {"kind": "token", "urls": ("nowhere",)}, "not an http(s) address", id="no URL"
+        ),
         pytest.param(
             {"kind": "token", "url": TWO[0], "replicas": 2}, "name others in `urls`", id="not ours"
         ),
         pytest.param(
-            {"kind": "embedded", "port": 8000, "replicas": 2}, "one server's", id="one port"
+            {"kind": "embedded", "port": 8000, "replicas": 2}, "is for one server", id="one port"
         ),
         pytest.param({"kind": "embedded", "replicas": 2}, "called e#2", id="a name that is taken"),
     ],

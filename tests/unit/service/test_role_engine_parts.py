@@ -68,7 +68,7 @@ def test_a_role_has_its_engine_and_what_it_sets_otherwise(tmp_path: Path) -> Non
     ("more", "cause"),
     [
         ('[agent.summary]\nengine = "nobody"\n', "`agent.summary.engine`: There is no engine"),
-        ('[agent.summary]\nengine = "recorded:r"\n', "which answers nobody"),
+        ('[agent.summary]\nengine = "recorded:r"\n', "which cannot answer"),
         ('[agent.pilot]\nengine = "far"\n', "pilot"),
     ],
 )

@@ -54,7 +54,7 @@ def test_whoever_looks_ends_it_by_raising(home: WrittenHome) -> None:
 
 
 def test_one_that_is_gone_is_not_waited_for(home: WrittenHome) -> None:
-    with pytest.raises(HoustonError, match="Rollout three is not in the home any more"):
+    with pytest.raises(HoustonError, match="Rollout three is no longer in the home"):
         rollout_end_wait.wait_until_ended(home.home, ["one", "three"], lambda rows: None)
 
 

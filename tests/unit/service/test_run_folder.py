@@ -108,7 +108,7 @@ def test_a_folder_of_somebody_else_is_refused(home: Home, short: Path, kind: str
         place.symlink_to(theirs)
     else:
         theirs.rename(place)
-    with pytest.raises(HoustonError, match="no folder of this user"):
+    with pytest.raises(HoustonError, match="not a folder of this user"):
         prepare_socket_folder(home, "")
     assert home.noted_run is None
 

@@ -53,7 +53,7 @@ def test_a_killed_one_has_failed_and_one_that_is_about_to_begin_has_not(
 
 
 ENDS: dict[RunState, tuple[TrainingRunRow, str]] = {
-    "finished": (RUN, "no daemon took its policy: houston train sft --resume sft-1"),
+    "finished": (RUN, "no daemon registered its policy: houston train sft --resume sft-1"),
     "failed": (RUN, "what it said"),
     "cancelled": (RUN, ""),
 }

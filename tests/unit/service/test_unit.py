@@ -129,7 +129,7 @@ def test_a_line_break_is_never_turned_into_something_else(managed: Station) -> N
     assert 'Environment="HOUSTON__CONSOLE__NAME=Ada\\nExecStart=/bin/false"' in shown
     managed.environment["HOUSTON_HOME"] += "\nhome"
     said = managed.run("daemon", "install-service", "--print", code=78).stderr
-    assert "has a line break, which no unit can hold. No unit was installed." in said
+    assert "has a line break, which a unit cannot contain. No unit was installed." in said
 
 
 @pytest.mark.parametrize("works", [True, False])

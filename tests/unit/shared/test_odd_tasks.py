@@ -24,7 +24,7 @@ REFUSED = [
     ('instructions_file = "pipe"', "no plain file"),
     ('instructions_file = "a\\u0000b"', "NUL"),
     ("gpus = {local = -1}", "gpus.local"),
-    ('evaluate.command = "/"', "no program"),
+    ('evaluate.command = "/"', "not a program"),
     ('rules = {error_patterns = ["("]}', "no regular expression"),
     ('rules = {guidance = [{said = "x", action = "["}]}', "no regular expression"),
     ('rules = {only = ["blind_edit"], off = ["after_best"]}', "not given together"),

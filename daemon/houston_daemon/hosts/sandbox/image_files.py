@@ -58,9 +58,9 @@ def unpack_image(file: Path, folder: Path) -> None:
     if missing := [name for name in _SESSION_PROGRAMS if not _has_program(staging_folder, name)]:
         untrusted_files.remove_folder(staging_folder)
         raise HoustonError(
-            f"The image {file} has no {', '.join(missing)}, which sessions run.",
+            f"The image {file} has no {', '.join(missing)}, which sessions need.",
             "The rollout has no sandbox.",
-            "Add that to the image, and import the task anew.",
+            "Add that to the image, and import the task again.",
         )
     staging_folder.rename(folder)
 
@@ -75,9 +75,9 @@ def check_image_file(file: Path, image: str) -> None:
     missing = [name for name in _SESSION_PROGRAMS if not {f"usr/bin/{name}", f"bin/{name}"} & names]
     if missing:
         raise HoustonError(
-            f"The image {image} has no {', '.join(missing)}, which sessions run.",
+            f"The image {image} has no {', '.join(missing)}, which sessions need.",
             "No image was written.",
-            "Install in it what brings them: of Debian bash, bsdutils and coreutils.",
+            "Install the packages with them in it, in Debian: bash, bsdutils and coreutils.",
         )
 
 

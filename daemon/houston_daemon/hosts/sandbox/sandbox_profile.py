@@ -67,7 +67,7 @@ def check_python_environment(folder: Path) -> None:
         is_environment = False
     if not is_environment:
         raise HoustonError(
-            f"{folder} is no virtual environment (pyvenv.cfg) and no conda one (conda-meta).",
+            f"{folder} is neither a virtual environment (pyvenv.cfg) nor a conda one (conda-meta).",
             "No process was started.",
             "Correct `activate` of the task.",
         )
@@ -409,8 +409,8 @@ class SandboxProfile:
             for hidden in self.hidden:
                 if path.resolve().is_relative_to(hidden.resolve()):
                     raise HoustonError(
-                        f"The task maps {path}, which lies in {hidden}, a place agents must not"
-                        " see.",
+                        f"The task maps {path}, which is in {hidden}, a folder that agents "
+                        "must not see.",
                         "No process was started.",
                         "Let `sandbox.read`, `data.mounts` and `activate` name places outside it.",
                     )

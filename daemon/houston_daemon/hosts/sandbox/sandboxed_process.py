@@ -186,7 +186,7 @@ def _explain_failure(output: str) -> HoustonError:
     closed = ("No permissions to create", "Operation not permitted", "uid map", "namespace")
     if any(words in output for words in closed):
         return HoustonError(
-            f"bubblewrap may not open a user namespace here: {_closed_by(output)}.",
+            f"bubblewrap is not allowed to open a user namespace here: {_closed_by(output)}.",
             _EFFECT,
             f"Allow it (as root: {_opened_by()}), {_WITHOUT}.",
             ExitCode.CONFIGURATION,
@@ -194,7 +194,7 @@ def _explain_failure(output: str) -> HoustonError:
     return HoustonError(
         f"bubblewrap could not start a process: {output or 'it gave no reason'}.",
         _EFFECT,
-        f"Mend what it names, {_WITHOUT}.",
+        f"Fix what it names, {_WITHOUT}.",
         ExitCode.CONFIGURATION,
     )
 
@@ -213,7 +213,7 @@ def _switched_off() -> dict[str, str]:
 
 
 def _closed_by(output: str) -> str:
-    names = ", ".join(f"{name} is set against it" for name in _switched_off())
+    names = ", ".join(f"{name} forbids it" for name in _switched_off())
     return f"{names} ({output})" if names else output
 
 

@@ -109,7 +109,7 @@ def check_objects(folder: Path) -> None:
     except OSError as problem:
         if problem.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
-        log.warning("%s is read unchecked: it may not be changed", folder)
+        log.warning("%s is read without a check: it is not writable here", folder)
 
 
 def _is_whole(path: Path) -> bool:

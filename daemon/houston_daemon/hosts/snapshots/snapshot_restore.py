@@ -160,10 +160,10 @@ def restore_snapshot(shadow: Path, commit: str, into: Path, live: Path | None = 
     except (KeyError, ValueError, pygit2.GitError) as problem:
         remove_begun(into, before)
         raise HoustonError(
-            f"The snapshot {commit[:12]} in {shadow} cannot be brought back:"
-            f" {_snapshot_problem(problem)}.",
+            f"The snapshot {commit[:12]} in {shadow} cannot be restored: "
+            f"{_snapshot_problem(problem)}.",
             "No workspace was made.",
-            "Snapshots of a rollout go with: houston rollout clean --snapshots",
+            "Snapshots of a rollout are deleted by: houston rollout clean --snapshots",
         ) from problem
 
 
@@ -201,7 +201,7 @@ def _copy_from_live(
 
 
 def _snapshot_problem(problem: Exception) -> str:
-    return "it is not there" if isinstance(problem, KeyError) else str(problem)
+    return "it does not exist" if isinstance(problem, KeyError) else str(problem)
 
 
 def _copy_if_unchanged(

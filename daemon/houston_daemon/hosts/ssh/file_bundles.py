@@ -97,7 +97,7 @@ def unreadable_folder(problem: OSError, host: str) -> HoustonError:
     """What is said of a folder that cannot be read here."""
     problem_text = f"{problem.filename}: {problem.strerror}" if problem.filename else str(problem)
     return HoustonError(
-        f"What the rollout needs on the host {host} cannot be brought there ({problem_text}).",
+        f"The files that the rollout needs cannot be copied to the host {host} ({problem_text}).",
         "The rollout cannot work there without it.",
     )
 

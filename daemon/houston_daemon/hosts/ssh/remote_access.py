@@ -48,7 +48,7 @@ class RemoteCleaner:
                 cause = problem.cause if isinstance(problem, HoustonError) else f"{problem}."
                 reason = f"On the host {there.host}: {cause}"
                 log.warning("on the host %s: %s", there.host, problem)
-        return FreedSpace(0, f"{reason} What is in {there.folder(rollout)} stays.")
+        return FreedSpace(0, f"{reason} The files in {there.folder(rollout)} stay.")
 
 
 async def _ask_to_clean(

@@ -329,9 +329,9 @@ class RemoteServer:
         if holder and not same:
             rollout = self._hello.rollout
             raise Busy(
-                f"What runs of {rollout} there is another home's: {holder}.",
-                "It goes on.",
-                f"Where that home is gone, or was moved: houston rollout clean {rollout}",
+                f"The processes of {rollout} there belong to another home: {holder}.",
+                "They continue to run.",
+                f"If that home is gone or was moved: houston rollout clean {rollout}",
             )
 
     def _service(self, host: LocalHost, name: str) -> RemoteService:

@@ -117,7 +117,7 @@ class DiskSpaceWatch:
         if full and not was:
             LOGGER.error("%s", self.problem)
         elif was and not full:
-            LOGGER.info("there is room again (%s MB free): rollouts go on", free // MB)
+            LOGGER.info("disk space is available again (%s MB free): rollouts resume", free // MB)
 
 
 FILES_CHECK_SECONDS = 1.0
@@ -151,7 +151,7 @@ class HomeFilesWatch:
         gone_paths = [path for path, was in self._known.items() if _file_identity(path) != was]
         if gone_paths:
             names = " and ".join(path.name for path in gone_paths)
-            LOGGER.error("%s removed or replaced while open: nothing more is taken", names)
+            LOGGER.error("%s removed or replaced while open: no more messages are accepted", names)
             raise HomeFilesGone(
                 f"{names} of {self._store.home.path} removed or replaced while the daemon ran; "
                 f"{self._save_stored(gone_paths)}"

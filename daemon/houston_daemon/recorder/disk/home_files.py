@@ -115,7 +115,7 @@ def _find_group_id(group: str) -> int | None:
         return grp.getgrnam(group).gr_gid
     except KeyError:
         raise ConfigurationError(
-            f"`daemon.group` names {group!r}, which is no group of this machine.",
+            f"`daemon.group` names {group!r}, which is not a group of this machine.",
             "The daemon was not started.",
         ) from None
 

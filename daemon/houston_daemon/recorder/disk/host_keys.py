@@ -70,7 +70,7 @@ def read_host_keys(home: Home) -> HostKeys | None:
         reason = problem.strerror if isinstance(problem, OSError) else "it is damaged"
         raise HoustonError(
             f"{home.host_keys} cannot be read: {reason}.",
-            "No worker of another machine is listened to.",
+            "Workers on other machines cannot connect.",
             "Move it away and add each host again: houston host add NAME",
             ExitCode.CONFIGURATION,
         ) from None
@@ -92,7 +92,7 @@ def add_host(
     """
     if not _HOST_NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} is no name of a host: lower case letters, digits, `.` and `-`.",
+            f"{name!r} is not a valid host name: use lower-case letters, digits, `.` and `-`.",
             "No key was made.",
         )
     address = reachable_address(home, settings)
@@ -104,7 +104,7 @@ def add_host(
             raise HoustonError(
                 f"{name} has keys already.",
                 "Nothing was changed.",
-                f"For new ones, which end the old: houston host add {name} --replace",
+                f"To replace them with new ones: houston host add {name} --replace",
             )
         public_key, secret_key = (key.decode() for key in zmq.curve_keypair())
         hosts = {**keys.hosts, name: HostKey(public_key, now_us())}

@@ -132,7 +132,7 @@ class WalCheckpoints:
         readers = wal_inspection.find_wal_readers(self._store.home.database)
         names = ", ".join(map(str, readers)) or "a process that cannot be named"
         if used < HOLD_WORKERS_BYTES and self._waiting_since is None:
-            self._report(f"the WAL grows, a read transaction holds it: {names}")
+            self._report(f"the WAL keeps growing because of a read transaction: {names}")
             return
         if self._waiting_since is None:
             self._waiting_since = now
@@ -150,7 +150,7 @@ class WalCheckpoints:
 
     def _note_free(self) -> None:
         if self._waiting_since is not None:
-            LOGGER.info("the WAL is free again: rollouts go on")
+            LOGGER.info("the WAL is free again: rollouts resume")
         self._retry_at = 0.0
         self._waiting_since = None
         self._terminated_pids.clear()

@@ -54,7 +54,7 @@ def find_wal_readers(database: Path) -> list[WalReader]:
 def end_wal_reader(holder: WalReader, hard: bool) -> None:
     """Ask a reader to end. hard: kill it instead (it may be stopped)."""
     number = signal.SIGKILL if hard else signal.SIGTERM
-    LOGGER.warning("%s is ended (%s): its read transaction holds rollouts up", holder, number.name)
+    LOGGER.warning("ending %s (%s): its read transaction holds up rollouts", holder, number.name)
     try:
         os.kill(holder.pid, number)
     except (ProcessLookupError, PermissionError) as problem:

@@ -98,7 +98,7 @@ def _check_last_events(
             raise damage_error(home, cause, str(rows[0][1]), newest)
     _check_not_shorter(home, newest, vouched)
     if vouched is None and newest:
-        cause = f"{home.head_file} is missing: whether the end was cut cannot be seen."
+        cause = f"{home.head_file} is missing: a cut-off end would not be noticed."
         raise damage_error(home, cause, seq=UNKNOWN_SEQ)
     if vouched is None or not vouched.seq or connection is None:
         return
@@ -151,8 +151,8 @@ def migrate_schema(home: Home, connection: sqlite3.Connection) -> None:
         if not older:
             raise
         raise HoustonError(
-            f"The home {home.path} cannot be brought from schema {older} to {schema.SCHEMA_VERSION}"
-            f" ({problem}).",
+            f"The home {home.path} cannot be migrated from schema {older} to "
+            f"{schema.SCHEMA_VERSION} ({problem}).",
             "It was left as it was, and the daemon was not started.",
             "Install the Houston that wrote it, and report this.",
         ) from problem

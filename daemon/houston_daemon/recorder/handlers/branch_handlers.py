@@ -59,7 +59,9 @@ def branch_rollout(store: Store, message: BranchRollout, author: Author) -> Requ
     parent = require_rollout(store, owner)
     spec = store.read_record(parent.spec_seq, RolloutSpec)
     if spec is None:
-        raise denial(f"What {owner} was started with was erased.", effect=NO_BRANCH_STARTED)
+        raise denial(
+            f"The settings that {owner} was started with were erased.", effect=NO_BRANCH_STARTED
+        )
     refuse_sampled_elsewhere(spec, NO_BRANCH_STARTED)
     shared = _read_shared_step(store, owner, step)
     origin = _build_origin(store, owner, step, shared)
@@ -81,9 +83,11 @@ def _step_owner(store: Store, rollout: str, step: int) -> str:
     branch is a sibling of both."""
     named = require_rollout(store, rollout)
     if not 1 <= step <= named.steps:
-        steps = f"steps 1 to {named.steps}" if named.steps else "no step yet"
+        steps = (
+            f"only steps 1 to {named.steps} are closed" if named.steps else "no step is closed yet"
+        )
         raise NotFound(
-            f"{named.id} has {steps} that are closed, and no step {step}.",
+            f"{named.id} has no closed step {step}: {steps}.",
             NO_BRANCH_STARTED,
             f"houston steps {named.id}",
         )
@@ -110,7 +114,7 @@ def _check_can_branch(store: Store, spec: RolloutSpec, origin: BranchPoint, step
     task = parse_task_record(spec.task)
     if step >= task.budget.steps:
         raise denial(
-            f"The task has {task.budget.steps} steps: none is left after step {step}.",
+            f"The task allows {task.budget.steps} steps: none is left after step {step}.",
             "Name an earlier step.",
             NO_BRANCH_STARTED,
         )
@@ -120,14 +124,15 @@ def _check_can_branch(store: Store, spec: RolloutSpec, origin: BranchPoint, step
         absence := _explain_missing_snapshots(store, spec, task.hosts[0])
     ):
         raise denial(
-            f"The snapshots of {spec.rollout} {absence}: no step's workspace can be brought back.",
+            f"The snapshots of {spec.rollout} {absence}: the workspace of a step cannot be "
+            "restored.",
             f"houston rollout start {shlex.quote(spec.task.folder)}",
             NO_BRANCH_STARTED,
         )
     last, first = origin.seq, max(1, origin.first_step - 1)  # with oₖ, which stands in a fork
     if rollout_assignment.find_incomplete_ancestor(store, spec.rollout, first, step, last):
         raise denial(
-            f"Something of steps {first} to {step} was set aside by a repair.",
+            f"A repair set aside parts of steps {first} to {step}.",
             f"houston steps {spec.rollout}",
             NO_BRANCH_STARTED,
         )
@@ -139,7 +144,7 @@ def _check_can_branch(store: Store, spec: RolloutSpec, origin: BranchPoint, step
         ).fetchone()
         if erased:
             raise denial(
-                f"Texts of {part.rollout} were erased: its context cannot be made again.",
+                f"Texts of {part.rollout} were erased: its context cannot be rebuilt.",
                 effect=NO_BRANCH_STARTED,
             )
 
@@ -156,7 +161,9 @@ def _explain_missing_snapshots(store: Store, spec: RolloutSpec, host: str) -> st
     if freed and freed.body.snapshots:
         return "were freed (houston rollout clean --snapshots)"
     folder = rollout_folder(Path(spec.host_root), spec.rollout) / "shadow"
-    return f"are not here ({folder})" if host == LOCAL_HOST and not folder.is_dir() else ""
+    return (
+        f"are not on this machine ({folder})" if host == LOCAL_HOST and not folder.is_dir() else ""
+    )
 
 
 def _no_snapshot_denial(store: Store, rollout: str, environment: str, step: int) -> HoustonError:
@@ -165,12 +172,13 @@ def _no_snapshot_denial(store: Store, rollout: str, environment: str, step: int)
     ).fetchone()
     if any_other is None:
         return denial(
-            f"The world of {environment} keeps no snapshots, so no step of it can be brought back.",
+            f"The environment {environment} keeps no snapshots, so none of its steps can be "
+            "restored.",
             effect=NO_BRANCH_STARTED,
         )
     return denial(
-        f"Step {step} has no snapshot of its workspace, so it cannot be brought back.",
-        "Name the step before, or the one after.",
+        f"Step {step} has no snapshot of its workspace, so it cannot be restored.",
+        "Name the step before or after it.",
         NO_BRANCH_STARTED,
     )
 
@@ -182,7 +190,7 @@ def _build_origin(store: Store, owner: str, step: int, shared: _SharedStep) -> B
     earlier = spec.origin if spec and spec.origin else BranchPoint(seq=0, head_seq=0)
     if row.head_seq is None:  # of a home that is damaged, or made by other means
         raise denial(
-            f"{owner} has no stored prompt, so no agent can go on from its steps.",
+            f"{owner} has no stored prompt, so no agent can continue from its steps.",
             f"houston steps {owner}",
             NO_BRANCH_STARTED,
         )

@@ -52,7 +52,8 @@ def store_draft(store: Store, message: StoreDraft, author: Author) -> RequestSto
     named = 0 < len(message.critic) <= NAME_LIMIT and len(message.template) <= NAME_LIMIT
     if not (named and 0 < len(message.id) <= GUIDANCE_ID_LIMIT):
         raise UsageError(
-            f"A draft has an id of 1 to {GUIDANCE_ID_LIMIT} characters, and names its critic.",
+            f"A draft needs an id of 1 to {GUIDANCE_ID_LIMIT} characters and the name of its "
+            "critic.",
             UNCHANGED,
         )
     row = require_running(store, message.rollout, "The draft was not stored.")
@@ -159,7 +160,7 @@ def store_review_cost(store: Store, message: StoreReviewCost, author: Author) ->
     HoustonError for an unknown rollout."""
     if not (0 < len(message.reviewer) <= NAME_LIMIT and 0 < len(message.request) <= NAME_LIMIT):
         raise UsageError(
-            f"A cost has a key and a reviewer of 1 to {NAME_LIMIT} characters.", UNCHANGED
+            f"A cost needs a key and a reviewer, each of 1 to {NAME_LIMIT} characters.", UNCHANGED
         )
     counts = (message.requests, message.prompt_tokens, message.sampled_tokens)
     cost = message.cost or 0.0

@@ -88,7 +88,7 @@ def _check_erase_request(message: EraseBodies) -> None:
         )
     if message.text and erased_body.has_text(message.reason.encode(), message.text):
         raise UsageError(
-            "The reason holds the text that is to go: it would stay in the journal.",
+            "The reason contains the text to erase: it would stay in the journal.",
             "Nothing was erased.",
             "the same command with another --reason",
         )
@@ -98,14 +98,14 @@ def _check_erasable(store: Store, rollout: str) -> None:
     row = require_rollout(store, rollout) if rollout else None
     if row is not None and not row.has_ended:
         raise denial(
-            f"{row.id} has not ended ({row.state}): it would go on from what is erased.",
+            f"{row.id} has not ended ({row.state}): it would continue from the erased texts.",
             f"houston rollout cancel {row.id}",
             "Nothing was erased.",
         )
     if branch := find_live_branch(store, rollout):
         raise denial(
-            f"{branch} is a branch that shares steps with {rollout} and has not ended: it would"
-            " go on from what is erased.",
+            f"{branch} is a branch that shares steps with {rollout} and has not ended: it "
+            "would continue from the erased texts.",
             f"houston rollout cancel {branch}",
             "Nothing was erased.",
         )
@@ -139,7 +139,7 @@ def _erase_one_body(store: Store, message: EraseBodies, seq: int) -> _ErasedEven
         "SELECT rollout, kind, body, blob FROM events WHERE seq = ?", (seq,)
     ).fetchone()
     if row is None or row[0] != message.rollout:
-        raise denial(f"Event {seq} is none of {message.rollout or 'the daemon'}.")
+        raise denial(f"Event {seq} does not belong to {message.rollout or 'the daemon'}.")
     _, kind, body, blob = row
     if kind in event_bodies.VOUCHING_KINDS or (body is None and blob is None):
         return None

@@ -286,11 +286,13 @@ def _check_receiver(message: ClaimRollout, author: Author) -> str:
     if not to:
         return ""
     if not (message.release and message.note):
-        raise UsageError("What is handed over to somebody is let go with a note.", UNCHANGED)
+        raise UsageError(
+            "A rollout is handed over to somebody by releasing it with a note.", UNCHANGED
+        )
     if len(to) > PERSON_NAME_LIMIT or not to.isprintable():
         raise UsageError(f"A name has 1 to {PERSON_NAME_LIMIT} printable characters.", UNCHANGED)
     if to == author.name:
-        raise UsageError(f"You are {to}: there is nobody to hand it over to.", UNCHANGED)
+        raise UsageError(f"You are {to}: you cannot hand it over to yourself.", UNCHANGED)
     return to
 
 

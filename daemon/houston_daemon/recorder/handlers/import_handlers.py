@@ -64,9 +64,11 @@ def import_rollout(store: Store, message: ImportRollout, author: Author) -> Requ
 def _check_import(message: ImportRollout) -> None:
     spec = message.spec
     if spec.elsewhere is None or spec.engine != ELSEWHERE or spec.parent or spec.origin:
-        raise denial("That is no rollout that was sampled elsewhere.", effect=NOTHING_IMPORTED)
+        raise denial("This is not a rollout that was sampled elsewhere.", effect=NOTHING_IMPORTED)
     if parse_task_record(spec.task).name != spec.task.name:
-        raise denial(f"The task {spec.task.name!r} has another name.", effect=NOTHING_IMPORTED)
+        raise denial(
+            f"The task file of {spec.task.name!r} has another name.", effect=NOTHING_IMPORTED
+        )
     if not 0 < len(message.steps) <= MOST_IMPORTED_STEPS:
         raise denial(
             f"It has {len(message.steps)} steps; 1 to {MOST_IMPORTED_STEPS} can be imported.",
@@ -84,8 +86,8 @@ def _check_import(message: ImportRollout) -> None:
             first_kept = step.fork.first_kept_step
         if step.sample.token_ids is not None or step.sample.new_prompt_ids is not None:
             raise denial(
-                "Token ids of another program are not taken over: nobody vouches that they are"
-                " those of a tokenizer here.",
+                "Token ids of another program are not imported: nothing guarantees that they "
+                "match a tokenizer here.",
                 effect=NOTHING_IMPORTED,
             )
         for result in step.results:

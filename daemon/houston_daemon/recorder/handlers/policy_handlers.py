@@ -47,7 +47,7 @@ def register_policy(store: Store, message: wire.RegisterPolicy, author: Author) 
     if policy_row := store.read(policy_queries.find_policy(policy.name)):
         if policy_row.hash == policy.hash and policy_row.run == policy.run:
             return RequestStored(seq=policy_row.seq)
-        raise denial(f"There is a policy {policy.name} already.", "houston policy list")
+        raise denial(f"A policy {policy.name} already exists.", "houston policy list")
     _check_lineage(store, policy, name)
     fields: dict[str, Any] = {"by": author.person_label, "request": request, **author.event_fields}
     if store.read(policy_queries.find_policy(str(name._replace(number=1)))) is None:
@@ -76,7 +76,9 @@ def register_policy(store: Store, message: wire.RegisterPolicy, author: Author) 
 def _check_lineage(store: Store, policy: bodies.PolicyRegistered, name: PolicyName) -> None:
     """Raise HoustonError for a lineage that does not hold, or files that are not there."""
     if policy.kind == "base" or name.number == 1:
-        raise denial("A base model becomes number 1 of a family by what is trained from it.")
+        raise denial(
+            "A base model becomes number 1 of a family with the first policy trained from it."
+        )
     if (
         policy.folder != policy.name
         or not (policies_folder(store.home) / policy.folder / "lineage.json").is_file()
@@ -85,7 +87,7 @@ def _check_lineage(store: Store, policy: bodies.PolicyRegistered, name: PolicyNa
     run = store.read(policy_queries.find_training_run(policy.run)) if policy.run else None
     if run is not None and run.state == "cancelled":
         raise denial(
-            f"Training {run.id} was cancelled: nothing becomes a policy of it.",
+            f"Training {run.id} was cancelled: it cannot become a policy.",
             f"houston train sft --resume {run.id}",
         )
     policies = store.read(policy_queries.list_policies())
@@ -115,7 +117,7 @@ def activate_policy(store: Store, message: wire.ActivatePolicy, author: Author) 
     if policy is not None and policy.kind == "reward":
         raise denial(
             f"{policy.name} is a process reward model: it scores decisions and samples nothing.",
-            "[review] process_reward in houston.toml names what scores",
+            "to score with it, set [review] process_reward in houston.toml",
         )
     name = "" if policy is None or policy.kind == "base" else policy.name
     pending = _pending_activation(store, message.engine)
@@ -143,13 +145,14 @@ def _previous_policy(store: Store, engine: str) -> str:
     if (pending := _pending_activation(store, engine)) is not None:
         policy = pending.policy or "its own model"
         raise denial(
-            f"Engine {engine} is just being given {policy}: what it would go back to is not known.",
+            f"Engine {engine} is just switching to {policy}: it is not known yet what it would "
+            "go back to.",
             f"houston policy activate POLICY --engine {engine}, which is tried instead",
         )
     before = store.read(policy_queries.find_previous_policy(engine))
     if before is None:
         raise denial(
-            f"Engine {engine} has nothing to go back to: left is nothing but its own model.",
+            f"Engine {engine} has no earlier policy to go back to: only its own model is left.",
             "houston policy list",
         )
     return str(before)
@@ -188,7 +191,7 @@ def choose_policy(store: Store, spec: RolloutSpec) -> RolloutSpec:
         name = ""
     elif spec.policy and not store.read(policy_queries.was_activated(spec.engine, name)):
         raise denial(
-            f"Engine {spec.engine} never was given {name}.",
+            f"Policy {name} was never activated on engine {spec.engine}.",
             f"houston policy activate {name} --engine {spec.engine}",
             "No rollout was started.",
         )
@@ -224,7 +227,7 @@ def _adapter_limit(spec: RolloutSpec) -> int:
     try:
         limits = msgspec.convert(spec.engine_settings, _AdapterLimits)
     except msgspec.ValidationError as problem:
-        raise denial(f"Engine {spec.engine} has settings that are none: {problem}.") from problem
+        raise denial(f"Engine {spec.engine} has invalid settings: {problem}.") from problem
     if not limits.lora:
         raise denial(f"Engine {spec.engine} takes no adapters (`lora = false`).")
     return policy_constraints.adapter_limit(EngineSettings(**msgspec.structs.asdict(limits)))

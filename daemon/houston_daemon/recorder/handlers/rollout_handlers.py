@@ -120,7 +120,7 @@ def _check_refined(store: Store, refines: Refinement, task: str) -> None:
         raise denial(f"{row.id} is a rollout of the task {row.task!r}, not of {task!r}.")
     if row.state not in ENDED_STATES:
         raise denial(
-            f"{row.id} has not ended: what it refines would still change.",
+            f"{row.id} has not ended: the attempt to refine would still change.",
             f"houston rollout show {row.id}",
         )
     if not 0 < len(refines.text) <= CRITIQUE_LIMIT:
@@ -239,7 +239,7 @@ def _resume_rollout(store: Store, row: RolloutRow, author: Author, reason: str) 
     whose = row.paused_by in PAUSES_ENDED_BY_PEOPLE or row.paused_by.startswith("person:")
     if not whose and not refused:  # a worker that was refused asks again, whoever says so
         raise denial(
-            f"{row.id} is paused by {row.paused_by} ({row.reason}), and goes on when that is over.",
+            f"{row.id} is paused by {row.paused_by} ({row.reason}), and resumes when that is over.",
             "houston doctor" if row.paused_by == PAUSED_BY_HOST_AWAY else "houston daemon status",
         )
     return resume_rollout(store, row, author.person_label, reason, author)
@@ -249,8 +249,8 @@ def refuse_sampled_elsewhere(spec: RolloutSpec | None, effect: str) -> None:
     """Raise for an imported rollout: nothing here could go on from it."""
     if spec is not None and spec.elsewhere is not None:
         raise denial(
-            f"{spec.rollout} was sampled elsewhere ({spec.elsewhere.format}): there is no engine"
-            " and no workspace to go on with.",
+            f"{spec.rollout} was sampled elsewhere ({spec.elsewhere.format}): it has no engine "
+            "and no workspace here to continue with.",
             "Start its task here: houston rollout start TASK.toml",
             effect,
         )
@@ -264,8 +264,8 @@ def _requeue_failed_rollout(store: Store, row: RolloutRow, author: Author, reaso
         raise denial(damage, "houston verify", f"{row.id} stays failed.")
     if (freed := store.read(removed_data_queries.find_last_cleaning(row.id))) is not None:
         raise denial(
-            f"What {row.id} kept on its host was freed by {freed.body.by}.",
-            f"houston rollout branch {row.id} --at STEP, or start it anew",
+            f"The files of {row.id} on its host were freed by {freed.body.by}.",
+            f"houston rollout branch {row.id} --at STEP, or start its task again",
             f"{row.id} stays failed.",
         )
     return change_state(store, row, "queued", author.person_label, reason, author=author)
@@ -278,8 +278,13 @@ def _refuse_erased(store: Store, row: RolloutRow) -> None:
     if (erased.fetchone() or (0,))[0]:
         lost = store.read(removed_data_queries.find_missing_data(row.id))
         cause = lost.cause if lost else f"Texts of {row.id} were erased from the journal."
-        start = f"houston rollout branch {row.id} --at STEP, before that; or start it anew"
-        archived = f"start it anew; what it did: {lost.command}" if lost and lost.command else ""
+        start = (
+            f"houston rollout branch {row.id} --at STEP, with an earlier step; or start "
+            "its task again"
+        )
+        archived = (
+            f"start its task again; what it did: {lost.command}" if lost and lost.command else ""
+        )
         raise denial(cause, archived or start, f"{row.id} stays failed.")
 
 
@@ -362,7 +367,7 @@ def _build_cleanup_order(store: Store, rollout: str, message: CleanRollouts) -> 
     if not row.has_ended or store.workers.get(row.id) is not None:
         state_text = f"has not ended ({row.state})" if not row.has_ended else "is just ending"
         raise denial(
-            f"{row.id} {state_text}: it works with what would be freed.",
+            f"{row.id} {state_text}: it still uses the files to be freed.",
             f"houston rollout cancel {row.id} --wait",
             "Nothing was freed.",
         )

@@ -32,7 +32,7 @@ def start_training_run(store: Store, message: wire.StartTraining, author: Author
     """
     request = check_request_key(message.request)
     if not is_run_name(message.run):
-        raise UsageError(f"{message.run[:80]!r} cannot name a training run.", UNCHANGED)
+        raise UsageError(f"{message.run[:80]!r} is not a valid name for a training run.", UNCHANGED)
     check_family_name(message.name)
     run_row = store.read(policy_queries.find_training_run(message.run))
     if run_row is not None:
@@ -40,7 +40,7 @@ def start_training_run(store: Store, message: wire.StartTraining, author: Author
         if before is not None and before.request == request:
             return RequestStored(seq=run_row.seq)
         if run_row.state not in ("failed", "cancelled"):
-            cause = f"There is a training run {run_row.id} already ({run_row.state})."
+            cause = f"A training run {run_row.id} already exists ({run_row.state})."
             raise denial(cause, "houston train list")
     _check_training_request(store, message)
     body = bodies.TrainingQueued(
@@ -72,7 +72,7 @@ def _check_training_request(store: Store, message: wire.StartTraining) -> None:
         raise denial(f"The home has no folder training/{message.run}.", "houston train sft --help")
     if message.parent and store.read(policy_queries.find_policy(message.parent)) is None:
         raise NotFound(
-            f"There is no policy {message.parent!r} to begin from.",
+            f"There is no policy {message.parent!r} to start from.",
             UNCHANGED,
             "houston policy list",
         )
@@ -90,7 +90,7 @@ def update_standalone_run(
     """Store the state of a run outside the daemon; an unchanged state stores nothing."""
     run = _require_run(store, message.run)
     if not run.alone:
-        raise denial(f"{run.id} is a child of the daemon, which knows how it stands.")
+        raise denial(f"{run.id} is a child of the daemon, which tracks its state itself.")
     if run.state in ENDED_RUN_STATES or (run.state, run.reason) == (message.state, message.reason):
         return RequestStored(seq=store.journal.seq)
     body = bodies.TrainingStateChanged(
@@ -114,7 +114,7 @@ def cancel_training_run(
     if run.state in ENDED_RUN_STATES:
         raise denial(f"{run.id} has already ended ({run.state}).", f"houston train show {run.id}")
     if run.alone:
-        raise denial(f"{run.id} runs beside the daemon: end it where it was started.")
+        raise denial(f"{run.id} runs outside the daemon: end it where it was started.")
     reason = redact(message.reason)
     if run.state == "queued":
         body = bodies.TrainingStateChanged(

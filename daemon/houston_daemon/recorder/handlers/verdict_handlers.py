@@ -65,10 +65,10 @@ def store_automatic_verdicts(store: Store, message: StoreVerdicts, author: Autho
         or len(message.by) > SOURCE_NAME_LIMIT
     ):
         raise UsageError(
-            f"{message.by[:SOURCE_NAME_LIMIT]!r} is no name of a {message.source}.",
+            f"{message.by[:SOURCE_NAME_LIMIT]!r} is not a valid name for a {message.source}.",
             UNCHANGED,
-            f"It begins with {SOURCE_NAME_PREFIXES[message.source]!r} and has at most"
-            f" {SOURCE_NAME_LIMIT} characters.",
+            f"The name must begin with {SOURCE_NAME_PREFIXES[message.source]!r} and have at "
+            f"most {SOURCE_NAME_LIMIT} characters.",
         )
     for owner in dict.fromkeys(part.rollout for _, part in parts):
         for event in find_events_since(store, owner, "verdict", 0):
@@ -98,7 +98,7 @@ def _split_by_owner(store: Store, message: GiveVerdicts | StoreVerdicts) -> list
         _check_judged_steps(row, judged)
     if sum(judged.last - judged.first + 1 for judged in message.steps) > MOST_JUDGED_STEPS:
         raise UsageError(
-            f"A message judges at most {MOST_JUDGED_STEPS} steps.", UNCHANGED, "Say it in parts."
+            f"A message judges at most {MOST_JUDGED_STEPS} steps.", UNCHANGED, "Send it in parts."
         )
     return [
         (judged, part)
@@ -160,8 +160,8 @@ def _find_same_verdict(
         )
         if shared and verdict.source == "human" and is_by_other_author(event, author):
             raise denial(
-                f"{verdict.by} said {verdict.verdict} of {_name_steps(event.step, verdict.last)}"
-                " meanwhile.",
+                f"{verdict.by} gave {_name_steps(event.step, verdict.last)} the verdict "
+                f"{verdict.verdict} meanwhile.",
                 f"houston verdict {message.rollout}",
             )
     return 0

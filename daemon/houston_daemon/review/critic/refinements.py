@@ -35,7 +35,7 @@ def require_ended(rollout: str) -> ReadPlan[RolloutRow]:
     row = yield from rollout_queries.find_rollout(rollout)
     if row.state not in ENDED_STATES:
         raise HoustonError(
-            f"{rollout} is {row.state}: an attempt is refined when it has ended.",
+            f"{rollout} is {row.state}: only an attempt that has ended can be refined.",
             NOTHING_REFINED,
             f"houston tail {rollout} -f",
         )

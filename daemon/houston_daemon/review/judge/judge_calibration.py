@@ -299,7 +299,7 @@ def _cases_of_file(file: Path) -> Iterator[JudgeCase]:
         file_record = msgspec.convert(yaml.safe_load(file.read_text(encoding="utf-8")), _CasesFile)
     except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as problem:
         reason = " ".join(str(problem).split())
-        raise ConfigurationError(f"{file} is no file of cases: {reason}.") from None
+        raise ConfigurationError(f"{file} is not a valid file of cases: {reason}.") from None
     for place, record in enumerate(file_record.cases, 1):
         if not 1 <= record.step <= len(record.steps):
             raise ConfigurationError(f"{file}: {record.name!r} has no step {record.step}.")

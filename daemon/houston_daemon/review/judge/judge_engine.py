@@ -126,7 +126,8 @@ class JudgeEnginePlace:
     def _start(self) -> EngineProcess:
         if self._engine.gpus:
             raise HoustonError(
-                f"Engine {self.name!r} does not run, and leases GPUs that only the daemon gives.",
+                f"Engine {self.name!r} is not running, and it needs GPUs that only the daemon "
+                "can lease.",
                 NOTHING_JUDGED_MESSAGE,
                 f"houston rollout start TASK.toml --engine {self.name}",
             )
@@ -170,7 +171,7 @@ class JudgeEnginePlace:
                 )
             if self.abandoned.wait(_POLL_SECONDS):
                 raise HoustonError(
-                    f"Engine {self.name!r} was not waited for.", NOTHING_JUDGED_MESSAGE
+                    f"The wait for engine {self.name!r} was stopped.", NOTHING_JUDGED_MESSAGE
                 )
 
 

@@ -106,9 +106,9 @@ def _lock_or_refuse(fd: int, rollout: str) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise RolloutBusy(
-            f"{rollout} is being judged already, by another `houston judge`.",
-            "It was left to that.",
-            f"houston judge {rollout}, when that has ended: what it was told is not asked again",
+            f"{rollout} is already being judged by another `houston judge`.",
+            "This command did not judge it.",
+            f"houston judge {rollout}, when that has ended: its answers are reused",
         ) from None
 
 
@@ -281,8 +281,8 @@ def _engine_refused(problem: EngineRefused, rollout: str, client: JudgeClient) -
     """The engine's words, and what can be done where its window is smaller than was thought."""
     return EngineRefused(
         problem.cause,
-        f"What the judge said of {rollout} before stays.",
-        problem.next or f"--window TOKENS, where it takes less than {client.window} at once",
+        f"Earlier verdicts of the judge on {rollout} are kept.",
+        problem.next or f"--window TOKENS, if it takes fewer than {client.window} at once",
     )
 
 

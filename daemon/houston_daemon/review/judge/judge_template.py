@@ -63,7 +63,7 @@ class TemplateForm:
 
     def _error(self, where: str, reason: str) -> ConfigurationError:
         return ConfigurationError(
-            f"{where} is no {self.name}: {reason}.", self.effect, self.print_command
+            f"{where} is not a valid {self.name}: {reason}.", self.effect, self.print_command
         )
 
 

@@ -73,7 +73,7 @@ def open_service(number: int, url: str) -> Service:
         sender = apprise.Apprise.instantiate(whole, asset=asset)
     if sender is None:
         raise ConfigurationError(
-            f"URL {number} of `notify.urls` is none that Apprise knows.",
+            f"URL {number} of `notify.urls` is not one that Apprise knows.",
             "No message goes there.",
             "https://appriseit.com/services/ lists them; one is ntfy://HOST/TOPIC",
         )

@@ -114,7 +114,7 @@ def _time_zone(name: str) -> ZoneInfo | None:
         return ZoneInfo(name) if name else None
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ConfigurationError(
-            f"`notify.time_zone` = {name!r} is no time zone that this machine knows.",
+            f"`notify.time_zone` = {name!r} is not a time zone that this machine knows.",
             "No message is sent.",
             "Name one such as Europe/Berlin, or leave it out for this machine's.",
         ) from None

@@ -75,7 +75,7 @@ class Notifier:
         self._reported: dict[str, str] = {}
         if self._sent.unknown:
             keys = ", ".join(notification.key for notification in self._sent.unknown)
-            self._failed[""] = f"nobody knows whether messages on their way arrived: {keys}"
+            self._failed[""] = f"it is not known whether messages in transit arrived: {keys}"
 
     def _open_services(self) -> list[Service]:
         """Those that can be sent to; of others it is reported why not."""
@@ -140,7 +140,7 @@ class Notifier:
         old = [each for each in new if self._sent.is_new and each.state in ENDED_STATES]
         self._sent.is_new = False
         if left_out := self._sent.take(new, {notification.key for notification in old}):
-            self._failed[""] = f"{left_out} older messages were given up: too many wait"
+            self._failed[""] = f"{left_out} older messages were dropped: too many are waiting"
 
     def _forget_gone(self, now: float) -> None:
         """Tell a reason again where it comes back after somebody saw it, or after long."""

@@ -154,6 +154,6 @@ def _read_file(path: Path) -> _SentFile | None:
     except (OSError, msgspec.MsgspecError) as problem:
         raise HoustonError(
             f"{path} cannot be read: {problem}.",
-            "No message is sent, since nobody knows which were.",
-            f"Remove it: what needs somebody now is then told once more. rm {path}",
+            "No message is sent, because it is not known which were sent before.",
+            f"Remove it: messages about what needs somebody now are then sent again. rm {path}",
         ) from None

@@ -53,7 +53,7 @@ class RuleFailed(HoustonError):
             "No verdict was stored.",
             ""
             if name in RULES
-            else f"Mend the package that brings it, or take {name!r} out of `rules.packages`.",
+            else f"Fix the package that provides it, or take {name!r} out of `rules.packages`.",
         )
 
 
@@ -77,7 +77,7 @@ def load_rules(settings: RuleSettings) -> dict[str, Rule]:
     for name in settings.packages:
         if name in RULES:
             raise ConfigurationError(
-                f"The rule {name!r} is Houston's own and always there.",
+                f"The rule {name!r} is built into Houston and always exists.",
                 next="Take it out of `packages`; `off` turns a rule off.",
             )
         rules[name] = _package_rule(name, plugins.load_plugin(plugins.RULE_GROUP, name, "rule"))
@@ -121,7 +121,7 @@ def _run_rule(name: str, rule: Rule, trace: RolloutTrace) -> list[RuleFinding]:
 def _package_rule(name: str, masks: Any) -> Rule:
     """A package's rule."""
     if not callable(masks):
-        raise ConfigurationError(f"The rule {name!r} is no function but {masks!r}.")
+        raise ConfigurationError(f"The rule {name!r} is not a function but {masks!r}.")
 
     def checked(trace: RolloutTrace, settings: RuleSettings) -> Iterable[RuleFinding]:
         return [RuleFinding(int(step), str(reason)) for step, reason in masks(trace, settings)]

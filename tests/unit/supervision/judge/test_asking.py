@@ -123,7 +123,7 @@ async def test_a_rollout_that_another_judge_is_at_does_not_keep_from_the_others(
     with lock_rollout(home, "r-2"):
         await session.run(["r-1", "r-2", "r-3"])
     assert (done, session.busy) == (["r-1", "r-3"], ["r-2"])
-    assert len(notes) == 1 and notes[0].startswith("r-2 is being judged already")
+    assert len(notes) == 1 and notes[0].startswith("r-2 is already being judged")
 
 
 @pytest.mark.parametrize("tries", [1, 2, 4])

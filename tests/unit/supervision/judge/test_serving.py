@@ -103,7 +103,7 @@ def test_the_engine_of_a_killed_command_ends_when_no_other_asks_it(tmp_path: Pat
     ("engine", "words"),
     [
         ({"command": (sys.executable, "-c", "raise SystemExit('no such model')")}, "no such model"),
-        ({"gpus": 2}, "leases GPUs that only the daemon gives"),
+        ({"gpus": 2}, "needs GPUs that only the daemon can lease"),
     ],
 )
 def test_a_child_that_cannot_be_had_says_why(

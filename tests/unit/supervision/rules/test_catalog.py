@@ -160,7 +160,7 @@ WRONG: dict[str, tuple[RuleSettings, str]] = {
     "both": (RuleSettings(only=("after_best",), off=("blind_edit",)), "not given together"),
     "no expression": (RuleSettings(error_patterns=("(",)), "no regular expression"),
     "a package that is not there": (RuleSettings(packages=("mine",)), "There is no rule 'mine'"),
-    "Houston's own": (RuleSettings(packages=("blind_edit",)), "is Houston's own"),
+    "Houston's own": (RuleSettings(packages=("blind_edit",)), "is built into Houston"),
 }
 
 
@@ -187,7 +187,7 @@ def test_a_package_brings_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rules(traced([run("ls")], choice.format("short", "short"))) == {1: ["short"]}
     with pytest.raises(HoustonError, match="The code of the rule 'broken' failed: ZeroDivision"):
         rule_catalog.run_rules(traced([run("ls")], choice.format("broken", "broken")))
-    with pytest.raises(ConfigurationError, match="is no function"):
+    with pytest.raises(ConfigurationError, match="is not a function"):
         rule_catalog.load_rules(RuleSettings(packages=("text",)))
 
 
