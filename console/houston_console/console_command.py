@@ -80,7 +80,7 @@ def run_console(parsed: argparse.Namespace, loaded: LoadedConfiguration) -> int:
         return _write_picture(parsed, loaded, rollout, name, colors)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
-            "The console needs a terminal, and this is none.",
+            "The console needs a terminal, and this is not one.",
             "Nothing was opened.",
             "houston tail, or houston console --picture FILE.svg",
         )
@@ -215,7 +215,7 @@ def _parse_screen_size(text: str) -> tuple[int, int]:
     valid = all(re.fullmatch("[0-9]{1,4}", side) for side in (width, height))
     if not valid or int(width) < 40 or int(height) < 12:
         raise UsageError(
-            f"{text!r} is no size of a screen.",
+            f"{text!r} is not a screen size.",
             "No picture was made.",
             f"--size {DEFAULT_SCREENSHOT_SIZE} (columns x lines, at least 40x12)",
         )

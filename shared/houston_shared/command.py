@@ -81,11 +81,11 @@ def _report_internal_error(problem: Exception, arguments: list[str]) -> None:
     words = " ".join(arguments[:2])
     command_output.print_error(
         HoustonError(
-            f"This is a fault of Houston: {fault}.",
-            "What was asked may not have been done.",
+            f"This is a bug in Houston: {fault}.",
+            "The command may not have been carried out.",
             "report it"
             if debugging
-            else f"report it, with what HOUSTON_DEBUG=1 houston {words} … says",
+            else f"report it, with the output of HOUSTON_DEBUG=1 houston {words} …",
         )
     )
 

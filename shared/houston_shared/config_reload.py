@@ -23,7 +23,7 @@ SETTLE_SECONDS = 0.3
 FIND_AGAIN_SECONDS = 10.0
 """Between two looks where links lead, with nothing told of them."""
 _WATCH_INTERVAL_MS = 1_000
-_STAYS_IN_FORCE = "The one that was read before stays in force."
+_STAYS_IN_FORCE = "The earlier configuration stays in force."
 
 FileStamp = tuple[int, int, int] | None
 _NEVER_SEEN = (0, 0, 0)
@@ -298,4 +298,4 @@ def _keep_values(
     try:
         return msgspec.convert(tables, Configuration)
     except msgspec.ValidationError as problem:
-        raise ConfigurationError(f"The configurations do not go together: {problem}.") from None
+        raise ConfigurationError(f"The configurations do not fit together: {problem}.") from None

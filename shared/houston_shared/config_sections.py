@@ -346,7 +346,7 @@ def check_artifacts_url(settings: ArtifactSettings, source: str) -> None:
     source: the file it stands in."""
     if not _STORE_URL.fullmatch(settings.url):
         raise ConfigurationError(
-            f"`artifacts.url` in {source} is no URL of a store, or holds a login.",
+            f"`artifacts.url` in {source} is not a store URL, or contains a login.",
             next='url = "s3://bucket/prefix"; keys are variables of the daemon\'s environment.',
         )
 
@@ -358,7 +358,7 @@ def check_quiet_hours(settings: NotifySettings, source: str) -> None:
     """Raises ConfigurationError for hours that are none. source: the file they stand in."""
     if not _HOURS.fullmatch(settings.quiet_hours):
         raise ConfigurationError(
-            f"{source}: `notify.quiet_hours` = {settings.quiet_hours!r} is no span of hours such as"
+            f"{source}: `notify.quiet_hours` = {settings.quiet_hours!r} is not a span of hours like"
             " 22:00-07:30."
         )
 
@@ -381,7 +381,7 @@ def check_recorder_addresses(settings: RecorderSettings, source: str) -> None:
         address = getattr(settings, key)
         if address and not is_tcp_address(address):
             raise ConfigurationError(
-                f"{source}: `recorder.{key}` = {address!r} is no address such as tcp://*:7450."
+                f"{source}: `recorder.{key}` = {address!r} is not an address like tcp://*:7450."
             )
 
 

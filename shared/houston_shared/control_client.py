@@ -130,7 +130,7 @@ def _untrusted_socket(place: Path, reason: str, uid: int, owner: int) -> Houston
     return HoustonError(
         f"{place} cannot be trusted: {reason}{whose}.",
         "Nothing was sent.",
-        "Tell the owner of the home; `houston daemon restart` makes it anew.",
+        "Tell the owner of the home; `houston daemon restart` creates it again.",
     )
 
 
@@ -196,7 +196,7 @@ def no_answer_error(home: Home, seconds: float) -> NoAnswer:
     pid = owner.pid if owner else 0
     daemon_name = f"The daemon (pid {pid})" if pid else "The daemon"
     silence = f"{daemon_name} did not answer in {round(seconds, 1):g} s"
-    unknown = "Whether it did what was asked is not known."
+    unknown = "It is unknown whether the request was carried out."
     reason = describe_blocked_process(pid)
     if is_suspended(pid):
         return DaemonFrozen(f"{silence}: {reason}.", unknown, f"kill -CONT {pid}")
@@ -232,8 +232,8 @@ def decode_reply(body: bytes) -> RequestStored | Status:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise UnknownAnswer(
             "The daemon's answer cannot be read: it is of another version than this Houston.",
-            "Whether it did what was asked is not known.",
-            "houston daemon restart, and open what is open again",
+            "It is unknown whether the request was carried out.",
+            "houston daemon restart, then open each console again",
         ) from None
     if isinstance(reply, Denied):
         code = ExitCode(reply.code) if reply.code in set(ExitCode) else ExitCode.FAILED

@@ -183,5 +183,5 @@ def check_engine_kinds(engines: Mapping[str, _HasKind], source: str) -> None:
             raise ConfigurationError(
                 f"{source}: `engines.{name}.kind` is {engine.kind!r}; allowed: "
                 f"{', '.join((*ENGINE_KINDS, *plugin_kinds))}.",
-                next="Install the package that brings it beside Houston, or correct the kind.",
+                next="Install the package that provides it next to Houston, or correct the kind.",
             )

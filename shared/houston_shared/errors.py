@@ -28,7 +28,7 @@ EXIT_CODE_MEANINGS = {
     ExitCode.FAILED: "failed",
     ExitCode.USAGE: "wrong usage",
     ExitCode.DAMAGED: "the home is damaged",
-    ExitCode.NOT_FOUND: "what was named is not there",
+    ExitCode.NOT_FOUND: "what was named does not exist",
     ExitCode.DAEMON_NOT_RUNNING: "no daemon runs",
     ExitCode.BUSY: "busy",
     ExitCode.CONFIGURATION: "wrong configuration",
@@ -109,7 +109,7 @@ def unreadable_as_error(
     try:
         yield
     except (OSError, UnicodeDecodeError) as problem:
-        reason = problem.strerror if isinstance(problem, OSError) else "it is no UTF-8 text"
+        reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"
         code = unreadable_file_code(problem, error.code)
         raise error(f"{place} cannot be read: {reason}.", effect, next, code) from problem
 

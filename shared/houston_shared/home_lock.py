@@ -119,13 +119,13 @@ def unusable_home(home: Home, problem: OSError, effect: str = NOT_STARTED) -> Ho
     """The sentence for a home that cannot be written; effect: what was not done therefore."""
     where = problem.filename or home.path
     if isinstance(problem, _WRONG_TYPE):
-        place_text, do = f": {where}", f"Move {where} away: it is made anew."
+        place_text, do = f": {where}", f"Move {where} away: Houston makes a new one."
     elif problem.errno == errno.EROFS:
         place_text, do = f" ({where})", "Make it writable, or name another --home."
     elif isinstance(problem, PermissionError):
-        place_text, do = f" ({where})", "Do it as the user it belongs to, or name another --home."
+        place_text, do = f" ({where})", "Run it as the user that owns it, or name another --home."
     else:
-        place_text, do = "", "Make room or permission there, or name another --home."
+        place_text, do = "", "Free space or grant permission there, or name another --home."
     return HoustonError(
         f"The home {home.path} cannot be used: {problem.strerror}{place_text}.", effect, do
     )

@@ -179,7 +179,7 @@ class HomeReader:
             import pandas
         except ImportError:
             raise HoustonError(
-                "Frames are tables of pandas, which is not installed.",
+                "Frames need pandas, which is not installed.",
                 f"Nothing was read; .{what}() gives the same as records.",
                 "pip install 'houston-agents[notebook]'",
             ) from None

@@ -90,7 +90,7 @@ def read_run(file: Path) -> SuiteRun:
         raise NotFound(f"There is no result {file}.", next="houston suite list") from None
     except (OSError, msgspec.MsgspecError) as problem:
         raise HoustonError(
-            f"{file} is no result of houston evaluate or houston suite run: {problem}."
+            f"{file} is not a result of houston evaluate or houston suite run: {problem}."
         ) from None
 
 

@@ -36,7 +36,7 @@ def load_plugin(group: str, name: str, kind: str) -> Any:
         names = ", ".join(plugin_names(group)) or "none"
         raise ConfigurationError(
             f"There is no {kind} {name!r}; there are: {names}.",
-            next="Install the package that brings it beside Houston, or correct the name.",
+            next="Install the package that provides it next to Houston, or correct the name.",
         )
     try:
         return point.load()
@@ -46,7 +46,7 @@ def load_plugin(group: str, name: str, kind: str) -> Any:
         raise ConfigurationError(
             f"The {kind} {name!r} ({point.value}, of {package}) cannot be imported: "
             f"{type(problem).__name__}{f': {cause}' if cause else ''}.",
-            next=f"Mend or reinstall {package}.",
+            next=f"Repair or reinstall {package}.",
         ) from problem
 
 

@@ -42,7 +42,7 @@ def parse_policy_name(text: str) -> PolicyName:
     match = _POLICY_PATTERN.fullmatch(text)
     if match is None:
         raise UsageError(
-            f"{text[:80]!r} is no policy's name; they read policy@2.", next="houston policy list"
+            f"{text[:80]!r} is not a policy name like policy@2.", next="houston policy list"
         )
     return PolicyName(match[1], int(match[2]))
 
@@ -104,7 +104,7 @@ def full_run_name(home: Home, name: str) -> str:
     matching, _ = abbreviated_names(name, runs)
     if len(matching) > 1:
         raise UsageError(
-            f"{name!r} can mean several training runs: {join_first(matching, 3)}.",
+            f"{name!r} matches several training runs: {join_first(matching, 3)}.",
             "Nothing was done.",
             "houston train list",
         )
@@ -160,7 +160,7 @@ def read_training_progress(home: Home, run: str) -> TrainingProgress | None:
 def describe_training_progress(progress: TrainingProgress | None) -> str:
     """A reading in one line: `step 12 of 40, loss 1.2345, 2,310 tokens/s, 3 min left`."""
     if progress is None:
-        return "has said nothing yet"
+        return "has reported nothing yet"
     parts = [f"step {progress.step:,} of {progress.steps:,}"] if progress.steps else []
     if progress.loss is not None:
         parts.append(f"loss {progress.loss:.4f}")

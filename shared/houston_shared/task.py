@@ -383,7 +383,7 @@ def load_task(path: Path) -> LoadedTask:
     text = read_text_file(file)
     tables = parse_toml(text, str(file))
     if key := find_nul(tables):
-        raise ConfigurationError(f"{file}: `{key}` holds a NUL character, as no text may.")
+        raise ConfigurationError(f"{file}: `{key}` holds a NUL character, which no text may.")
     task = convert_toml(tables, Task, str(file))
     instructions = _read_instructions(task, file)
     _check_source(task.workspace.source, file)
@@ -399,8 +399,8 @@ def load_task(path: Path) -> LoadedTask:
 def _check_corpus(corpus: str, file: Path) -> None:
     if corpus and not (_is_inside_folder(corpus) and _corpus_exists(file.parent / corpus)):
         raise ConfigurationError(
-            f"{file}: `search.corpus` names {corpus!r}, which is no folder and no `.jsonl` file"
-            " beside the task file."
+            f"{file}: `search.corpus` names {corpus!r}, which is neither a folder nor a `.jsonl`"
+            " file next to the task file."
         )
 
 
@@ -420,7 +420,7 @@ def _check_source(source: str, file: Path) -> None:
     """A workspace lies inside the task's folder, so that a task is whole wherever it is copied."""
     if source and not (_is_inside_folder(source) and _is_folder(file.parent / source)):
         raise ConfigurationError(
-            f"{file}: `workspace.source` names {source!r}, which is no folder beside the task file."
+            f"{file}: `workspace.source` names {source!r}, not a folder next to the task file."
         )
 
 

@@ -35,6 +35,6 @@ def describe_missing_secret(where: str, name: str) -> tuple[str, str]:
     return (
         f"`{where}` of the task names {name}, and the daemon's environment has no secret {name} of"
         f" at least {SHORTEST_SECRET} characters.",
-        f"Start the daemon with {name} set; where its name does not look like a secret's, add it to"
+        f"Start the daemon with {name} set; if its name does not look like a secret's, add it to"
         " [secrets] names in houston.toml.",
     )

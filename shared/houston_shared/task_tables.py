@@ -76,7 +76,7 @@ class EvaluationSettings(Settings, frozen=True):
 def evaluation_trouble(evaluate: EvaluationSettings, hosts: Sequence[str]) -> str:
     """What no value of one key alone can say, as a sentence; empty where nothing is wrong."""
     if evaluate.host and evaluate.host not in hosts:
-        return f"`evaluate.host` is {evaluate.host!r}, none of `hosts` ({', '.join(hosts)})."
+        return f"`evaluate.host` is {evaluate.host!r}, not one of `hosts` ({', '.join(hosts)})."
     ends = (evaluate.baseline, evaluate.reference)
     if (ends[0] is None) != (ends[1] is None) or (ends[0] is not None and ends[0] == ends[1]):
         return (
@@ -85,7 +85,7 @@ def evaluation_trouble(evaluate: EvaluationSettings, hosts: Sequence[str]) -> st
         )
     for path in evaluate.required:
         if not path or PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
-            return f"`evaluate.required` names {path!r}, which is no path in the workspace."
+            return f"`evaluate.required` names {path!r}, which is not a path in the workspace."
     if not evaluate.command and (evaluate.required or evaluate.format or ends[0] is not None):
         return "[evaluate] has no `command`, so nothing is scored."
     return ""
@@ -145,10 +145,10 @@ class AgentSettings(Settings, frozen=True):
         flow_only = (self.planner, self.verifier) != (AgentRoleSettings(), AgentRoleSettings())
         if self.kind != "flow" and flow_only:
             return (
-                '`agent.planner` and `agent.verifier` are asked only where `agent.kind = "flow"`.'
+                '`agent.planner` and `agent.verifier` are used only with `agent.kind = "flow"`.'
             )
         if self.kind != "flow" and (self.memory.enabled or not self.verify):
-            return '`agent.memory` and `agent.verify` are there only where `agent.kind = "flow"`.'
+            return '`agent.memory` and `agent.verify` are used only with `agent.kind = "flow"`.'
         return ""
 
 
@@ -488,7 +488,7 @@ class RuleSettings(Settings, frozen=True):
     def trouble(self) -> str:
         """What no value of one key alone can say, as a sentence; empty where nothing is wrong."""
         if self.only and self.off:
-            return "`rules.only` and `rules.off` are not given together."
+            return "`rules.only` and `rules.off` cannot be given together."
         for key, pattern in self._patterns():
             try:
                 re.compile(pattern)

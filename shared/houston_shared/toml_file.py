@@ -57,7 +57,7 @@ def read_text_file(path: Path) -> str:
     except OSError as problem:
         raise ConfigurationError(f"{path} cannot be read: {problem.strerror}.") from None
     except ValueError:  # a NUL in it
-        raise ConfigurationError(f"{str(path)!r} can be the path of no file.") from None
+        raise ConfigurationError(f"{str(path)!r} cannot be the path of a file.") from None
 
 
 def parse_toml(text: str, where: str) -> dict[str, Any]:

@@ -268,7 +268,7 @@ def test_a_wrong_size_or_rollout_is_one_sentence(builder: HomeBuilder, capsys) -
     assert main([*home, "console", "nobody"]) == 66
     assert main([*home, "console"]) == 2
     errors = capsys.readouterr().err
-    assert "is no size of a screen" in errors
+    assert "is not a screen size" in errors
     assert "There is no rollout 'nobody'" in errors
     assert "needs a terminal" in errors
 

@@ -55,10 +55,10 @@ def test_a_person_gives_an_action_other_keys(tmp_path: Path) -> None:
 
 
 WRONG = {
-    "an unknown action": ('[find]\nfly = "f1"\n', "`[find] fly`, which is no action"),
-    "an unknown area": ('[moon]\ninspect = "v"\n', "`[moon] inspect`, which is no action"),
-    "no key": ('[find]\ninspect = "shift-v"\n', "'shift-v', which is none"),
-    "no text": ("[find]\neye = 3\n", "something that is no text"),
+    "an unknown action": ('[find]\nfly = "f1"\n', "`[find] fly`, which is not a console"),
+    "an unknown area": ('[moon]\ninspect = "v"\n', "`[moon] inspect`, which is not a console"),
+    "no key": ('[find]\ninspect = "shift-v"\n', "'shift-v', which is not a key"),
+    "no text": ("[find]\neye = 3\n", "a value that is not text"),
     "no table": ('inspect = "v"\n', "outside a table"),
     "two meanings": ('[find]\ninspect = "j"\n', "'j' with two meanings"),
     "no TOML": ("[find\n", "not valid TOML"),
@@ -83,7 +83,7 @@ def test_the_command_prints_the_keys_that_are_in_use(station: Station) -> None:
     assert 'inspect = "ctrl+e"' in station.run("console", "--keymap").stdout
     _file(own, '[find]\nfly = "f"\n')
     refused = station.run("console", code=int(ExitCode.CONFIGURATION))
-    assert "no action of the console" in refused.stderr
+    assert "not a console action" in refused.stderr
 
 
 FOUND = {

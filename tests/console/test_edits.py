@@ -68,6 +68,6 @@ async def test_keys_are_checked_as_they_are_edited(
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause()
         keys.write_text('[watch]\nno_such = "x"\n')
-        assert "no action of the console" in await says(app, pilot, "stay as they were")
+        assert "not a console action" in await says(app, pilot, "stay as they were")
         edit(keys, "")
-        await says(app, pilot, "open the console again for them")
+        await says(app, pilot, "open the console again to use them")

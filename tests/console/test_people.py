@@ -234,7 +234,7 @@ async def test_what_the_daemon_refuses_is_said(live: LiveStation, sit: Sit) -> N
         await seat.press("f", "plus")
         assert isinstance(seat.app.screen, QuestionDialog)
         await seat.press("shift+tab", "backspace", *"99", "enter")
-        assert "no number from 1 to 16" in seat.hint()
+        assert "not a number from 1 to 16" in seat.hint()
         await seat.press("plus", *"try it", "enter")
         await seat.until(lambda: "No branch was started" in seat.hint(), "refused")
         await seat.until(lambda: seat.app.state.need_of(rollout), "judged")

@@ -253,7 +253,7 @@ async def test_jumps_go_where_they_say(builder: HomeBuilder, sit: Sit) -> None:
             assert seat.transcript.cursor == step, what
             assert step == 0 or f"thought {step}" in seat.text(), what
         await seat.press("colon", "x", "enter")
-        assert "is no place" in seat.bar("#hints")
+        assert "is not a place" in seat.bar("#hints")
 
 
 async def test_keys_in_one_breath_with_a_place_go_on_from_there(

@@ -200,7 +200,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "what the embedded server would ignore": (
         {"kind": "embedded", "parameters": {"top_k": 20, "stop": ["x"], "min_p": 0, "top_p": 0.9}},
-        "may not name top_k, stop: its server samples by temperature and top_p alone",
+        "may not name top_k, stop: its server uses only temperature and top_p",
     ),
 }
 

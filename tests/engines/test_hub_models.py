@@ -160,12 +160,12 @@ REFUSALS = [
     pytest.param(f"{ID}@v9", {}, 1, "has no revision 'v9'", "/acme/small/commits", id="revision"),
     pytest.param("acme/gated", {}, 1, "is gated", "Ask for access at", id="gated"),
     pytest.param("acme/private", {}, 1, "has no model", "hf auth login", id="private", marks=SLOW),
-    pytest.param(ID, {"HF_TOKEN": "hf_wrong"}, 1, "not take the token", "hf auth", id="token"),
+    pytest.param(ID, {"HF_TOKEN": "hf_wrong"}, 1, "rejects the token", "hf auth", id="token"),
     pytest.param(
         ID, {"HF_ENDPOINT": NOBODY}, 1, "does not answer", "the network", id="nobody", marks=SLOW
     ),
     pytest.param(
-        "small", {}, 78, "'small' is no id of the hub", "org/name", id="no id", marks=SLOW
+        "small", {}, 78, "'small' is not a hub id", "org/name", id="no id", marks=SLOW
     ),
 ]
 
@@ -179,7 +179,7 @@ def test_a_refusal_is_one_sentence_and_loses_nothing(
     station.environment |= environment
     lines = fetch(station, id, code=code).splitlines()
     said, then = [line for line in lines if not line.startswith("fetching")]
-    assert said.startswith("houston: ") and "fault of Houston" not in said
+    assert said.startswith("houston: ") and "bug in Houston" not in said
     assert cause in said and next in then
     assert pins(station) == before
 
@@ -187,7 +187,7 @@ def test_a_refusal_is_one_sentence_and_loses_nothing(
 def test_a_busy_hub_says_when_to_come_again(hub: HubServer, station: Station) -> None:
     hub.busy = True
     said = fetch(station, ID, code=int(ExitCode.BUSY))
-    assert "takes no more requests" in said and "in 0 s" in said
+    assert "accepts no more requests" in said and "in 0 s" in said
 
 
 def test_a_private_model_is_fetched_with_a_token(station: Station) -> None:

@@ -94,7 +94,7 @@ async def test_a_stream_that_stays_open_is_not_waited_for(
 async def test_one_that_never_learns_is_unavailable(server: ChatServer) -> None:
     server.answers += [[ODD["a list"]]] * 2
     made = engine(server)
-    with pytest.raises(EngineUnavailable, match="no JSON object"):
+    with pytest.raises(EngineUnavailable, match="not a JSON object"):
         await made.sample(ASKED, asyncio.Event())
     await made.close()
 

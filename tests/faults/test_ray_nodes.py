@@ -122,7 +122,7 @@ def test_a_workspace_that_was_on_a_lost_node_is_said(fleet: Fleet) -> None:
         reason = fleet.ground.until(
             lambda each=rollout: fleet.pause_reason(each), 120, "it waits for a person"
         )
-        assert f"It lay on {node.host} (node {node.name})" in reason
+        assert f"It was on {node.host} (node {node.name})" in reason
         assert "is gone" in reason
     others = set(rollouts) - set(hit)
     fleet.ground.until(

@@ -110,7 +110,7 @@ BEHAVIOURS: dict[str, Behaviour] = {
     ),
     "HTML instead of JSON": Behaviour(
         "waits", "the content type, with the address", _RETRIED, ("reachable", "fail"),
-        HTML, None, "a page of HTML", {"/models": lambda _: HTML},
+        HTML, None, "an HTML page", {"/models": lambda _: HTML},
     ),
     "no usage in the answer": Behaviour(
         "goes on", "no counts", "tokens are shown as unknown; a cost is reckoned from bytes",

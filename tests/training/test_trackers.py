@@ -210,8 +210,8 @@ def test_a_tracker_that_fails_is_named_once_and_the_training_ends_well(
         (folder.path / "tensorboard").write_text("no folder")
     log = train(folder, **fault(tmp_path))
     (line,) = (line for line in log.splitlines() if tracker in line)
-    assert f"{tracker} is told nothing more: " in line
-    assert "The training goes on" in line
+    assert f"{tracker} gets no more figures: " in line
+    assert "The training continues" in line
     assert len(log_losses(log)) == 3
     assert folder.result is not None
 

@@ -35,7 +35,7 @@ class HandOver(NamedTuple):
 
 
 NOTHING_TYPED = HandOver()
-HANDOVER_NOTE_PROMPT = "a note for them (without one it is only let go)"
+HANDOVER_NOTE_PROMPT = "a note for them (without one it is only released)"
 
 
 class ClaimActions:
@@ -116,7 +116,7 @@ class ClaimActions:
             HANDOVER_NOTE_PROMPT: typed.note,
         }
         self._screen.app.push_screen(
-            QuestionDialog("Hand over", f"You look after {rollout} no longer?", fields),
+            QuestionDialog("Hand over", f"Stop looking after {rollout}?", fields),
             lambda answer: (
                 self._check_hand_over(rollout, known, HandOver(*map(str.strip, answer)))
                 if answer
@@ -127,7 +127,7 @@ class ClaimActions:
     def _check_hand_over(self, rollout: str, known: Sequence[str], typed: HandOver) -> None:
         """Hand over, but ask where the note is missing or the name may be a slip."""
         if typed.to and not typed.note:
-            self._screen.show_message("A hand-over says what comes next: leave a note.", "warning")
+            self._screen.show_message("A hand-over needs a note on what comes next.", "warning")
             self._ask_hand_over(rollout, known, typed)
             return
         meant_name = presence_queries.find_meant_name(typed.to, known) if typed.to else ""
@@ -136,7 +136,7 @@ class ClaimActions:
             return
         question = (
             f"Nobody called {typed.to} was here, but {meant_name} was."
-            f" Hand over to {typed.to} all the same?"
+            f" Hand over to {typed.to} anyway?"
         )
         self._screen.app.push_screen(
             ConfirmDialog(question),
@@ -165,8 +165,8 @@ class ClaimActions:
             words = f"{rollout} is handed over to {handed.to}: you will see when they read it."
             self._screen.show_message(words, "success")
         else:
-            words = " Your note waits for who comes next." if handed.note else ""
-            self._screen.show_message(f"You look after {rollout} no longer.{words}", "success")
+            words = " Your note waits for the next person." if handed.note else ""
+            self._screen.show_message(f"You no longer look after {rollout}.{words}", "success")
 
     async def _send_claim(
         self, rollout: str, handed: HandOver, release: bool, known_seq: int
@@ -207,7 +207,7 @@ class ClaimActions:
             return f"You look after {rollout} again."
 
         return UndoableAction(
-            f"You look after {rollout} no longer.",
+            f"You no longer look after {rollout}.",
             back,
             f"houston claim {rollout}{self._speaker_option}",
         )

@@ -84,7 +84,7 @@ class ConfigurationWatcher:
         except HoustonError as problem:
             self._tell(f"{problem.cause} The keys stay as they were.", "error")
         else:
-            self._tell("Your keys were edited: open the console again for them.", "dim")
+            self._tell("Your keys were edited: open the console again to use them.", "dim")
 
     def _apply_configuration(self) -> None:
         edit = self._configuration.take(restart=RESTART_KEYS)
@@ -99,5 +99,5 @@ class ConfigurationWatcher:
         parts = [f"{', '.join(ours)} in force"] if ours else []
         if edit.later:
             parts.append(f"{', '.join(edit.later)}: open the console again")
-        words = "; ".join(parts) or "nothing of it is for the console"
+        words = "; ".join(parts) or "none of it concerns the console"
         self._tell(f"{self._configuration.path.name} was edited: {words}.", "success")

@@ -245,7 +245,7 @@ class HoustonConsole(ErrorBoundary, App[None]):
         if not self._is_reporting_fault:
             self._is_reporting_fault = True
             try:
-                words = f"A part of the console failed: {fault}. The rest goes on. {follow}"
+                words = f"A part of the console failed: {fault}. The rest still works. {follow}"
                 self.top_screen.show_message(words, "error")
             finally:
                 self._is_reporting_fault = False
@@ -426,7 +426,7 @@ class HoustonConsole(ErrorBoundary, App[None]):
         """Other colours, until the console is left; the configuration keeps them."""
         self.theme = theme
         self.top_screen.show_message(
-            f'For always: `[console] theme = "{theme}"` in houston.toml.', "dim"
+            f'To keep it: `[console] theme = "{theme}"` in houston.toml.', "dim"
         )
 
     # --- the clipboard -----------------------------------------------------------------------
@@ -528,7 +528,7 @@ async def write_screenshot(
             await _write_screenshot(loaded, rollout, path, size, keys, name, depth)
     except TimeoutError:
         raise HoustonError(
-            f"What is to be shown was not read within {PICTURE_TIMEOUT_SECONDS:.0f} s.",
+            f"The screen was not read within {PICTURE_TIMEOUT_SECONDS:.0f} s.",
             "No picture was written.",
             "Try again when the machine is less busy.",
         ) from None

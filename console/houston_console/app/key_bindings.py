@@ -458,7 +458,7 @@ def load_keymap(path: Path) -> tuple[Key, ...]:
     actions = {(binding.area, binding.name) for binding in KEYS}
     for area, name in overrides:
         if (area, name) not in actions:
-            raise _keymap_error(path, f"names `[{area}] {name}`, which is no action of the console")
+            raise _keymap_error(path, f"names `[{area}] {name}`, which is not a console action")
     changed = tuple(_override_keys(key, overrides.get((key.area, key.name)), path) for key in KEYS)
     for key, first, second in find_key_conflicts(changed):
         raise _keymap_error(
@@ -475,7 +475,7 @@ def _read_key_overrides(path: Path) -> dict[tuple[str, str], str]:
             raise _keymap_error(path, f"has {area!r} outside a table")
         for name, keys in table.items():
             if not isinstance(keys, str):
-                raise _keymap_error(path, f"gives `[{area}] {name}` something that is no text")
+                raise _keymap_error(path, f"gives `[{area}] {name}` a value that is not text")
             overrides[area, name] = keys
     return overrides
 
@@ -487,7 +487,7 @@ def _override_keys(binding: Key, keys: str | None, path: Path) -> Key:
     for name in names:
         if not _is_valid_key_name(name):
             raise _keymap_error(
-                path, f"gives `[{binding.area}] {binding.name}` the key {name!r}, which is none"
+                path, f"gives `[{binding.area}] {binding.name}` {name!r}, which is not a key"
             )
     label = " ".join(
         _KEY_SYMBOLS.get(name) or _CHARACTER_OF_KEY_NAME.get(name, name) for name in names

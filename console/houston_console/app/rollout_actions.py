@@ -95,7 +95,7 @@ class SteeringActions:
                 "Go to the step after which the branch should begin.", "warning"
             )
             return
-        text = f"Start branches of {rollout} after step {step}? It goes on as it does."
+        text = f"Start branches of {rollout} after step {step}? The rollout itself continues."
         self._screen.app.push_screen(
             QuestionDialog(
                 "Branch here", text, {BRANCH_COUNT_PROMPT: "1", BRANCH_GUIDANCE_PROMPT: ""}
@@ -105,7 +105,9 @@ class SteeringActions:
 
     def _start_branches(self, rollout: str, step: int, many: str, words: str) -> None:
         if not many.strip().isdecimal() or not 1 <= int(many) <= MAX_BRANCHES:
-            self._screen.show_message(f"{many!r} is no number from 1 to {MAX_BRANCHES}.", "error")
+            self._screen.show_message(
+                f"{many!r} is not a number from 1 to {MAX_BRANCHES}.", "error"
+            )
             return
         work = self._branch(rollout, step, int(many), words.strip())
         self._screen.run_worker(work, group="asking")

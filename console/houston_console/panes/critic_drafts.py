@@ -61,7 +61,7 @@ async def ask_critic(home: Home, rollout: str, configuration: str) -> str:
         critiques = msgspec.json.decode(out)["critiques"]
     except msgspec.DecodeError:
         error_text = command_output.read_error(error.decode(errors="replace"))
-        return error_text or "The critic ended without a word."
+        return error_text or "The critic ended without an answer."
     if any(critique["text"] for critique in critiques):
         return ""
     problems = [critique["problem"] for critique in critiques if critique["problem"]]

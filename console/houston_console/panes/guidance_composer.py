@@ -326,7 +326,7 @@ class Composer(PaneBoundary, TextArea):
             length = len(completion.typed) if completion else 0
         self._completion = completion
         if completion is None:
-            post_message_as(self, UserNotice("Nothing is called that."))
+            post_message_as(self, UserNotice("Nothing has that name."))
             return
         self.replace(completion.word, (row, column - length), (row, column))
         post_message_as(self, UserNotice(completion.text(), good=True))

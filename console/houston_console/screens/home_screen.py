@@ -336,7 +336,7 @@ class HomeScreen(HoustonScreen):
         self.list.marks = marks
         self.list.redraw_if_changed()
         if len(marks) == COMPARED_ROLLOUTS:
-            self.show_message("Two are marked: v shows them side by side.", "success")
+            self.show_message("Two are chosen: | shows them side by side.", "success")
 
     def _task_of(self, rollout: str) -> str:
         row = self.state.rollouts.get(rollout)
@@ -348,7 +348,7 @@ class HomeScreen(HoustonScreen):
         chosen = self.list.chosen
         pair = marks if len(marks) == COMPARED_ROLLOUTS else (*marks, chosen)
         if len(set(pair)) != COMPARED_ROLLOUTS or len({self._task_of(side) for side in pair}) != 1:
-            self.show_message("Mark two rollouts of one task with x.", "warning")
+            self.show_message("Choose two rollouts of one task with V.", "warning")
             return
         await self._open_comparison(pair[0], pair[1])
 

@@ -251,10 +251,10 @@ class PromptInspector(HoustonScreen):
             self.text.jump(max(0, at - self.text.size.height // 2))
         elif reach is None:
             self.show_message(
-                "The engine said nothing of its cache, or had nothing of this in it.", "dim"
+                "The engine did not report its cache, or had none of this in it.", "dim"
             )
         else:
-            words = "in the text cannot be told; the token ids show it."
+            words = "in the text is unknown; the token ids show it."
             self.show_message(
                 f"{reach.tokens:,} tokens came from the cache. Where they end {words}", "dim"
             )
@@ -274,7 +274,7 @@ class PromptInspector(HoustonScreen):
         if self.text.hits:
             self.action_hit(1)
         elif needle:
-            self.show_message(f"Nothing here holds {needle!r}.", "warning")
+            self.show_message(f"Nothing here contains {needle!r}.", "warning")
 
     def action_hit(self, by: int) -> None:
         """The next line that holds what was looked for, or the one before."""

@@ -326,7 +326,7 @@ class SearchClient:
         if process is self._process and self._job.query.text:
             cause = "The process that searches has ended."
             self._on_report(
-                SearchReport(self._job.number, problem=(cause, "Not all was looked at.", ""))
+                SearchReport(self._job.number, problem=(cause, "The search is incomplete.", ""))
             )
 
     async def _end(self) -> None:

@@ -289,7 +289,7 @@ class TrajectoryPane(Pane):
         if place is not None:
             return await self._show(place)
         if text:
-            self.show_notice(f"{text!r} is no place. Places: {trajectory_reader.PLACE_HELP}.")
+            self.show_notice(f"{text!r} is not a place. Places: {trajectory_reader.PLACE_HELP}.")
         return not text
 
     async def _show(self, place: StepTarget) -> bool:

@@ -212,9 +212,9 @@ def verdict_history_lines(
         head = line(span(f" {glyph} {row.verdict}", tone), when, span(ends, "number"))
         lines += [head, *(text_block(row.reason, width, "text", span("   ")) if row.reason else [])]
     if not lines:
-        lines.append(line(span(" Nobody has said anything of it.", "dim")))
+        lines.append(line(span(" Nobody has judged it.", "dim")))
     words = [f"{verdict.source}: {verdict.verdict}" for verdict in verdicts]
-    now = f"{words[0]} counts" if words else "undecided: no source has said anything that stands"
+    now = f"{words[0]} counts" if words else "undecided: no verdict is in force"
     outranked = f"; outranked: {', '.join(words[1:])}" if words[1:] else ""
     return [*lines, (), *text_block(f"now  {now}{outranked}", width, "strong", span(" "))]
 
@@ -248,7 +248,7 @@ class VerdictHistoryDialog(Dialog[None]):
 
 
 DAEMON_AWAY_TEXT = (
-    "The daemon is away, and verdicts do not wait: {steps} stay as they were. Judge again then."
+    "The daemon is down, and verdicts do not wait: {steps} stay as they were. Judge again later."
 )
 VERDICT_NOTICES: dict[Judgement, str] = {
     "keep": "Kept {steps}.",
@@ -306,7 +306,7 @@ class VerdictActions(Pane):
             else None
         )
         if source and steps is None:
-            self.show_notice("The task is no step: only steps are judged.")
+            self.show_notice("The task is not a step: only steps are judged.")
         return steps
 
     # --- verdicts ----------------------------------------------------------------------------

@@ -288,7 +288,7 @@ class _CommandList(ItemList[PaletteCommand], can_focus=False):
 
     def __init__(self, commands: list[PaletteCommand], **arguments: Any) -> None:
         super().__init__(commands, **arguments)
-        self.empty = line(span("  nothing is called that", "dim"))
+        self.empty = line(span("  nothing has that name", "dim"))
 
     def line_at(self, number: int) -> TextLine:
         """One command and its key."""

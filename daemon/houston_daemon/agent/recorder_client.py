@@ -218,7 +218,7 @@ class IngestSocket:
         """Take the answer to a heartbeat of this rollout that was sent together with others."""
         if isinstance(reply, wire.Refused):
             _raise_refusal(reply)
-            log.warning("a heartbeat was not taken: %s", reply.reason)
+            log.warning("a heartbeat was not accepted: %s", reply.reason)
         else:
             self._take_answer(reply, sent_at)
 

@@ -123,7 +123,7 @@ class RemoteLine:
     def _take(self, event: int, value: int) -> None:
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             down = time.monotonic() - self._down_since
-            log.info("the line to the recorder at %s stands, after %.1f s", self._address, down)
+            log.info("the line to the recorder at %s is up, after %.1f s", self._address, down)
             self._failed, self._was_connected = 0, True
             self._connected.set()
         elif event == zmq.EVENT_HANDSHAKE_FAILED_AUTH and value == 400:
@@ -137,7 +137,7 @@ class RemoteLine:
             self._count_failed()
         elif event == zmq.EVENT_DISCONNECTED and self._connected.is_set():
             log.warning(
-                "the line to the recorder at %s is down; what it has not acked is kept and sent "
+                "the line to the recorder at %s is down; messages without an ack are kept and sent "
                 "again when it is back", self._address,
             )  # fmt: skip
             self._lose()
@@ -154,12 +154,12 @@ class RemoteLine:
         self._failed += 1
         if self._failed == 1:
             log.warning(
-                "whoever answers at %s does not know the home's key: another daemon, or none behind"
-                " a tunnel; tried again", self._address,
+                "the peer at %s does not have the home's key: it is another daemon, or a tunnel"
+                " without one; trying again", self._address,
             )  # fmt: skip
         if self._failed >= FAILED_HANDSHAKES and not self._was_connected:
             raise LineRefused(
-                f"Whoever answers at {self._address} does not have the home's key that this host "
+                f"The peer at {self._address} does not have the home's key that this host "
                 "was given.",
                 "Workers of this host leave their rollouts.",
                 "Check `address` in the endpoint file, or on the daemon's machine: "

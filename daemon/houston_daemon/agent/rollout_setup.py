@@ -114,7 +114,7 @@ def tokenizer_file(settings: Mapping[str, Any]) -> str:
         if folder := model_path():
             return str(folder / "tokenizer.json")
     raise ConfigurationError(
-        "The engine takes token ids and its tokenizer is not known.",
+        "The engine takes token ids, but its tokenizer is not known.",
         next="Set `tokenizer` of the engine in houston.toml to the model's tokenizer.json, or to a"
         " model of the hub: org/name@revision.",
     )
@@ -229,7 +229,7 @@ async def open_environment(
             reason = str(problem)
             if was_on and isinstance(problem, WorkspaceGone):
                 hostname = socket.gethostname()
-                reason = f"It lay on {was_on}, and this worker runs on {hostname}. {reason}"
+                reason = f"It was on {was_on}, and this worker runs on {hostname}. {reason}"
             await line.store(wire.StoreState, state="paused", by="host", reason=reason)
         await line.wait_at_safe_point()
 
@@ -241,7 +241,7 @@ async def _pause_until_host_back(away: HostAway, line: RecorderClient, seconds: 
         await asyncio.sleep(seconds)
         await away.back()
 
-    why = f"The host {away.host} cannot be reached: {away.why}. The rollout goes on by itself when"
+    why = f"The host {away.host} cannot be reached: {away.why}. The rollout continues when"
     reason = f"{why} the host is back; houston doctor says more."
     await line.store(wire.StoreState, state="paused", by="host-away", reason=reason)
     await line.wait_while_paused(back())

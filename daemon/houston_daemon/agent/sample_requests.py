@@ -199,7 +199,7 @@ class EngineRefusalPause:
     def _pause_reason(self, problem: EngineRefused) -> str:
         key = _KEY_HINT if problem.status in (401, 403) else ""
         again = f"houston rollout resume {self._line.rollout}"
-        asks = f"It is asked again by itself every few minutes, and at once after {again}."
+        asks = f"Houston asks again every few minutes, and at once after {again}."
         cause = problem.cause.replace("The engine", f"Engine {self._engine}", 1)
         parts = (cause, problem.next, key, asks)
         return " ".join(part for part in parts if part)
@@ -332,9 +332,9 @@ def require_sent_prompt(request: SampleRequest, sampled: EngineSample) -> Engine
     if seen is None or sent is None or tuple(seen) == tuple(sent):
         return sampled
     raise HoustonError(
-        f"The engine saw a prompt of {len(seen)} tokens that is not the one of {len(sent)} tokens "
+        f"The engine received a prompt of {len(seen)} tokens, not the one of {len(sent)} tokens "
         "that was sent.",
-        "Nothing of its answer was used.",
+        "Its answer was not used.",
     )
 
 

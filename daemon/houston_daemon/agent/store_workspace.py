@@ -90,7 +90,7 @@ class SnapshotCopies:
             except (HoustonError, OSError) as problem:
                 seconds = backoff.fail(time.monotonic())
                 cause = str(problem)
-                trouble = f"snapshots are not in the store, it is tried again: {cause}"
+                trouble = f"snapshots are not in the store; Houston tries again: {cause}"
             if trouble != last_trouble:
                 last_trouble = trouble
                 self._tell(trouble)

@@ -220,9 +220,9 @@ class PartialAnswer:
             except (AttributeError, TypeError, ValueError) as problem:
                 raise TransientFailure(f"it sent an event of another form: {problem}") from problem
         if not self.finish:
-            raise TransientFailure("the stream ended before the sample")
+            raise TransientFailure("the stream ended before the sample did")
         if self.finish in _GIVEN_UP:
-            raise TransientFailure(f"it gave the sample up ({self.finish})")
+            raise TransientFailure(f"it aborted the sample ({self.finish})")
 
     def _add_event(self, event: Mapping[str, Any]) -> None:
         if usage := event.get("usage"):
@@ -251,9 +251,9 @@ async def read_events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]
         try:
             event = json.loads(data)
         except (ValueError, RecursionError) as problem:
-            raise TransientFailure(f"it sent a line that is no JSON: {data[:80]!r}") from problem
+            raise TransientFailure(f"it sent a line that is not JSON: {data[:80]!r}") from problem
         if not isinstance(event, dict):
-            raise TransientFailure(f"it sent a line that is no JSON object: {data[:80]!r}")
+            raise TransientFailure(f"it sent a line that is not a JSON object: {data[:80]!r}")
         if error := event.get("error"):
             raise _stream_failure(error)
         yield event
@@ -285,9 +285,9 @@ async def read_whole_answer(response: httpx.Response) -> AsyncIterator[dict[str,
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError) as problem:
-        raise TransientFailure(f"it sent what is no JSON: {body[:80]!r}") from problem
+        raise TransientFailure(f"its answer is not JSON: {body[:80]!r}") from problem
     if not isinstance(answer, dict):
-        raise TransientFailure(f"it sent what is no JSON object: {body[:80]!r}")
+        raise TransientFailure(f"its answer is not a JSON object: {body[:80]!r}")
     if error := answer.get("error"):
         raise _stream_failure(error)
     yield answer
@@ -298,7 +298,7 @@ async def raise_for_failure(response: httpx.Response) -> None:
     if response.is_success:
         if response.headers.get("content-type", "").startswith("text/html"):
             # A gateway's page while it starts, or an address that is none of the API.
-            raise TransientFailure(f"it sent a page of HTML, no answer: is {response.url} its API?")
+            raise TransientFailure(f"it sent an HTML page, no answer: is {response.url} its API?")
         return
     body = (await response.aread()).decode(errors="replace")
     raise failure_of_status(

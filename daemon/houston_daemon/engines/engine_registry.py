@@ -174,7 +174,7 @@ def check_request_settings(settings: Mapping[str, Any]) -> None:
         if wrong := sorted(taken_names.intersection(names)):
             raise ConfigurationError(
                 f"`{key}` of an engine of kind {kind!r} may not name {', '.join(wrong)}: "
-                "Houston fills that in itself."
+                "Houston sets that itself."
             )
     if kind == "embedded":
         _refuse_what_embedded_ignores(parameters)
@@ -201,8 +201,8 @@ def _refuse_what_embedded_ignores(parameters: Mapping[str, Any]) -> None:
     if ignored:
         raise ConfigurationError(
             f"`parameters` of an engine of kind 'embedded' may not name {', '.join(ignored)}: its "
-            "server samples by temperature and top_p alone.",
-            next="Leave them out, or take an engine of kind `vllm`.",
+            "server uses only temperature and top_p.",
+            next="Leave them out, or use an engine of kind `vllm`.",
         )
 
 

@@ -82,7 +82,7 @@ def require_hub_id(text: str, effect: str) -> HubId:
     id = parse_hub_id(text)
     if id is None:
         raise ConfigurationError(
-            f"{text!r} is no id of the hub.", effect, "Write org/name, or org/name@revision"
+            f"{text!r} is not a hub id.", effect, "Write org/name, or org/name@revision"
         )
     return id
 
@@ -133,7 +133,7 @@ def push_commit(
     must be private; if False, an existing one keeps its visibility. replaces: patterns of files of
     an earlier push that would be read with these; they are deleted. Raises HoustonError.
     """
-    effect = "Nothing was pushed; what was to be pushed is where it was."
+    effect = "Nothing was pushed; the local files are unchanged."
     hub = hub_library()
     api = hub.HfApi()
     with hub_errors(repo, kind, effect, writes=True):
@@ -141,7 +141,7 @@ def push_commit(
     listing = list_repository(HubId(repo), kind, effect)
     if private and not listing.private:
         raise HoustonError(
-            f"{repo} is there already, and public.", effect, "Name another, or leave out --private"
+            f"{repo} already exists and is public.", effect, "Name another, or leave out --private"
         )
     stale = [
         name
@@ -164,7 +164,7 @@ def push_commit(
 
 
 def _verify_pushed(id: HubId, kind: RepositoryKind, files: Mapping[str, Path | bytes]) -> None:
-    listing = list_repository(id, kind, "It was pushed, and could not be looked at again.")
+    listing = list_repository(id, kind, "It was pushed, but could not be checked.")
     wrong = [
         name
         for name, content in files.items()
@@ -172,7 +172,7 @@ def _verify_pushed(id: HubId, kind: RepositoryKind, files: Mapping[str, Path | b
     ]
     if wrong:
         raise HoustonError(
-            f"What the hub has at {id} is not what was pushed: {', '.join(sorted(wrong))}.",
+            f"The files on the hub at {id} are not those pushed: {', '.join(sorted(wrong))}.",
             "Do not use that commit.",
             "Push it again",
         )
@@ -196,7 +196,7 @@ def hub_errors(
         raise _refusal(problem, errors, what, kind, effect, writes) from problem
     except errors.OfflineModeIsEnabled as problem:
         raise HubUnreachable(
-            f"HF_HUB_OFFLINE is set, and {what} would have to be asked of the hub.",
+            f"HF_HUB_OFFLINE is set, and the hub would have to be asked for {what}.",
             effect,
             "unset HF_HUB_OFFLINE; or name a folder that holds it",
             ExitCode.CONFIGURATION,
@@ -207,7 +207,7 @@ def hub_errors(
         raise HubUnreachable(
             f"The hub at {endpoint()} does not answer: {_first_line(problem)}.",
             effect,
-            "Look at the network and at HF_ENDPOINT, then the same again",
+            "Check the network and HF_ENDPOINT, then run the command again",
         ) from problem
     except (OSError, ValueError) as problem:
         raise HoustonError(f"{what}: {_first_line(problem)}.", effect) from problem
@@ -222,26 +222,26 @@ def _refusal(
     page = f"{endpoint()}/{'datasets/' if kind == 'dataset' else ''}{repo}"
     if isinstance(problem, errors.GatedRepoError):
         next = f"Ask for access at {page}, then {LOG_IN}"
-        return HoustonError(f"{what} is gated: its owner has not let this user in.", effect, next)
+        return HoustonError(f"{what} is gated: its owner must grant access.", effect, next)
     if isinstance(problem, errors.RevisionNotFoundError):
         next = f"Name one of {page}/commits"
         return HoustonError(f"{repo} has no revision {revision!r} on the hub.", effect, next)
     if status == 429:
         wait = problem.response.headers.get("Retry-After", "")
-        when = f"in {wait} s" if wait.isdigit() else "in some minutes"
-        cause = f"The hub at {endpoint()} takes no more requests from here for now (429)."
-        next = f"The same again {when}; with a token it takes more: {LOG_IN}"
+        when = f"in {wait} s" if wait.isdigit() else "in a few minutes"
+        cause = f"The hub at {endpoint()} accepts no more requests from here for now (429)."
+        next = f"Try again {when}; with a token it accepts more: {LOG_IN}"
         return Busy(cause, effect, next)
     if status == 401 and (writes or _has_token()):
-        reason = "does not take the token" if _has_token() else "wants a token"
+        reason = "rejects the token" if _has_token() else "requires a token"
         return HoustonError(f"The hub at {endpoint()} {reason} (401).", effect, LOG_IN)
     if status in (401, 404):
         cause = f"The hub at {endpoint()} has no {kind} {repo}, or does not show it to this user."
-        return HoustonError(cause, effect, f"Correct the id; where it is private: {LOG_IN}")
+        return HoustonError(cause, effect, f"Correct the id; if it is private: {LOG_IN}")
     if status == 403:
         may = "write to" if writes else "read"
         cause = f"The token may not {may} {repo} (403{_said(problem)})."
-        return HoustonError(cause, effect, f"Use a token that may: {LOG_IN}")
+        return HoustonError(cause, effect, f"Use a token with that permission: {LOG_IN}")
     return HoustonError(f"The hub answers {status} for {what}{_said(problem)}.", effect)
 
 
@@ -310,5 +310,5 @@ def require_no_secrets(files: Mapping[str, Path | bytes], effect: str) -> None:
                 text = line.decode("utf-8", "replace")
                 if redact(text) != text:
                     raise HoustonError(
-                        f"Line {number} of {name} holds a secret.", effect, "Take it out of there"
+                        f"Line {number} of {name} holds a secret.", effect, "Remove it from there"
                     )

@@ -130,7 +130,7 @@ def verify_snapshot(found: HubSnapshot, effect: str) -> None:
             raise HoustonError(
                 f"{file} is not the file that the hub has at {found.id}.",
                 effect,
-                f"rm -r {found.folder.parent.parent}; then the same again",
+                f"rm -r {found.folder.parent.parent}; then run the command again",
             )
 
 
@@ -212,7 +212,7 @@ def _keep_pin(home: Home | None, id: HubId, found: HubSnapshot) -> HubSnapshot:
     if home is None or not home.path.is_dir():
         return found
     pin, file = HubPin(found.id.revision, str(found.folder)), hub_models.pins_file(home)
-    unkept = f"That {id} is {found.id.revision[:12]} was not kept."
+    unkept = f"The revision of {id}, {found.id.revision[:12]}, was not stored."
     with unwritable_as_error(file, unkept), exclusive_lock(file):
         pins = hub_models.read_pins(home)
         if pins.get(str(id)) != pin:
@@ -235,6 +235,6 @@ def require_fetched(name: str, engine: EngineSettings) -> None:
 def refetch_model(text: str, home: Home, note: Note) -> HubSnapshot:
     """Resolve an id again and fetch the result; the earlier files stay in the cache. Raises
     HoustonError."""
-    effect = "What the home had for it stays."
+    effect = "The home keeps the revision that it had."
     id = require_hub_id(text, effect)
     return fetch_snapshot(id, "model", home, note, effect, anew=True)

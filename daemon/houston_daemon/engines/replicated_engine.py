@@ -182,7 +182,9 @@ class ReplicatedEngine:
         self, replica: EngineReplica, seconds: float | None, problem: HoustonError
     ) -> None:
         """Ask it no more for a while; seconds: None for longer after each failure."""
-        log.warning("replica %s of engine %s is left: %s", replica.name, self.name, problem.cause)
+        log.warning(
+            "replica %s of engine %s is no longer used: %s", replica.name, self.name, problem.cause
+        )
         rest, now = self._backoffs.setdefault(replica.name, Backoff()), time.monotonic()
         rest.fail(now)
         if seconds is not None:

@@ -111,7 +111,7 @@ def read_script(path: Path) -> list[ScriptLine]:
                 lines.append(msgspec.json.decode(line, type=ScriptLine))
             except (msgspec.DecodeError, RecursionError) as problem:
                 raise ConfigurationError(
-                    f"Line {number} of the script {path} is no step: {problem}.",
+                    f"Line {number} of the script {path} is not a step: {problem}.",
                     next=_LINE_FORM,
                 ) from problem
     if not lines:

@@ -224,7 +224,7 @@ class TokenEngine:
     async def sample(self, request: SampleRequest, stop: asyncio.Event) -> EngineSample:
         """Sample once; see the protocol."""
         if request.prompt_ids is None:
-            raise EngineRefused(f"Engine {self.name} takes token ids and was given none.")
+            raise EngineRefused(f"Engine {self.name} takes token ids, but was given none.")
         started = time.monotonic()
         partial, ended = _PartialSample(), False
 
@@ -283,9 +283,9 @@ class TokenEngine:
             await self._replace(name)
         else:
             raise EngineUnavailable(
-                f"Engine {self.name} has another {name}, from {root}.",
+                f"Engine {self.name} already has another {name}, from {root}.",
                 "Nothing was sampled.",
-                "Unload it there, or have each home name its policies otherwise: --name.",
+                "Unload it there, or give the policies of each home other names: --name.",
             )
 
     async def _served_roots(self) -> dict[str, str]:
@@ -327,7 +327,7 @@ class TokenEngine:
             await self._stream_once(body, partial)
         except _ModelNotLoaded as problem:  # somebody unloaded or replaced it meanwhile
             raise EngineUnavailable(
-                f"Engine {self.name} had {body['model']} and has lost it again: {problem}.",
+                f"Engine {self.name} had {body['model']} but has lost it: {problem}.",
                 "Nothing was sampled.",
                 "See `houston daemon status`.",
             ) from problem
@@ -362,7 +362,7 @@ class TokenEngine:
         try:
             return [dict(card) for card in answer.json()["data"] or ()]
         except (ValueError, LookupError, TypeError):
-            raise TransientFailure("its /v1/models is no list of models") from None
+            raise TransientFailure("its /v1/models is not a list of models") from None
 
     def _body(self, request: SampleRequest) -> dict[str, Any]:
         body: dict[str, Any] = {

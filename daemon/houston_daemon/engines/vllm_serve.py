@@ -76,7 +76,7 @@ def check_vllm_args(args: Sequence[str]) -> None:
         if name in RESERVED_VLLM_ARGS or short:
             raise ConfigurationError(
                 f"`args` may not name {argument.split('=', 1)[0]}: Houston sets it.",
-                next="A `command` of your own starts a server as you like.",
+                next="To start the server in another way, set `command`.",
             )
 
 

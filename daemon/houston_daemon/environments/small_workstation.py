@@ -164,7 +164,7 @@ def check_task(task: LoadedTask) -> None:
     settings = task.task.small_workstation
     if FileTable(settings.wanted, dict(settings.files)).score:
         raise ConfigurationError(
-            f"{task.file}: `small_workstation.wanted` names nothing that is not there already."
+            f"{task.file}: `small_workstation.wanted` names only what is already there."
         )
 
 

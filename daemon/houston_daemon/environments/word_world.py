@@ -225,13 +225,13 @@ def check_task(task: LoadedTask) -> None:
     world = task.task.word_world
     if world.wanted and (world.right or not set(world.wanted.values()) <= world.codes.keys()):
         raise ConfigurationError(
-            f"{task.file}: `word_world.wanted` names an item's box that is none of its boxes, or"
-            " stands beside `right`."
+            f"{task.file}: `word_world.wanted` names an item's box that is not one of its boxes,"
+            " or is set together with `right`."
         )
     if not world.wanted and world.right not in world.codes:
         boxes = ", ".join(world.codes) or "none"
         raise ConfigurationError(
-            f"{task.file}: `word_world.right` is {world.right!r}, none of its boxes ({boxes})."
+            f"{task.file}: `word_world.right` is {world.right!r}, not one of its boxes ({boxes})."
         )
 
 

@@ -30,7 +30,7 @@ _CONFIG_TEMPLATE = (
     "[hosts]\ngpus = {gpus}\n"
 )
 """Rules are run by the stage that judges, so that an experiment counts what it asked for."""
-RESUME_ADVICE = "Run the same command again with --resume; what is done is not done again."
+RESUME_ADVICE = "Run the same command again with --resume; finished work is not repeated."
 _MAX_ERROR_CHARACTERS = 600
 """Characters of a failing command's words that are kept."""
 
@@ -41,8 +41,8 @@ class StageInvalid(HoustonError):
     def __init__(self, count: int, of: int, first: str, reason: str) -> None:
         super().__init__(
             f"{count} of {of} rollouts do not count, {first} because: {reason}",
-            "The stage counts for nothing.",
-            "Once it is mended, the same command with --resume begins the stage anew.",
+            "The stage does not count.",
+            "Once that is fixed, the same command with --resume starts the stage again.",
         )
 
 

@@ -204,7 +204,7 @@ def read_recipe(path: Path) -> ExperimentRecipe:
     if not recipe.worlds and not recipe.orders.held_out:
         raise ConfigurationError(f"{path}: nothing is measured: no `worlds`, no `orders`.")
     if not recipe.seeds or len(set(recipe.seeds)) < len(recipe.seeds):
-        raise ConfigurationError(f"{path}: `seeds` needs one seed at least, each once.")
+        raise ConfigurationError(f"{path}: `seeds` needs at least one seed, each only once.")
     guided = set(recipe.arms) & {"full", "without-masking"}
     if guided and recipe.worlds and not (recipe.annotator.failing and recipe.annotator.idle):
         raise ConfigurationError(f"{path}: `[annotator]` has no words: `failing` and `idle`.")

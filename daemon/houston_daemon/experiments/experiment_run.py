@@ -164,7 +164,7 @@ def model_folder(recipe: experiment_recipe.ExperimentRecipe) -> Path:
     folder = Path(name) if name else model_path()
     if folder is None or not folder.is_dir():
         raise HoustonError(
-            "The model of the experiment is not there.",
+            "The model of the experiment is missing.",
             "Nothing was started.",
             "houston doctor --fetch-model",
         )
@@ -182,7 +182,7 @@ def prepare_run(file: Path, folder: Path, resume: bool, command: Sequence[str]) 
             raise UsageError(
                 f"{folder} holds a run of an experiment.",
                 "Nothing was started.",
-                "Go on with --resume, or name another folder with --out.",
+                "Continue with --resume, or name another folder with --out.",
             )
         _note_command(folder / "run.json", command)
         return

@@ -111,7 +111,7 @@ def _say_order(experiment_home: ExperimentHome, rollout: str, order: OrderMessag
     except HoustonError as refused:
         if not experiment_home.ended(rollout):
             raise
-        raise StageInvalid(1, of, rollout, "it ended before its order was said") from refused
+        raise StageInvalid(1, of, rollout, "it ended before its order was sent") from refused
 
 
 def heard_orders(

@@ -90,7 +90,7 @@ def read_vocabulary(path: Path = ORDERS_FILE) -> OrderVocabulary:
         _check_disjoint(getattr(orders.train, field), getattr(orders.held_out, field), field, path)
     for kind in orders.held_out.phrases:
         if kind not in orders.kinds:
-            raise ConfigurationError(f"{path}: there are phrases for {kind!r}, which is no kind.")
+            raise ConfigurationError(f"{path}: there are phrases for {kind!r}, an unknown kind.")
         trained = orders.train.phrases.get(kind, ())
         _check_disjoint(trained, orders.held_out.phrases[kind], f"phrases of {kind}", path)
     return orders
@@ -102,7 +102,7 @@ def _check_disjoint(
     if shared_words := set(trained) & set(held_out) - {NO_OPENING}:
         raise ConfigurationError(
             f"{path}: the {field} {sorted(shared_words, key=str)} are in both parts.",
-            "What is trained would be measured.",
+            "The measurement would use trained words.",
         )
 
 

@@ -87,7 +87,7 @@ class AnnotatorWatch:
             if rollout.state in ENDED_STATES and rollout.steps > self._looked.get(rollout.id, 0) + 1
         ]
         if unwatched:
-            reason = "it went on to its end while nobody watched"
+            reason = "it ran to its end while nobody watched"
             raise StageInvalid(len(unwatched), len(watched), unwatched[0].id, reason)
 
     def _look_at(self, row: rollout_queries.RolloutRow, before: int) -> None:

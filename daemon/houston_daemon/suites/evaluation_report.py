@@ -74,8 +74,8 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
             yield f"{column}: {pluralize(arm['unfinished'], 'rollout')} did not finish."
     if compared:
         for name in compared["unlike"]:
-            values = [arm[name] if arm[name] is not None else "as the tasks say" for arm in arms]
-            yield f"{name}: {values[0]} before, {values[1]} after; the difference is of that, too."
+            values = [arm[name] if arm[name] is not None else "as set in the tasks" for arm in arms]
+            yield f"{name}: {values[0]} before, {values[1]} after; the difference includes that."
         yield from _difference_lines(compared)
 
 

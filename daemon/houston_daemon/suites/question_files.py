@@ -142,7 +142,7 @@ def _kind_of(row: _Row) -> QuestionKind:
     if row.has("question"):
         return "text"
     raise row.error(
-        "its columns are of no kind that is known (`problem` and `answer`; `Question`, `Correct"
+        "its columns match no known kind (`problem` and `answer`; `Question`, `Correct"
         " Answer` and `Incorrect Answer 1`; `question_content`; `question` and `answers`)"
     )
 

@@ -50,7 +50,7 @@ def rollouts_of_run(suites: Path, name: str) -> list[str]:
         names = [f"{file.parent.name}/{name}" for file in files]
         raise UsageError(
             f"{len(files)} suites have a run {name!r}: {', '.join(names)}.",
-            "None of them was taken.",
+            "None of them was used.",
             f"Name its suite, too: {names[0]}",
         )
     return [attempt.rollout for world in read_run(files[0]).worlds for attempt in world.attempts]
@@ -220,6 +220,6 @@ def check_can_learn(who: str, success: float, tasks: str, advice: str) -> None:
     if not LEAST_SUCCESS <= success <= MOST_SUCCESS:
         raise HoustonError(
             f"{who} solves {success:.0%} of {tasks} that it has not seen.",
-            "From less than 5 % hardly anything is learned, above 30 % little is left to learn.",
+            "Below 5 % hardly anything is learned; above 30 % little is left to learn.",
             advice,
         )

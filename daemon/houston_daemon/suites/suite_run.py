@@ -127,7 +127,7 @@ def _spec_batches(
             own = loaded.engine(order.engine).parameters.get("temperature")
             drawn_at = task.task.sampling.temperature if own is None else own
             if order.attempts > 1 and drawn_at == 0:
-                tell(f"warning: {order.attempts} attempts at temperature 0 are mostly alike")
+                tell(f"warning: {order.attempts} attempts at temperature 0 are mostly identical")
         batch += rollout_start_checks.build_rollout_specs(
             loaded,
             task,
@@ -151,7 +151,7 @@ def _as_ordered(task: LoadedTask, order: SuiteOrder) -> LoadedTask:
     if order.temperature is not None:
         text, changed = _TEMPERATURE_LINE.subn(f"temperature = {order.temperature:g}", text)
         if changed != 1:
-            raise ConfigurationError(f"{task.file} names no one temperature in a line of its own.")
+            raise ConfigurationError(f"{task.file} does not set one temperature on its own line.")
     if order.agent:
         if "[agent" in text:
             raise ConfigurationError(f"{task.file} has an agent of its own.", "Nothing was run.")

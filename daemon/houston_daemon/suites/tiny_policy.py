@@ -91,7 +91,7 @@ def make_tiny_policy(
         fill_folder_atomically(folder) as filled,
     ):
         report = _warm_up_and_save(filled, recipe, tell)
-    advice = "Take other --warm-up, --wrong or --seed."
+    advice = "Try other --warm-up, --wrong or --seed."
     check_can_learn(f"The policy in {folder}", report["success"], "worlds", advice)
     return report
 

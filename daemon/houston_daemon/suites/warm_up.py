@@ -80,7 +80,7 @@ def warm_up_model(
     (folder / "warm_up.json").write_text(text, encoding="utf-8")
     if recipe.worlds:
         success = report["validation"]["pass@1"]["value"]
-        advice = "Take other --traces, --wrong or --errors."
+        advice = "Try other --traces, --wrong or --errors."
         check_can_learn(f"The model in {folder}", success, "tasks", advice)
     return report
 
@@ -88,7 +88,7 @@ def warm_up_model(
 def _home(
     place: Path, engines: Mapping[str, Mapping[str, Any]], at_once: int = 8
 ) -> ExperimentHome:
-    advice = f"Once that is mended, remove {place.parent} and run the same command again."
+    advice = f"Once that is fixed, remove {place.parent} and run the same command again."
     return ExperimentHome(place, engines, at_once, advice=advice)
 
 

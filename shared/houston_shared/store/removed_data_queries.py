@@ -158,7 +158,7 @@ def describe_cleaning(cleaning: HostCleaning) -> str:
     if body.snapshots:
         return f"{freed}, its snapshots too: none of its files can be brought back"
     if not body.bytes:  # it had a world without files, never began, or somebody else removed them
-        return "nothing was there to free"
+        return "there was nothing to free"
     return f"{freed}; its snapshots stay, and any step's files can be brought back from them"
 
 

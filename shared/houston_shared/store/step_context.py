@@ -352,7 +352,7 @@ def _load_tokenizer(file: str) -> Any:
     from tokenizers import Tokenizer  # only here: 17 ms, and 0.1 s for a file
 
     if not Path(file).is_file():
-        raise _UnusableTokenizer(f"The tokenizer file {file} is not there.")
+        raise _UnusableTokenizer(f"The tokenizer file {file} does not exist.")
     try:
         return Tokenizer.from_file(file)
     except Exception as problem:  # noqa: BLE001  # the library raises nothing narrower

@@ -358,7 +358,7 @@ def read_failure(
 
 def _expired_error(home: Home) -> ReadFailed:
     return ReadFailed(
-        f"Read expired: it took too long while rollouts write to {home.database}.",
+        f"The read timed out while rollouts wrote to {home.database}.",
         "Nothing was changed.",
         "try again, or ask for less",
     )

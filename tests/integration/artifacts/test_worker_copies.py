@@ -149,7 +149,7 @@ async def test_a_store_that_is_gone_is_said_once_and_tried_again(
         await until(lambda: list_bundles(store, ROLLOUT))
         await copying.end()
     assert len({record.getMessage() for record in caplog.records}) == len(caplog.records) == 1
-    assert "it is tried again" in caplog.text
+    assert "Houston tries again" in caplog.text
     assert told == [caplog.records[0].getMessage(), ""], "the status says it until it is mended"
 
 

@@ -63,7 +63,7 @@ def test_snapshots_are_promised_only_where_there_was_something() -> None:
             HostCleaning(1, 1, RolloutCleaned(by="person:a", bytes=size, **fields))
         )
 
-    assert words(0) == "nothing was there to free"
+    assert words(0) == "there was nothing to free"
     assert words(0, left="shadow: busy") == "0 bytes freed, but not all: shadow: busy"
     assert words(2_000).startswith("2.0 kB freed; its snapshots stay")
     assert "none of its files can be brought back" in words(0, snapshots=True)

@@ -94,7 +94,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "the base's number": ("policy@1", {}, "A policy policy@1 already exists"),
     "a base of its own": ("new@2", {"kind": "base"}, "with the first policy trained from it"),
     "a folder that is another's": ("policy@4", {"folder": "policy@2"}, "no folder policies"),
-    "a name that leaves the home": ("../policy@4", {}, "no policy's name"),
+    "a name that leaves the home": ("../policy@4", {}, "is not a policy name"),
     "the word for own models": ("base@2", {}, "cannot name a policy"),
 }
 

@@ -168,7 +168,7 @@ ADDRESSES = ["tcp://*:99999", "tcp://*:0", "tcp://node", "node:7450", "ipc:///tm
 @pytest.mark.parametrize("key", ["listen", "address"])
 def test_an_address_that_is_none_is_said(key: str, address: str, tmp_path: Path) -> None:
     (tmp_path / "houston.toml").write_text(f'[recorder]\n{key} = "{address}"\n')
-    with pytest.raises(HoustonError, match=f"`recorder.{key}` = .* is no address such as tcp://"):
+    with pytest.raises(HoustonError, match=f"`recorder.{key}` = .* is not an address like tcp://"):
         load_configuration(str(tmp_path), environment={})
 
 

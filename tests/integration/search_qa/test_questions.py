@@ -111,7 +111,7 @@ BAD = [
     ({**GOOD, "answers": []}, "line 2: `answers`"),
     ({**GOOD, "answers": ["x", 7]}, "line 2: `answers`"),
     ({**GOOD, "question": "Whom?", "split": "dev"}, "`split` is 'dev'"),
-    ({**GOOD, "question": "who", "split": "test"}, "question of line 1 stands here again"),
+    ({**GOOD, "question": "who", "split": "test"}, "repeats the question of line 1"),
     ({**GOOD, "question": "Whom?", "id": "1"}, "also that of line 1"),
 ]
 

@@ -67,7 +67,7 @@ def test_what_is_wrong_is_refused_and_the_old_one_stays(
     settings.write_text(text)  # in its own place, too
     station.until(lambda: trouble(station))
     assert said in trouble(station)
-    assert "The one that was read before stays in force." in trouble(station)
+    assert "The earlier configuration stays in force." in trouble(station)
     shown = station.run("daemon", "status").stdout
     assert "trouble   configuration: " in shown
     assert said in log(station)

@@ -118,7 +118,7 @@ def test_hours_that_are_none_stop_the_start(station: Station) -> None:
     station.home.mkdir()
     (station.home / "houston.toml").write_text('[notify]\nquiet_hours = "22-7"\n')
     refused = station.run("daemon", "start", code=78)
-    assert "no span of hours such as 22:00-07:30" in refused.stderr
+    assert "not a span of hours like 22:00-07:30" in refused.stderr
 
 
 def test_notify_test_says_what_each_url_answered(station: Station, ntfy: NtfyServer) -> None:

@@ -188,7 +188,7 @@ def test_of_a_rollout_its_question_is_compared_and_no_budget(
     [
         (None, "cannot be read: No such file"),
         ("{", "line 1: no JSON"),
-        ('{"prompt": 1}', "of no kind that is known"),
+        ('{"prompt": 1}', "match no known kind"),
         ("", "has no question"),
     ],
 )

@@ -95,7 +95,7 @@ def test_by_task_by_group_and_twice(ready: Ready, tmp_path: Path) -> None:
     assert by_task["content_hash"] == by_group["content_hash"] == again["content_hash"]
     assert by_group["written"] and not again["written"]
     other = ready.export(ready.other, *named, code=1)
-    assert "Another export lies" in other.stderr and "--force" in other.stderr
+    assert "holds another export" in other.stderr and "--force" in other.stderr
 
 
 def test_rows_stand_as_rollouts_are_named_where_that_is_asked_for(

@@ -187,16 +187,16 @@ PUSHES = [
     pytest.param(
         ["policy@2", "acme/x@main"], "", 78, "has a revision", id="a revision", marks=SLOW
     ),
-    pytest.param(["policy@2", "x"], "", 78, "is no id of the hub", id="no id", marks=SLOW),
-    pytest.param(["policy@2", BASE, "--private"], "", 1, "there already, and public", id="public"),
+    pytest.param(["policy@2", "x"], "", 78, "is not a hub id", id="no id", marks=SLOW),
+    pytest.param(["policy@2", BASE, "--private"], "", 1, "exists and is public", id="public"),
     pytest.param(
         ["policy@9", "acme/x"], "", 66, "There is no policy", id="no such policy", marks=SLOW
     ),
     pytest.param(["policy@1", "acme/x"], "", 1, "is the base model", id="a base model", marks=SLOW),
     pytest.param(["policy@2", "acme/x"], "read_only", 1, "may not write to acme/x", id="403"),
-    pytest.param(["policy@2", "acme/x"], "no token", 1, "wants a token (401)", id="401"),
+    pytest.param(["policy@2", "acme/x"], "no token", 1, "requires a token (401)", id="401"),
     pytest.param(["policy@2", "acme/x"], "busy", 75, "no more requests", id="429", marks=SLOW),
-    pytest.param(["policy@2", "acme/c"], "corrupt", 1, "is not what was pushed", id="corrupted"),
+    pytest.param(["policy@2", "acme/c"], "corrupt", 1, "are not those pushed", id="corrupted"),
 ]
 
 
@@ -214,7 +214,7 @@ def test_what_cannot_be_pushed_is_said(
     elif fault:
         setattr(ready.hub, fault, True)
     said = ready.run("policy", "push", *words, code=code)
-    assert cause in said and "fault of Houston" not in said and "Traceback" not in said
+    assert cause in said and "bug in Houston" not in said and "Traceback" not in said
     assert "acme/x" not in ready.hub.models
 
 
@@ -357,6 +357,6 @@ def test_a_push_that_fails_leaves_the_export(ready: Ready, tmp_path: Path) -> No
     assert (out / "manifest.json").is_file()
     shutil.rmtree(out)
     said = ready.export("--format", "trl", "--out", str(out), "--push", "no", code=78)
-    assert "is no id of the hub" in said and not out.exists()
+    assert "is not a hub id" in said and not out.exists()
     said = ready.export("--format", "trl", "--out", str(out), "--private", code=2)
     assert "--private is only for a data set" in said and not out.exists()

@@ -131,7 +131,7 @@ def test_a_folder_that_cannot_be_looked_at_is_left_alone(
         assert len(trainers) == 0
         now = known(station)
         assert now.state == "running"
-        assert "cannot be told" in now.reason and "trainer.lock" in now.reason
+        assert "is unknown whether" in now.reason and "trainer.lock" in now.reason
     trainers.update(time.monotonic())
     assert len(trainers) == 1, "it goes on once it can be"
 

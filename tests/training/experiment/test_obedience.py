@@ -83,7 +83,7 @@ def test_a_rollout_that_ended_before_its_order_was_said_is_begun_anew(
         begin()
     assert not isinstance(away.value, StageInvalid)
     builder.state("one", "finished", "worker")
-    with pytest.raises(StageInvalid, match="one because: it ended before its order was said"):
+    with pytest.raises(StageInvalid, match="one because: it ended before its order was sent"):
         begin()
     builder.say("one", "g1", draw_orders(vocabulary, "held_out", 1, 1)[0].text)
     assert list(begin()) == ["one"]

@@ -179,7 +179,7 @@ WRONG: list[tuple[str, str, Change, str]] = [
     ("slime", "arguments as text", of_call(arguments="{}"), "no object"),
     ("slime", "tools as text", lambda line: line.update(tools="[]"), "no list"),
     ("slime", "no text", of_result(lambda m: m.update(content=None)), "no text"),
-    ("slime", "no number", of_call(arguments={"n": -float("inf")}), "passes over"),
+    ("slime", "no number", of_call(arguments={"n": -float("inf")}), "slime skips"),
     (
         "slime",
         "an end of turn in a trained answer",
@@ -246,13 +246,13 @@ WRONG: list[tuple[str, str, Change, str]] = [
         "raw",
         "a span that weighs otherwise",
         lambda line: line["spans"][0].update(weight=0.0),
-        "weighs otherwise",
+        "has another weight",
     ),
     (
         "raw",
         "too few log-probabilities",
         lambda line: line["spans"][0]["logprobs"].pop(),
-        "than tokens",
+        "log-probability per token",
     ),
     (
         "raw",

@@ -361,7 +361,7 @@ def test_a_run_of_another_kind_or_without_a_lesson_is_refused(ran: Ran) -> None:
     folder = RlRunFolder(training_folder(ran.home) / "dapo-2")
     spec = RlRunFolder(training_folder(ran.home) / "dapo-1").spec
     folder.write_spec(msgspec.structs.replace(spec, run="dapo-2"))
-    with pytest.raises(HoustonError, match="No group of the run dapo-2 teaches something"):
+    with pytest.raises(HoustonError, match="No group of the run dapo-2 has anything to teach"):
         read_run_credits(ran.home, "po-2")
     gated = msgspec.structs.replace(spec.recipe, purify_gate=0.5)
     folder.write_spec(msgspec.structs.replace(spec, run="dapo-2", recipe=gated))
@@ -370,7 +370,7 @@ def test_a_run_of_another_kind_or_without_a_lesson_is_refused(ran: Ran) -> None:
 
 
 def test_advantages_need_a_run_and_a_run_needs_room_for_them(ran: Ran, tmp_path: Path) -> None:
-    with pytest.raises(HoustonError, match="only groups of a run have some") as refused:
+    with pytest.raises(HoustonError, match="only the groups of a run have") as refused:
         write_export(ran.home, ExportRequest(ran.kept, "verl-rl"), tmp_path / "a")
     assert refused.value.code == ExitCode.USAGE
     with pytest.raises(HoustonError, match="no room for advantages"):

@@ -84,7 +84,7 @@ def test_an_adapter_of_another_home_is_not_taken_for_ours(vllm: Vllm, tmp_path: 
     by_hash = tmp_path / "theirs" / ".by-hash" / "aa" / "policy@2"
     for root, content in ((theirs, ""), (theirs, "bb"), (by_hash, "bb")):
         vllm.adapters["policy@2"] = str(root)
-        with pytest.raises(HoustonError, match="has another policy@2 already") as refused:
+        with pytest.raises(HoustonError, match="already has another policy@2") as refused:
             adapter_loader.load_adapter(vllm.server, "policy@2", ours, {}, {}, content)
         assert str(root) in refused.value.cause
         assert vllm.adapters == {"policy@2": str(root)}, "it is the other home's"
@@ -132,7 +132,7 @@ def test_the_same_weights_at_another_name_of_the_home_stay(vllm: Vllm, tmp_path:
 
 
 def test_a_link_that_cannot_be_made_is_said(vllm: Vllm, tmp_path: Path) -> None:
-    with pytest.raises(HoustonError, match="cannot be made, from which the adapter"):
+    with pytest.raises(HoustonError, match="to load the adapter from, .*, cannot be made"):
         adapter_loader.load_adapter(
             vllm.server, "policy@2", tmp_path / "gone" / "policy@2", {}, {}, "ab"
         )

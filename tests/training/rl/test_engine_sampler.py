@@ -97,7 +97,7 @@ def test_an_engine_that_answers_again_is_no_longer_said_to_be_away(
 REFUSED = {
     "at a temperature of its own": ((1, 2), {"temperature": 0.3, "top_k": 20}, "temperature = 0.3"),
     "at a temperature that nobody knows": ((1, 2), {"top_p": 1.0}, "temperature = unknown"),
-    "after another prompt": ((9, 9, 9), {"temperature": 1.0}, "a prompt of 3 tokens that is not"),
+    "after another prompt": ((9, 9, 9), {"temperature": 1.0}, "a prompt of 3 tokens, not"),
 }
 
 

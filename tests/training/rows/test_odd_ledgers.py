@@ -156,7 +156,7 @@ def test_a_step_in_another_role_is_no_policys(
     home: WrittenHome, tmp_path: Path, role: str, way: str
 ) -> None:
     write_step(home, 1, None, 0, [1, 2, 3], [10, 11], "forked", role=role)
-    with pytest.raises(HoustonError, match=f"the role '{role}', where rows take a policy's"):
+    with pytest.raises(HoustonError, match=f"'{role}', but rows are made of the role 'policy'"):
         if way == "messages":
             with Reader(home.home) as reader:
                 list(build_chat_rows(reader, "r"))
@@ -179,13 +179,13 @@ def test_a_summary_in_another_role_is_none(home: WrittenHome) -> None:
     )
     seq = home.sampled("r", 3, summary, part="judge")
     home.fork("r", 3, ForkBody(k=1, first_kept_step=2, summary="s", sample_seq=seq, before=3))
-    with pytest.raises(HoustonError, match="the role 'judge', where rows take a summary's"):
+    with pytest.raises(HoustonError, match="'judge', but rows are made of the role 'summary'"):
         rows(home)
 
 
 def test_a_role_that_nobody_knows_is_refused() -> None:
     check_role("policy", "policy", 1)
-    with pytest.raises(HoustonError, match=r"a role that is not known \('pilot'\)"):
+    with pytest.raises(HoustonError, match=r"an unknown role \('pilot'\)"):
         check_role("pilot", "policy", 1)
 
 
@@ -270,7 +270,7 @@ def test_a_parent_that_is_gone_is_refused(home: WrittenHome) -> None:
 def test_a_step_that_a_repair_set_aside_is_refused(home: WrittenHome) -> None:
     seq1 = write_step(home, 1, None, 0, [1, 2, 3], [10], "forked")
     write_step(home, 3, seq1, 4, [4], [20])
-    with pytest.raises(HoustonError, match="Step 2 of rollout r is not there"):
+    with pytest.raises(HoustonError, match="Step 2 of rollout r is missing"):
         rows(home)
 
 

@@ -160,7 +160,7 @@ def test_a_run_that_ended_while_no_daemon_ran_is_noticed_by_the_next(station: St
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "neither rollouts nor data": ({"data": None}, {}, "Name rollouts, or exported data"),
     "no such folder": ({"data": Path("/no/where")}, {}, "There is no folder /no/where"),
-    "no base anywhere": ({"settings": ()}, {}, "Which model to train cannot be told"),
+    "no base anywhere": ({"settings": ()}, {}, "The model to train is not clear"),
     "a base that is not there": (
         {"settings": ("base=/no/model",)},
         {},

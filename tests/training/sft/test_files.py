@@ -116,7 +116,7 @@ def test_rows_that_contradict_themselves_are_refused(
 
 
 NO_ROWS: dict[str, tuple[Any, str]] = {
-    "no object": ([1, 2], "Row 1 of data.jsonl is no object"),
+    "no object": ([1, 2], "Row 1 of data.jsonl is not an object"),
     "no ids": ({"input_ids": None}, "The input_ids in row 'r1/0.0' of data.jsonl are no list"),
     "one number": ({"input_ids": 7}, "The input_ids in row 'r1/0.0' of data.jsonl are no list"),
     "texts": ({"input_ids": ["a"] * 5}, "The input_ids in row 'r1/0.0' of data.jsonl are no list"),

@@ -133,13 +133,13 @@ def test_what_could_not_be_registered_is_refused_before_the_first_step(station: 
         create_run.request_resume(loaded, early.path.name, [], "policy")
     process = station.run(*again[:4], "--name", "other", "--json", timeout=280)
     assert json.loads(process.stdout)["policy"] == "other@2", process.stderr
-    with pytest.raises(HoustonError, match=r"has become other@2"):
+    with pytest.raises(HoustonError, match=r"has already made other@2"):
         create_run.rename_policy(loaded, early.spec, "another")
 
 
 CHANGED: dict[str, tuple[str, str]] = {
-    "the base": ("base", "is not the model any more"),
-    "the adapter": ("adapter", "is not the adapter any more"),
+    "the base": ("base", "is no longer the model"),
+    "the adapter": ("adapter", "is no longer the adapter"),
     "the base is gone": ("", "there are no weights in it"),
 }
 
@@ -192,9 +192,9 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
         ("base={base}", "adapter={adapter}", "lora_rank=8"),
         "lora_rank cannot be set",
     ),
-    "an adapter as a model": (("base={adapter}",), "is not the folder of a model"),
+    "an adapter as a model": (("base={adapter}",), "is not a model folder"),
     "a model as an adapter": (("base={base}", "adapter={base}"), "holds no LoRA adapter"),
-    "an adapter twice": (("base=policy@2", "adapter={adapter}"), "says it, too"),
+    "an adapter twice": (("base=policy@2", "adapter={adapter}"), "both say what to continue"),
 }
 
 
@@ -224,7 +224,7 @@ def test_an_adapter_of_another_model_ends_in_a_sentence(tmp_path: Path, base: Pa
     folder = tiny.run_folder(
         tmp_path, base, tiny.rows(), adapter=str(adapter(wide, tmp_path / "adapter"))
     )
-    with pytest.raises(HoustonError, match="cannot go on with"):
+    with pytest.raises(HoustonError, match="does not fit"):
         trained(folder)
 
 
@@ -259,4 +259,4 @@ def test_what_is_held_out_and_has_nothing_to_train_stops_nothing(
     tiny.write(folder.data, [tiny.row(1, 20, weight=0.0)], "held_out")
     assert train_run(folder, ProgressWriter(folder.path))
     assert folder.result is not None and folder.result.held_out_after is None
-    assert "no loss on what is held out" in run_progress.log_file(folder.path).read_text()
+    assert "no loss on the held-out rows" in run_progress.log_file(folder.path).read_text()

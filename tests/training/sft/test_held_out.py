@@ -99,7 +99,7 @@ def test_asked_to_end_before_the_first_step_it_does_not_begin(tmp_path: Path, ba
     assert not train_run(folder, Ending(folder.path, "before training"))
     now = run_progress.read_progress(folder.path)
     assert now is not None and now.step == 0
-    assert now.message == "taking the loss on 2 of 2 held-out rows before training"
+    assert now.message == "measuring the loss on 2 of 2 held-out rows before training"
     assert logged(folder) == [] and run_checkpoints.newest_checkpoint(folder.checkpoints) is None
     assert finished(folder).held_out_before is not None
 

@@ -186,16 +186,16 @@ async def test_a_call_under_way_at_a_restart_is_made(world: Environment) -> None
     ("world", "says"),
     [
         ("", "`word_world.right`"),
-        ('[word_world]\nright = "red"\n[word_world.codes]\nblue = "123"', "none of its boxes"),
+        ('[word_world]\nright = "red"\n[word_world.codes]\nblue = "123"', "not one of its boxes"),
         ('[word_world]\nright = "red"\n[word_world.codes]\nred = "12"', "codes"),
         (
             '[word_world.wanted]\ncoin = "red"\n[word_world.codes]\nblue = "123"',
-            "`word_world.wanted` names an item's box that is none",
+            "`word_world.wanted` names an item's box that is not",
         ),
         (
             '[word_world]\nright = "red"\n[word_world.wanted]\ncoin = "red"\n'
             '[word_world.codes]\nred = "123"',
-            "stands beside `right`",
+            "is set together with `right`",
         ),
     ],
 )

@@ -99,9 +99,9 @@ def test_the_planners_engine_takes_the_place_of_the_rollouts(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("more", "cause"),
     [
-        ('[agent.planner]\nengine = "far"\n', "are asked only where `agent.kind"),
-        ("[agent.verifier]\ntemperature = 0.0\n", "are asked only where `agent.kind"),
-        ("[agent.memory]\nenabled = true\n", "are there only where `agent.kind"),
+        ('[agent.planner]\nengine = "far"\n', "are used only with `agent.kind"),
+        ("[agent.verifier]\ntemperature = 0.0\n", "are used only with `agent.kind"),
+        ("[agent.memory]\nenabled = true\n", "are used only with `agent.kind"),
         (f'{FLOW}planner.engine = "nobody"\n', "`agent.planner.engine`: There is no engine"),
         ('agent = "flows"\n', "agent"),
     ],

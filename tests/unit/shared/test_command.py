@@ -145,7 +145,7 @@ def test_a_list_imports_only_what_it_needs(folder: Path) -> None:
     assert not NOT_FOR_READING & set(process.stderr.split())
 
 
-FAULT = "This is a fault of Houston: KeyError: 'lost'."
+FAULT = "This is a bug in Houston: KeyError: 'lost'."
 
 
 @pytest.mark.parametrize("debugging", [False, True])

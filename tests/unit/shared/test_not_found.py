@@ -101,7 +101,7 @@ def test_every_kind_of_thing(kind: str, capsys: pytest.CaptureFixture[str]) -> N
     code = main(shlex.split(KINDS[kind]))
     said = capsys.readouterr().err
     assert code == ExitCode.NOT_FOUND, said
-    assert "This is a fault" not in said
+    assert "This is a bug" not in said
 
 
 def test_a_name_of_several_is_wrong_usage(

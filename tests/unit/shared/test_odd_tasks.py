@@ -27,7 +27,7 @@ REFUSED = [
     ('evaluate.command = "/"', "not a program"),
     ('rules = {error_patterns = ["("]}', "no regular expression"),
     ('rules = {guidance = [{said = "x", action = "["}]}', "no regular expression"),
-    ('rules = {only = ["blind_edit"], off = ["after_best"]}', "not given together"),
+    ('rules = {only = ["blind_edit"], off = ["after_best"]}', "cannot be given together"),
     ('rules = {off = ["no_such_rule"]}', "There is no rule 'no_such_rule'"),
     ('rules = {packages = ["not_there"]}', "There is no rule 'not_there'"),
     ('evaluate = {command = "true", required = ["\\u0000"]}', "NUL"),

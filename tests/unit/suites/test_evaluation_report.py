@@ -64,7 +64,7 @@ def test_arms_that_decode_otherwise_are_told() -> None:
     report = report_json([before, after])
     assert report["difference"]["unlike"] == ["agent", "temperature"]
     said = list(report_lines(report))
-    assert "agent: as the tasks say before, flow after; the difference is of that, too." in said
+    assert "agent: as set in the tasks before, flow after; the difference includes that." in said
     assert not report_json([after, after])["difference"]["unlike"]
 
 

@@ -143,7 +143,7 @@ class Runs:
 @pytest.mark.parametrize(
     ("row", "cause"),
     [
-        ({"prompt": "x"}, "line 1: its columns are of no kind that is known"),
+        ({"prompt": "x"}, "line 1: its columns match no known kind"),
         ({"problem": "x"}, "line 1: it has no text in `answer`"),
         ({"problem": " ", "answer": 1}, "it has no text in `problem`"),
         ({"question": "x", "answers": []}, "it has no answer"),

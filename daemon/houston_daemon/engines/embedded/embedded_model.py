@@ -120,7 +120,7 @@ class EmbeddedModel:
         separate = torch.stack(alone)
         near = (shared - separate).norm() <= _ROUNDING[self.net.dtype] * separate.norm()
         if not near:
-            LOGGER.warning("rows are computed one by one: together they come out otherwise")
+            LOGGER.warning("rows are computed one by one: a batch gives other results")
             self.net.set_attn_implementation(own)
         return bool(near)
 

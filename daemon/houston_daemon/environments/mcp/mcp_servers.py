@@ -84,7 +84,7 @@ class Servers:
                 raise NeedsPerson(
                     str(listed),
                     "The rollout waits.",
-                    f"See: houston daemon logs --rollout {rollout}. Bring it up, then: houston"
+                    f"See: houston daemon logs --rollout {rollout}. Start it, then: houston"
                     f" rollout resume {rollout}",
                 )
             if isinstance(listed, BaseException):

@@ -60,7 +60,7 @@ class StepChanges:
         try:
             self._keep(opened)
         except OSError as problem:
-            log.warning("that a step is open is not saved: %s", problem)
+            log.warning("the mark of an open step is not saved: %s", problem)
             self._told = opened
 
     async def mark(self) -> str:

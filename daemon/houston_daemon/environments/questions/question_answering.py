@@ -172,7 +172,7 @@ def check_questions(task: LoadedTask, runs_tests: bool = False) -> None:
     """
     settings = task.task.questions
     if Path(settings.file).is_absolute() or ".." in Path(settings.file).parts:
-        raise ConfigurationError(f"{task.file}: `questions.file` is not beside the task file.")
+        raise ConfigurationError(f"{task.file}: `questions.file` is not next to the task file.")
     file = task.folder / settings.file
     check_scorer(settings.scorer, str(task.file))
     if settings.scorer == "tests":

@@ -47,8 +47,8 @@ def read_questions(file: Path) -> tuple[Question, ...]:
         key = normal(question.question) or question.question
         if key in questions:
             raise ConfigurationError(
-                f"{file}, line {number}: the question of line {questions[key][0]} stands here"
-                " again."
+                f"{file}, line {number}: this repeats the question of line "
+                f"{questions[key][0]}."
             )
         if question.id in ids:
             raise ConfigurationError(
@@ -125,7 +125,7 @@ def _tests(value: Any, where: str) -> HiddenTests:
     try:
         return msgspec.convert(value or {}, HiddenTests)
     except msgspec.ValidationError as problem:
-        raise ConfigurationError(f"{where}: `tests` are none: {problem}.") from None
+        raise ConfigurationError(f"{where}: `tests` are not valid: {problem}.") from None
 
 
 def _texts(value: Any) -> tuple[str, ...]:

@@ -106,7 +106,7 @@ class AnswerCache:
             with contextlib.closing(self._opened()) as database:
                 return work(database)
         except (sqlite3.Error, OSError, ValueError) as problem:
-            log.warning("the kept answers in %s are not used: %s", self._file, problem)
+            log.warning("the cached answers in %s are not used: %s", self._file, problem)
             return None
 
     def _opened(self) -> sqlite3.Connection:
@@ -115,7 +115,7 @@ class AnswerCache:
         except sqlite3.OperationalError:  # busy, full, not writable: as it is
             raise
         except sqlite3.DatabaseError:
-            log.warning("%s is no database any more and is made anew", self._file)
+            log.warning("%s is no longer a database and is created again", self._file)
             for end in ("", "-wal", "-shm"):
                 Path(f"{self._file}{end}").unlink(missing_ok=True)
             return self._connected()

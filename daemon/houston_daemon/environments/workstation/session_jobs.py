@@ -139,7 +139,7 @@ class SessionJobs:
 
     def _note_refusal(self, name: str, why: str) -> None:
         if self._refusals.get(name) != why:  # once, however often it is tried
-            log.warning("job %s cannot be told: %s", name, why)
+            log.warning("job %s cannot be reported: %s", name, why)
         self._refusals[name] = why
 
     def _note_foreground(self, job: JobReport, status: TerminalStatus) -> None:

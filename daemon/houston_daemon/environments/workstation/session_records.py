@@ -71,7 +71,7 @@ class SessionRecords:
             self._sampler.cancel()
             (outcome,) = await asyncio.gather(self._sampler, return_exceptions=True)
             if isinstance(outcome, Exception):
-                log.error("sessions were watched no longer", exc_info=outcome)
+                log.error("sessions are no longer watched", exc_info=outcome)
 
     def note(self, status: TerminalStatus) -> TerminalStatus:
         """Remember how far a log has grown by now."""

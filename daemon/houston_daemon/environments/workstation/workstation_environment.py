@@ -434,7 +434,7 @@ def _remote_environment(environment: str, host: str) -> str:
     """An environment to activate on another machine: it has to be there already."""
     if environment and not environment.startswith("/"):
         raise ConfigurationError(
-            f"`activate` names {environment!r}, beside the task file, which is not on {host}.",
+            f"`activate` names {environment!r}, next to the task file, which is not on {host}.",
             next="Name the absolute path that the environment has on every host of the task.",
         )
     return environment

@@ -72,7 +72,7 @@ class CreditedRow:
 
     def __post_init__(self) -> None:
         if len(self.credits) != len(self.row.spans):
-            raise BrokenRow(f"row {self.row.id} has another number of credits than of spans")
+            raise BrokenRow(f"row {self.row.id} has a different number of credits than spans")
 
     def advantages(self) -> "array[float]":
         """One advantage per token; 0.0 outside every span (`array('f')`)."""

@@ -53,7 +53,7 @@ def dataset_card(manifest: ExportManifest, format: ExportFormat) -> str:
         _people(manifest),
         _policies(manifest),
         _tasks(manifest),
-        ["## What its consumer does without a word"],
+        ["## What its consumer does silently"],
         _bullets(
             [*manifest.traps, *(f"{n} lines: {remark}." for remark, n in manifest.remarks.items())]
         ),
@@ -69,8 +69,8 @@ def elsewhere_sentence(manifest: ExportManifest) -> str:
         return ""
     were = "1 rollout was" if count == 1 else f"{count} rollouts were"
     return (
-        f"{were} sampled elsewhere and imported: rows of them are rendered, in no token what was"
-        " sampled, and say provenance elsewhere."
+        f"{were} sampled elsewhere and imported: their rows are rendered, so their tokens are"
+        " not the sampled ones, and have provenance elsewhere."
     )
 
 
@@ -110,8 +110,8 @@ def _provenance_words(manifest: ExportManifest) -> list[str]:
     if manifest.provenance != "none":
         return []
     return [
-        "Provenance `none`: at least one rollout ran without a sandbox, so that nobody can promise"
-        " who wrote its files; its rows say so."
+        "Provenance `none`: at least one rollout ran without a sandbox, so nobody can guarantee"
+        " who wrote its files; its rows are marked."
     ]
 
 
@@ -134,7 +134,7 @@ def _kept_and_masked(manifest: ExportManifest) -> list[str]:
     lines = ["## What was kept, what is masked and why", ""]
     lines += [f"Of {counts.sampled:,} sampled {counts.unit} {counts.trained:,} are trained."]
     if counts.unjudged:
-        lines[-1] += f" Of these, {counts.unjudged:,} are of steps of which nobody said anything."
+        lines[-1] += f" Of these, {counts.unjudged:,} are of steps that nobody judged."
     if counts.untrained:
         lines += ["", f"| {counts.unit} not trained | why |", "|---|---|"]
         lines += [f"| {count:,} | {_cell(why)} |" for why, count in counts.untrained.items()]

@@ -57,5 +57,5 @@ def _require_unchanged(file: Path, sha256: str, effect: str) -> None:
         raise HoustonError(f"{file} cannot be read: {problem.strerror}.", effect) from problem
     if changed:
         raise HoustonError(
-            f"{file} is not what the manifest says was written.", effect, "Export it again: --force"
+            f"{file} is not the file in the manifest.", effect, "Export it again: --force"
         )

@@ -274,7 +274,7 @@ class ExportFolder:
             return
         if foreign := sorted(name for name in names if not name.endswith(UNFINISHED)):
             raise HoustonError(
-                f"{self.folder} is there and holds {foreign[0]!r}, which is no export.",
+                f"{self.folder} exists and holds {foreign[0]!r}, which is not an export.",
                 NOTHING_EXPORTED_MESSAGE,
                 "Name another folder with --out; --force writes into this one",
             )
@@ -305,8 +305,8 @@ class ExportFolder:
 
     def _other_export_error(self) -> HoustonError:
         return HoustonError(
-            f"Another export lies in {self.folder}: of other rollouts, with other options, or made"
-            " before a step or a verdict came.",
+            f"{self.folder} holds another export: of other rollouts, with other options, or from"
+            " before a step or a verdict was added.",
             NOTHING_EXPORTED_MESSAGE,
             "Name another folder with --out; --force replaces it",
         )
@@ -316,5 +316,5 @@ def _unusable_folder(folder: Path, problem: OSError) -> HoustonError:
     return HoustonError(
         f"The folder {folder} cannot be written: {problem.strerror or problem}.",
         NOTHING_EXPORTED_MESSAGE,
-        "Make room or permission there, or name another folder with --out",
+        "Free space or grant permission there, or name another folder with --out",
     )

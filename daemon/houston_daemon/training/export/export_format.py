@@ -138,8 +138,8 @@ def credit_problem(mask: Sequence[int], logprobs: Sequence[float]) -> str:
     if not all(map(math.isfinite, logprobs)):
         return (
             "the log-probability with which a trained token was drawn is not known (purified, a"
-            " temperature, a grammar, or an engine that gave none), and would be taken as 0.0, a"
-            " token that was certain"
+            " temperature, a grammar, or an engine that gave none), and would be read as 0.0, as"
+            " if the token had been certain"
         )
     return ""
 
@@ -276,7 +276,7 @@ def trained_control_token(messages: Iterable[dict[str, Any]]) -> str:
     token = control_token_in(messages)
     if not token:
         return ""
-    return f"an answer writes {token!r}, which templates make a token that ends or begins a turn"
+    return f"an answer has {token!r}, which templates turn into a token that begins or ends a turn"
 
 
 def answer_problem(message: Message) -> str:

@@ -95,7 +95,7 @@ def answer_role(row: ChatRow) -> SampleRole:
 def secret_in_ids(row: TokenRow) -> str:
     """Why a row of ids cannot leave the home; empty when it can."""
     if not row.tokenizer:
-        return "it names no tokenizer, so that nobody can look for secrets in its ids"
+        return "it names no tokenizer, so its ids cannot be searched for secrets"
     try:
         tokenizer = _load_tokenizer(row.tokenizer)
     except Exception as problem:  # noqa: BLE001  # the library raises nothing narrower

@@ -121,11 +121,11 @@ def judged_by_sentence(manifest: dict[str, Any]) -> str:
     try:
         judged_by = msgspec.convert(manifest.get("verdicts"), JudgedBy)
     except msgspec.ValidationError:
-        return "Nobody knows who judged these rows: their manifest does not say."
+        return "It is unknown who judged these rows: their manifest does not say."
     return (
         judged_by.sentence
         if judged_by.steps
-        else "These rows are of before rules were run on every export."
+        else "These rows date from before rules were run on every export."
     )
 
 
@@ -302,4 +302,4 @@ def decode_manifest(raw: bytes, where: object) -> ExportManifest:
     try:
         return msgspec.json.decode(raw, type=ExportManifest)
     except msgspec.MsgspecError as problem:
-        raise HoustonError(f"{where} is no manifest of an export ({problem}).") from None
+        raise HoustonError(f"{where} is not an export manifest ({problem}).") from None

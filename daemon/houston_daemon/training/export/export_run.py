@@ -145,19 +145,19 @@ def refuse_mistrained(builder: LineBuilder, data: ExportedFile, leave_out: bool)
         raise HoustonError(
             f"Nothing would be trained{why}.",
             "Nothing was exported.",
-            "Correct what is named" if builder.refused else verdicts,
+            "Correct the named rows" if builder.refused else verdicts,
         )
 
 
 def _mistrained_error(format: ExportFormat, refused: Sequence[LeftOutRow]) -> HoustonError:
     count = len(refused)
     what = "1 row or step" if count == 1 else f"{count} rows or steps"
-    mend = "Mask what is named (houston verdict), or export ids (--format trl); "
+    mend = "Mask the named rows (houston verdict), or export ids (--format trl); "
     return HoustonError(
-        f"{what} cannot stand in a file for {format.name}: {_rows_by_reason(refused)}.",
+        f"{what} cannot be written for {format.name}: {_rows_by_reason(refused)}.",
         "Nothing was exported.",
-        f"{'' if format.credited else mend}houston export … --leave-out goes without it and names"
-        " all of it in the manifest",
+        f"{'' if format.credited else mend}houston export … --leave-out omits them and lists"
+        " them in the manifest",
     )
 
 
@@ -241,7 +241,7 @@ def _refuse_without_credit(format: ExportFormat, request: ExportRequest) -> None
     which it has no room."""
     if format.credited and not request.credits:
         raise UsageError(
-            f"{format.name} holds advantages, and only groups of a run have some.",
+            f"{format.name} needs advantages, which only the groups of a run have.",
             "Nothing was exported.",
             f"houston export --run RUN --format {format.name}",
         )

@@ -83,16 +83,16 @@ LLAMA_FACTORY = ExportFormat(
     support_files=llama_factory_support_files,
     warnings=(
         "Set tokenized_path: DIR (and stage: sft). LLaMA-Factory then ignores dataset, cutoff_len,"
-        " packing, mask_history and every other setting of data; template must be named and does"
-        " nothing.",
+        " packing, mask_history and every other data setting; template must be set but has no"
+        " effect.",
         "cutoff_len does not cut: the longest row must fit into memory.",
-        "A tokenized_path that is missing or empty is made from `dataset` instead, without a word:"
-        " check that the folder is there.",
+        "If tokenized_path is missing or empty, it is silently made from `dataset`: check that the"
+        " folder exists.",
     ),
     columns=(
         ExportColumn("input_ids", "ids"),
         ExportColumn("attention_mask", "ids"),
         ExportColumn("labels", "ids"),
     ),
-    only_lines="LLaMA-Factory reads a tokenized dataset from Arrow files alone (data.arrow)",
+    only_lines="LLaMA-Factory reads a tokenized dataset only from Arrow files (data.arrow)",
 )

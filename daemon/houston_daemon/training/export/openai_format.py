@@ -91,7 +91,7 @@ def _message_problem(message: dict[str, Any]) -> str:
         if not isinstance(arguments, str) or not _is_json_object(arguments):
             return f"arguments of {name} are no JSON object in a string"
         if not call["id"] or len(call["id"]) > MAX_CALL_ID_CHARACTERS:
-            return f"the id of a call has no or more than {MAX_CALL_ID_CHARACTERS} characters"
+            return f"the id of a call is empty or has more than {MAX_CALL_ID_CHARACTERS} characters"
     return ""
 
 
@@ -134,12 +134,12 @@ def _tools_problem(line: ExportLine, messages: Sequence[dict[str, Any]]) -> str:
         called = any(message.get("tool_calls") for message in messages)
         return "it has calls and names no tools" if called else ""
     if not 1 <= len(tools) <= MAX_TOOLS:
-        return f"it has {len(tools)} tools, at most {MAX_TOOLS} are taken"
+        return f"it has {len(tools)} tools, at most {MAX_TOOLS} are allowed"
     names = [tool["function"]["name"] for tool in tools]
     if bad := [name for name in names if not TOOL_NAME.fullmatch(name)]:
         return f"{bad[0]!r} is no name of a function: letters, digits, _ and -, at most 64"
     if _has_parallel_calls(messages) and not line["parallel_tool_calls"]:
-        return "it has several calls in one answer and says that there are none"
+        return "an answer has several calls, but parallel_tool_calls is false"
     return ""
 
 
@@ -151,11 +151,11 @@ OPENAI = ExportFormat(
     line_problem=openai_problem,
     remarks=no_remarks,  # what this consumer does not take, it refuses aloud
     warnings=(
-        "data.rows.jsonl beside it says of every line which row it is and whether its rollout ran"
-        " in a sandbox: the file itself has no room for it.",
-        "A file needs 10 lines at least and holds 512 MB at most.",
-        "Lines longer than the model's context lose their end without a word: there the last,"
-        " newest answers are.",
+        "data.rows.jsonl, next to it, gives the row of each line and whether its rollout ran in a"
+        " sandbox, which the file itself cannot hold.",
+        "A file needs at least 10 lines and holds at most 512 MB.",
+        "Lines longer than the model's context silently lose their end, which holds the newest"
+        " answers.",
     ),
     columns=(),
     only_lines="OpenAI takes JSON Lines only",

@@ -56,14 +56,14 @@ def raw_problem(line: ExportLine) -> str:
         end = span["end"]
         size = end - span["start"]
         if weights[span["start"] : end].count(span["weight"]) != size:
-            return f"step {span['step']} weighs otherwise than its tokens"
+            return f"step {span['step']} has another weight than its tokens"
         covered += span["weight"] * size
         logprobs = span["logprobs"]
         if logprobs is not None and len(logprobs) != size:
-            return f"step {span['step']} has other log-probabilities than tokens"
+            return f"step {span['step']} has not one log-probability per token"
         if logprobs is not None and not all(map(math.isfinite, logprobs)):
             return f"step {span['step']} has a log-probability that is no number"
-    return "" if math.isclose(covered, math.fsum(weights)) else "a token outside its spans weighs"
+    return "" if math.isclose(covered, math.fsum(weights)) else "a weight lies outside its spans"
 
 
 RAW = ExportFormat(

@@ -93,7 +93,7 @@ def slime_problem(line: ExportLine) -> str:
     if not isinstance(line["tools"], list):
         return "its tools are no list"
     if problem := export_format.messages_not_json(messages):
-        return f"{problem}: slime passes over lines that it cannot read"
+        return f"{problem}: slime skips lines that it cannot read"
     return export_format.trained_control_token(answer for answer in answers if answer[MASK_KEY])
 
 

@@ -82,9 +82,9 @@ SLIME_RL = ExportFormat(
     warnings=(
         "With DIR on PYTHONPATH: --rollout-function-path slime_rows.generate_rollout"
         " --custom-reward-post-process-path slime_rows.keep_advantages --advantage-estimator grpo."
-        " Without the second slime normalises rewards anew, over rows instead of rollouts.",
+        " Without the second flag, slime normalises rewards again, over rows instead of rollouts.",
         "Updates have different numbers of rows: --use-dynamic-global-batch-size, or slime drops"
-        " what is left over of its batch size.",
+        " the rows that do not fill a batch.",
         '--calculate-per-token-loss weighs rollouts as Houston\'s normalization = "token" does;'
         " without it each row weighs alike, or each rollout in a slime that knows rollout_id.",
         "Made after slime's documented Sample and hooks; not run with slime's own code.",

@@ -67,8 +67,8 @@ TRL = ExportFormat(
     line_problem=trl_problem,
     remarks=no_remarks,
     warnings=(
-        "SFTConfig.max_length is 1024 unless it is set, and cuts the end of longer rows without a"
-        " word: set it to the longest row, or to None.",
+        "SFTConfig.max_length is 1024 unless it is set, and silently cuts the end of longer rows:"
+        " set it to the longest row, or to None.",
         "packing_strategy='bfd' cuts rows longer than max_length, too; without attention that"
         " knows where rows end, packed rows see each other.",
         "A mean over tokens weighs rows by their trained tokens, however a rollout was split.",
@@ -177,18 +177,19 @@ TRL_CHAT = ExportFormat(
     remarks=trl_chat_remarks,
     answer_problem=export_format.answer_problem,
     warnings=(
-        "SFTConfig.max_length is 1024 unless it is set, and cuts the end of longer prompts without"
-        " a word: of such a line nothing is left to train.",
+        "SFTConfig.max_length is 1024 unless it is set, and silently cuts the end of longer"
+        " prompts: nothing is left to train of these lines.",
         "The template renders everything anew: what the policy sampled may be tokenised otherwise,"
         " and some templates leave thoughts of earlier answers out. Only `trl` is exact.",
         "What a template writes is trained, and what it leaves out is not: GLM's ends no answer, so"
-        " that no stop token is trained; Llama 3.1's drops thoughts beside calls; Qwen3's writes an"
+        " no stop token is trained; Llama 3.1's drops thoughts next to calls; Qwen3's writes an"
         " empty think block first.",
         "Read the folder with load_dataset(DIR): its card says that arguments are free JSON."
         " load_dataset('json', data_files=…) guesses it from the first 10 MB; a datasets without"
         " the feature type Json fills every call with the arguments of all others.",
         "completion_only_loss=False would train the prompt.",
-        "The loss covers what the template writes after the answer's stop token, as a line break.",
+        "The loss covers what the template writes after the answer's stop token, for example a line"
+        " break.",
     ),
     columns=(
         ExportColumn("prompt", "messages"),

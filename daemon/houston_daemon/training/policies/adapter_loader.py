@@ -132,9 +132,9 @@ def _must_replace(server: AdapterServer, policy: str, place: "AdapterLocation", 
     weights = place.loaded_weights(root)
     if weights == "foreign":
         raise HoustonError(
-            f"Engine {server.name} has another {policy} already, from {root}.",
-            "What new rollouts sample with is as it was.",
-            "Unload it there, or name what this home trains otherwise: --name of houston train.",
+            f"Engine {server.name} already has another {policy}, from {root}.",
+            "New rollouts sample with the same policy as before.",
+            "Unload it there, or give this training another name: --name of houston train.",
         )
     return weights == "older"
 
@@ -144,7 +144,7 @@ def _ensure_adapter_place(place: "AdapterLocation") -> str:
         return place.made()
     except OSError as problem:
         raise HoustonError(
-            f"{place.path} cannot be made, from which the adapter would be loaded: "
+            f"The folder to load the adapter from, {place.path}, cannot be made: "
             f"{problem.strerror}."
         ) from problem
 

@@ -65,7 +65,7 @@ def load_merged(kind: str, folder: Path, base: Path) -> Any:
     except (OSError, ValueError, RuntimeError, KeyError) as problem:
         cause = str(problem).strip().partition("\n")[0]
         raise HoustonError(
-            f"The policy in {folder} cannot be put together with {base}: {cause}.",
+            f"The policy in {folder} cannot be merged with {base}: {cause}.",
             "Nothing was written.",
         ) from problem
 

@@ -74,7 +74,7 @@ def compare_logits(model: Any, tokenizer_folder: Path, file: Path) -> float:
     for text in COMPARED_PROMPTS:
         ids = encode(text, add_special_tokens=False)["input_ids"]
         if decoder(text, add_special_tokens=False)["input_ids"] != ids:
-            raise HoustonError(f"{file} encodes {text!r} otherwise than the model's tokenizer.")
+            raise HoustonError(f"{file} encodes {text!r} differently from the model's tokenizer.")
         with torch.inference_mode():
             batch = torch.tensor([ids])
             difference = float((written(batch).logits - ours(batch).logits).abs().max())
@@ -94,8 +94,8 @@ def _check_architecture(config: Any) -> None:
     plain = rope.get("rope_type", "default") == "default"
     if not plain or config.attention_bias or config.mlp_bias or config.hidden_act != "silu":
         raise HoustonError(
-            "This llama has scaled positions, biases or another activation, which are not written "
-            "as GGUF here.",
+            "This llama has scaled positions, biases or another activation, which cannot be "
+            "written as GGUF here.",
             "Nothing was written.",
             "houston policy merge … --out DIR, then llama.cpp's convert_hf_to_gguf.py DIR",
         )
@@ -123,7 +123,7 @@ def _write_tokenizer(writer: Any, config: Any, folder: Path) -> None:
     model = tokenizer["model"]
     if model["type"] != "BPE" or "ByteLevel" not in json.dumps(tokenizer.get("pre_tokenizer")):
         raise HoustonError(
-            f"The tokenizer in {folder} is no byte-level BPE, which alone is written as GGUF here.",
+            f"The tokenizer in {folder} is not byte-level BPE; only that can be written as GGUF.",
             "Nothing was written.",
         )
     names = {id: token for token, id in model["vocab"].items()}

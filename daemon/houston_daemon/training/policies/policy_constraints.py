@@ -83,9 +83,9 @@ def check_family_lineage(
     bases = {row.hash for row in rows if row.family == family and row.kind in ("base", "full")}
     if bases and base_hash not in bases:
         raise HoustonError(
-            f"Policies of the name {family} are trained from another base model than {base}.",
+            f"Policies named {family} are trained from another base model than {base}.",
             effect,
-            "Name the family otherwise: --name.",
+            "Choose another name: --name.",
         )
     if parent and parent != str(PolicyName(family, 1)):
         _require_parent(rows, parent, base, base_hash, effect)
@@ -106,10 +106,10 @@ def _refuse_mixed_family(
     if other:
         kinds = ("scores decisions", "samples")
         raise HoustonError(
-            f"{other} {kinds[scores]}, and what is trained here {kinds[not scores]}: they cannot"
-            " share a name.",
+            f"{other} {kinds[scores]}, and this training makes a policy that {kinds[not scores]}:"
+            " they cannot share a name.",
             effect,
-            "Name the family otherwise: --name.",
+            "Choose another name: --name.",
         )
 
 
@@ -119,10 +119,10 @@ def _require_parent(
     """Raise HoustonError where a policy cannot come from `parent`."""
     origin = next((row for row in rows if row.name == parent), None)
     if origin is None:
-        raise NotFound(f"There is no policy {parent!r} that it could come from.", effect)
+        raise NotFound(f"There is no policy {parent!r} to start from.", effect)
     if base_hash not in (origin.base_hash, origin.hash):
         raise HoustonError(
-            f"{parent} is of another base model than {base}: it cannot come from it.", effect
+            f"{parent} is of another base model than {base}: it cannot be the parent.", effect
         )
 
 
@@ -221,8 +221,8 @@ def adapters_to_unload(
             f"{name} by {join_first(sorted(used[name]), _MAX_NAMED_ROLLOUTS)}" for name in others
         )
         raise HoustonError(
-            f"{most} policies may be live at once, and {len(others)} are used: {users}.",
-            "What new rollouts sample with is as it was.",
+            f"At most {most} policies may be live at once, and {len(others)} are used: {users}.",
+            "New rollouts sample with the same policy as before.",
             "Wait for one of them, cancel it, or raise the limit: --max-cpu-loras of vLLM, "
             "`max_adapters` of the engine.",
         )

@@ -178,7 +178,7 @@ def _check_links(folder: Path) -> None:
             raise HoustonError(
                 f"{file} is a link out of the folder, to {file.resolve()}.",
                 "No policy was registered.",
-                f"Where that is meant: cp -rL {folder} DIR, and import DIR",
+                f"If that is intended: cp -rL {folder} DIR, and import DIR",
             )
 
 
@@ -230,7 +230,7 @@ def require_outside_policies(home: Home, out: Path) -> None:
     policies = policies_folder(home).resolve()
     if out.resolve().is_relative_to(policies):
         raise HoustonError(
-            f"{out} lies among the policies of the home ({policies}), whose files are registered.",
+            f"{out} is among the policies of the home ({policies}), whose files are registered.",
             "Nothing was written.",
             "Name another --out, and make a policy of it with houston policy import",
         )
@@ -285,7 +285,7 @@ def require_policy_files(home: Home, policy: PolicyRow) -> PolicyRegistered | No
     folder = policies_folder(home) / policy.folder
     if not folder.is_dir():
         raise HoustonError(
-            f"The files of {policy.name} are not in {folder} any more.",
+            f"The files of {policy.name} are no longer in {folder}.",
             next="Fetch them back from a backup, or name another: houston policy list",
         )
     if hash_files([folder / name for name in registration.files], home) != registration.files:
@@ -352,7 +352,7 @@ def named_policy(home: Home, name: str) -> NamedPolicy:
     lineage = msgspec.to_builtins(registration) if registration else {"name": policy.name}
     base = Path(policy.base)
     if policy.kind != "full" and model_hash(base, home) != policy.base_hash:
-        raise HoustonError(f"{base} is not the model any more that {name} was trained from.")
+        raise HoustonError(f"{base} is no longer the model that {name} was trained from.")
     folder = policies_folder(home) / policy.folder if policy.folder else base
     return NamedPolicy(policy, folder, base, lineage)
 
@@ -361,5 +361,5 @@ def trained_policy(home: Home, name: str) -> NamedPolicy:
     """The same; raises HoustonError for a base model, too: it has no files of its own."""
     policy = named_policy(home, name)
     if policy.policy.kind == "base":
-        raise HoustonError(f"{name} is the base model: it lies in {policy.base} as it is.")
+        raise HoustonError(f"{name} is the base model itself, stored in {policy.base}.")
     return policy

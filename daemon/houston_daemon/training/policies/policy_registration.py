@@ -208,9 +208,9 @@ def _place_numbered(
         except OSError as problem:
             raise HoustonError(
                 f"The policy cannot be written to {place}: {problem}.",
-                "It was not registered; what was trained stays where it was.",
+                "It was not registered; its trained files stay where they are.",
             ) from problem
-    raise HoustonError(f"Others take every number of {family} first.", "Nothing was registered.")
+    raise HoustonError(f"Others took every number of {family} first.", "Nothing was registered.")
 
 
 def _tell_daemon(loaded: LoadedConfiguration, policy: PolicyRegistered) -> None:

@@ -82,7 +82,7 @@ def _with_base(loaded: LoadedConfiguration, recipe: PrmRecipe, named: str) -> Pr
         folder = find_model(base, "model", loaded.home, note, NOTHING_TRAINED_MESSAGE)
     if folder is None or not (folder / "config.json").is_file():
         raise UsageError(
-            f"{folder or 'The default engine'} is no folder of a model: it has no config.json.",
+            f"{folder or 'The default engine'} is not a model folder: it has no config.json.",
             NOTHING_TRAINED_MESSAGE,
             "Name one with --base DIR",
         )

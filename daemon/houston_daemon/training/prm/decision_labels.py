@@ -51,7 +51,7 @@ def read_labels(file: Path) -> list[DecisionLabel]:
             labels.append(msgspec.json.decode(line, type=DecisionLabel))
         except msgspec.DecodeError as problem:
             raise HoustonError(
-                f"Line {number} of {file} is no label: {problem}.",
+                f"Line {number} of {file} is not a label: {problem}.",
                 NOTHING_TRAINED_MESSAGE,
                 "houston label R… --out FILE",
             ) from None
@@ -89,7 +89,7 @@ def split_labels(labels: Sequence[DecisionLabel], share: float, seed: int) -> La
     )
     if not split.train:
         raise HoustonError(
-            f"Of {len(labels)} labels none is left to train on"
+            f"None of the {len(labels)} labels can be trained on"
             f" ({len(sound)} of actions, of {len(tasks)} tasks).",
             NOTHING_TRAINED_MESSAGE,
             "houston label R… --out FILE, over more rollouts",

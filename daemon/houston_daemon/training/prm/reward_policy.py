@@ -55,7 +55,7 @@ def _why_none(asked_by: str, name: str, named: list[PolicyRow]) -> str:
     if not named:
         return f"`{asked_by}` names {name!r}, and there is no such policy."
     return (
-        f"`{asked_by}` names {name!r}, which is no process reward model:"
+        f"`{asked_by}` names {name!r}, which is not a process reward model:"
         f" {named[-1].name} is of the kind {named[-1].kind}."
     )
 

@@ -20,7 +20,7 @@ def _train(folder: RlRunFolder, writer: ProgressWriter) -> int:
     policy = RlRun(folder, writer).train()
     if not policy:
         return trainer_process.report_stop(folder, writer)
-    writer.set_state("finished", f"{policy} lies in {folder.output}.")
+    writer.set_state("finished", f"{policy} is stored in {folder.output}.")
     writer.log(f"finished {policy}")
     return int(ExitCode.DONE)
 

@@ -64,7 +64,7 @@ def read_asked_recipe(request: RlRequest) -> RlRecipe:
     named = request.suite or recipe.suite
     if not named:
         raise UsageError(
-            "No suite is named whose tasks are trained on.",
+            "No suite is named to train on.",
             NOTHING_TRAINED_MESSAGE,
             f"houston train {request.algorithm} --suite SUITE; houston suite list says which",
         )
@@ -119,10 +119,10 @@ def _resolved_recipe(
     base, adapter = trained_base(loaded, settings, parent)
     if recipe.full and recipe.kl and adapter:
         raise UsageError(
-            f"kl would be the divergence from {base}, not from its adapter {parent}, which the run"
-            " begins from.",
+            f"kl would measure the divergence from {base}, not from its adapter {parent}, where the"
+            " run starts.",
             NOTHING_TRAINED_MESSAGE,
-            f"--set kl=0; or houston policy merge {parent} --out DIR, and serve DIR by an engine",
+            f"--set kl=0; or houston policy merge {parent} --out DIR, and serve DIR with an engine",
         )
     if recipe.critic_engine:
         fetched_engine(loaded, recipe.critic_engine, command_output.print_note)
@@ -158,8 +158,8 @@ def _critic_name(loaded: LoadedConfiguration, recipe: RlRecipe) -> str:
         return ""
     if begun.policy.kind != "lora" or begun.base != Path(recipe.base):
         raise UsageError(
-            f"{recipe.critic_policy} is no adapter of {recipe.base}: policy and critic share one"
-            " base model.",
+            f"{recipe.critic_policy} is not an adapter of {recipe.base}: policy and critic"
+            " share one base model.",
             NOTHING_TRAINED_MESSAGE,
             "houston policy list",
         )
@@ -180,7 +180,7 @@ def require_trained_engine(name: str, settings: EngineSettings, full: bool = Fal
     if settings.kind not in TRAINED_ENGINES or not settings.lora:
         raise UsageError(
             f"Engine {name} ({settings.kind}) gives no token ids, or loads no adapters: a policy"
-            " that is trained cannot sample with it.",
+            " in training cannot sample with it.",
             NOTHING_TRAINED_MESSAGE,
             f"Name an engine of kind {' or '.join(TRAINED_ENGINES)} with --engine",
         )
@@ -199,7 +199,7 @@ def _require_suite_dialect(suite: Suite, engine: str, dialect: str) -> None:
         "houston policy tiny --out DIR makes a policy for them and says which engine it needs"
         " (--engine); or name a suite for language models: houston suite list"
         if tiny
-        else "Name a suite of words: houston suite list; or another engine: --engine",
+        else "Name a suite of word tasks: houston suite list; or another engine: --engine",
     )
 
 
@@ -212,14 +212,14 @@ def trained_base(
     """
     if parent and not is_policy_name(parent):
         raise UsageError(
-            f"{parent} is no policy: the engine's own model or one of its policies is trained.",
+            f"{parent} is not a policy: name the engine's own model or one of its policies.",
             NOTHING_TRAINED_MESSAGE,
             "houston policy list",
         )
     model = Path(settings.model) if settings.model else model_path()
     if model is None or not (model / "config.json").is_file():
         raise HoustonError(
-            f"The model of the engine is not a folder of this machine: {model or 'none'}.",
+            f"The model of the engine is not a folder on this machine: {model or 'none'}.",
             NOTHING_TRAINED_MESSAGE,
             "houston doctor --fetch-model, or name its folder in [engines.NAME] model",
         )
@@ -228,7 +228,7 @@ def trained_base(
     begun = policy_files.named_policy(loaded.home, parent)
     if begun.policy.kind == "full":
         raise HoustonError(
-            f"{parent} has weights of its own, which an engine of its own serves.",
+            f"{parent} has full weights and needs a separate engine.",
             NOTHING_TRAINED_MESSAGE,
             f'Set model = "{begun.folder}" in [engines.NAME] and take --engine NAME without --base',
         )

@@ -137,7 +137,7 @@ class EngineSampler:
                 break  # a daemon that was started since does not watch it, but it may run
             if self._stop():
                 raise StopRequested
-            self._tell(f"engine {self._place.name}: {state or 'is being brought up'}")
+            self._tell(f"engine {self._place.name}: {state or 'is starting'}")
             time.sleep(_STARTING_POLL_SECONDS)
         self._tell("")
         return self._place.child_settings()

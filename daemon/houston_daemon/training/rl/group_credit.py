@@ -116,8 +116,8 @@ def require_plain_sampling(rows: Sequence[TokenRow]) -> None:
     for row in rows:
         if row.source == "rendered" and row.trained:
             raise HoustonError(
-                f"Rows of rollout {row.rollout} are rendered: the policy would be trained on what"
-                " it did not say, or not in that context.",
+                f"Rows of rollout {row.rollout} are rendered: the policy would be trained on"
+                " text that it did not write, or not in that context.",
                 "Nothing was trained further.",
                 'Leave thoughts = "strip" out of [sampling] of the task',
             )

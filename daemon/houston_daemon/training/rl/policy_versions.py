@@ -134,7 +134,7 @@ class PolicyVersions:
                     "Training stops here; its checkpoints stay.",
                     f"houston train show {self._run}",
                 )
-            self._tell(f"{refusal} {activation.reason} It is asked again.")
+            self._tell(f"{refusal} {activation.reason} Houston asks again.")
             refused += 1
             time.sleep(_RETRIES.wait(refused))
 
@@ -142,7 +142,7 @@ class PolicyVersions:
         """What came of an activation, once that is known."""
         message = ActivatePolicy(request=request, engine=self._engine, policy=policy)
         answer = send_with_retry(
-            self._loaded.home, message, "It may be activated.", "houston policy list"
+            self._loaded.home, message, "It may already be active.", "houston policy list"
         )
         end = time.monotonic() + ACTIVATION_SECONDS
         with Reader(self._loaded.home) as reader:

@@ -63,8 +63,8 @@ def read_run_credits(home: Home, name: str) -> RunCredits:
         ) from None
     if recipe.purify_gate:
         raise HoustonError(
-            f"The run {run} has purify_gate: its trainer said by the weights that it had then"
-            " which steps it trains raw, and that is not kept.",
+            f"The run {run} has purify_gate: its trainer chose the steps to train raw by its"
+            " weights at that time, and that choice is not stored.",
             NOTHING_EXPORTED,
             "Export a run without purify_gate",
         )
@@ -78,7 +78,7 @@ def read_run_credits(home: Home, name: str) -> RunCredits:
     if not credits:
         why = ", ".join(f"{count} {why}" for why, count in dropped.items()) or "it has started none"
         raise HoustonError(
-            f"No group of the run {run} teaches something: {why}.",
+            f"No group of the run {run} has anything to teach: {why}.",
             NOTHING_EXPORTED,
             f"houston train show {run}",
         )
@@ -106,8 +106,8 @@ def _credit_groups(
         rows = reader.run(outcome_queries.find_rollouts(rollouts))
         if missing := [rollout for rollout in rollouts if rollout not in rows]:
             raise HoustonError(
-                f"Rollout {missing[0]} of this run is not in the home any more: its group's"
-                " advantages cannot be made.",
+                f"Rollout {missing[0]} of this run is no longer in the home: its group's"
+                " advantages cannot be computed.",
                 NOTHING_EXPORTED,
             )
         ended = [

@@ -195,8 +195,8 @@ class RlRun:
             self._writer.log(f"the critic {stale}")
         if figures.gap_mean > WIDE_GAP and not figures.sampling.stale:
             self._writer.log(
-                f"engine and trainer are {figures.gap_mean:.3f} nats a token apart on what the"
-                f" engine sampled, where less than {WIDE_GAP} is usual: they compute unlike"
+                f"engine and trainer are {figures.gap_mean:.3f} nats per token apart on what the"
+                f" engine sampled; less than {WIDE_GAP} is usual: they compute differently"
             )
         self._writer.update_done(figures_line(figures), self._update + 1, self._recipe.updates)
         self._batch = None
@@ -518,7 +518,7 @@ def _critique_words(critic: CriticFigures) -> list[str]:
         f"gain {critic.gain:+.2f}",
     ]
     if not tried:
-        words = ["no critique to be tried"]
+        words = ["no critique to try"]
     if critic.malformed:
         words.append(f"{critic.malformed} of {critic.critiques} critiques malformed")
     return words

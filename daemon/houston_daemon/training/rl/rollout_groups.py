@@ -229,7 +229,7 @@ class GroupCoordinator:
         answer = send_with_retry(
             self._loaded.home,
             StartRollouts(request=f"{self._run}/{group.name}", specs=tuple(specs)),
-            "They may have been queued; the run finds them when it goes on.",
+            "They may have been queued; the run finds them when it continues.",
             f"houston train show {self._run}",
         )
         started = msgspec.structs.replace(group, rollouts=tuple(answer.rollouts))
@@ -319,7 +319,7 @@ def refuse_failure_of_all(groups: Sequence[RolloutGroup], rows: Mapping[str, Rol
     raise HoustonError(
         f"{began}, and all failed. {failed[0].id}: {failed[0].reason}",
         effect,
-        f"Next: houston rollout show {failed[0].id}; when that is mended, a new run",
+        f"Next: houston rollout show {failed[0].id}; once that is fixed, start a new run",
     )
 
 

@@ -472,7 +472,7 @@ def _erased_error(seq: int) -> HoustonError:
 
 def _broken_error(seq: int) -> HoustonError:
     return HoustonError(
-        f"The ledger is broken at event {seq}: its prompt cannot be told.",
+        f"The ledger is broken at event {seq}: its prompt cannot be rebuilt.",
         NO_ROWS_MESSAGE,
         "houston verify",
     )

@@ -154,7 +154,7 @@ def _refuse_gaps(rollout: str, steps: Sequence[StepRow]) -> None:
 def _find_gap(rollout: str, steps: Sequence[StepRow]) -> MissingData | None:
     for number, row in enumerate(steps, 1):
         if row.step != number:
-            cause = f"Step {number} of rollout {rollout} is not there: a repair set it aside."
+            cause = f"Step {number} of rollout {rollout} is missing: a repair set it aside."
             return MissingData(cause, f"houston rollout show {rollout}")
     return None
 

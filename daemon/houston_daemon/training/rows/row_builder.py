@@ -97,8 +97,8 @@ def _refuse_raw_attempts(plan: RolloutPlan) -> None:
     """Raw attempts stand in the ledger as they were sampled; nothing renders them."""
     if any(step.others for context in plan.contexts for step in context.steps):
         raise ConfigurationError(
-            f"{plan.rollout} was purified, and what was sampled there is rows of the ledger's ids"
-            " only.",
+            f"{plan.rollout} was purified, and what was sampled exists only as token ids in the"
+            " ledger.",
             rollout_plan.NO_ROWS_MESSAGE,
             "Export it with the dialect and tokenizer that it ran with, in a format of ids.",
         )
@@ -142,7 +142,7 @@ def _make_renderer(
     if not name or not file:
         raise ConfigurationError(
             f"{plan.rollout} was sampled by an engine without token ids ({plan.engine}): its rows"
-            " must be rendered for the model that is trained.",
+            " must be rendered for the model to be trained.",
             rollout_plan.NO_ROWS_MESSAGE,
             "Name that model's dialect and its tokenizer.json.",
         )

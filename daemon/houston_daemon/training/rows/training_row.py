@@ -49,9 +49,9 @@ def check_role(sampled: str, expected: SampleRole, step: int) -> None:
     if sampled == expected:
         return
     is_known = sampled in SAMPLE_ROLES
-    role = f"the role {sampled!r}" if is_known else f"a role that is not known ({sampled[:40]!r})"
+    role = f"the role {sampled!r}" if is_known else f"an unknown role ({sampled[:40]!r})"
     raise HoustonError(
-        f"What stands at step {step} was sampled in {role}, where rows take a {expected}'s.",
+        f"Step {step} was sampled in {role}, but rows are made of the role {expected!r}.",
         "No rows were made of it.",
         "Leave its rollout out.",
     )

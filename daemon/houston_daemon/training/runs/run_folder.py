@@ -45,7 +45,7 @@ def take_folder(folder: Path, patience: float = PATIENCE_SECONDS) -> int:
             if time.monotonic() >= end:
                 os.close(lock)
                 raise Busy(
-                    f"A trainer is at work in {folder} already.",
+                    f"A trainer is already at work in {folder}.",
                     "Nothing was changed in it.",
                     f"houston train show {folder.name}",
                 ) from None
@@ -62,7 +62,7 @@ def require_no_trainer(folder: Path, patience: float = 0.0) -> None:
             os.close(take_folder(folder, patience))
     except OSError as problem:  # of another user, or on a disk that went away
         raise HoustonError(
-            f"Whether a trainer is at work in {folder} cannot be told: {problem}.",
+            f"It is unknown whether a trainer is at work in {folder}: {problem}.",
             "Nothing was changed in it.",
         ) from problem
 
@@ -143,7 +143,7 @@ class TrainingRunFolder:
         """Which checkpoint is the last whole one, in words."""
         newest = run_checkpoints.newest_checkpoint(self.checkpoints)
         return (
-            f"The last whole checkpoint is {newest}." if newest else "There is no checkpoint yet."
+            f"The last full checkpoint is {newest}." if newest else "There is no checkpoint yet."
         )
 
 

@@ -149,8 +149,8 @@ class RunTrackers(TrainerCallback):  # type: ignore[misc]
             self._started.pop(name, None)
             what = str(problem).strip().partition("\n")[0]
             self._writer.log(
-                f"{name} is told nothing more: {type(problem).__name__}: {what}. The training goes"
-                " on, and its figures are in its folder."
+                f"{name} gets no more figures: {type(problem).__name__}: {what}. The training"
+                " continues, and its figures are in its folder."
             )
 
 

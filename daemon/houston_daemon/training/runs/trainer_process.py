@@ -92,7 +92,7 @@ def _lost_touch(folder: TrainingRunFolder, problem: Exception) -> bool:
     if progress is not None and progress.state == "failed":
         return False
     first_line = str(problem).strip().partition("\n")[0]
-    line = f"lost touch with another process: {first_line}"
+    line = f"lost the connection to another process: {first_line}"
     ProgressWriter(folder.path).log(line)
     command_output.print_note(line)
     return True
@@ -127,9 +127,9 @@ def report_failure(folder: TrainingRunFolder, problem: Exception) -> str:
             return now.message  # another process has said why; this one lost touch with it
         what = str(problem).strip().partition("\n")[0]
         problem = HoustonError(
-            f"The trainer met {type(problem).__name__}: {what}.",
+            f"The trainer failed with {type(problem).__name__}: {what}.",
             f"Training ended there. {folder.what_is_kept}",
-            f"Next: look into {folder.path / 'log.txt'}",
+            f"Next: read {folder.path / 'log.txt'}",
         )
     writer.set_state("failed", str(problem))
     writer.log(str(problem))

@@ -172,7 +172,7 @@ def rename_policy(loaded: LoadedConfiguration, spec: RunSpec, family: str) -> Ru
         with Reader(loaded.home) as reader:
             policy = reader.run(policy_queries.find_policy_of_run(spec.run))
         if policy is not None:
-            raise HoustonError(f"{spec.run} has become {policy.name}, whose name stays.")
+            raise HoustonError(f"{spec.run} has already made {policy.name}; that name is fixed.")
     return msgspec.structs.replace(spec, name=family)
 
 
@@ -207,7 +207,7 @@ def _changed_settings(folder: RunFolder, settings: Sequence[str]) -> SftRecipe:
     others = {setting.partition("=")[0] for setting in settings} - CHANGEABLE_SETTINGS
     if others:
         raise UsageError(
-            f"{', '.join(sorted(others))} cannot change in a run that goes on.",
+            f"{', '.join(sorted(others))} cannot change in a resumed run.",
             NOTHING_TRAINED_MESSAGE,
             f"Start a new one, or change {', '.join(sorted(CHANGEABLE_SETTINGS))}",
         )

@@ -140,7 +140,7 @@ class _Launch:
             return self._after_loss(problem, began)
         except RayError as problem:
             raise _NoCluster(
-                f"The Ray cluster {self._address} does not answer any more: {_words(problem)}"
+                f"The Ray cluster {self._address} no longer answers: {_words(problem)}"
             ) from problem
         shutil.rmtree(self._folder.path / _STORAGE_NAME, ignore_errors=True)
         if self._stop_file.exists():

@@ -55,7 +55,7 @@ def with_policy_folders(home: Home, recipe: SftRecipe) -> SftRecipe:
         return msgspec.structs.replace(recipe, base=str(folder))
     if recipe.adapter:
         raise UsageError(
-            f"{recipe.base} says what to go on from, and `adapter` says it, too.",
+            f"{recipe.base} and `adapter` both say what to continue from.",
             NOTHING_TRAINED_MESSAGE,
             "Name one of them",
         )
@@ -75,7 +75,7 @@ def fill_recipe(recipe: SftRecipe, manifest: dict[str, Any], set_: Collection[st
     if not (base / "config.json").is_file():
         adapter = (base / ADAPTER_FILES[0]).is_file()
         raise HoustonError(
-            f"{base} is not the folder of a model: it has no config.json.",
+            f"{base} is not a model folder: it has no config.json.",
             NOTHING_TRAINED_MESSAGE,
             f"It holds an adapter: name its model with --base DIR, and --set adapter={base}"
             if adapter
@@ -120,11 +120,11 @@ def check_base_unchanged(folder: RunFolder) -> None:
         raise _base_changed_error(folder, problem.cause) from problem
     if hashes[0] != spec.base_hash:
         raise _base_changed_error(
-            folder, f"{recipe.base} is not the model any more that this run began with."
+            folder, f"{recipe.base} is no longer the model that this run started with."
         )
     if hashes[1] != spec.adapter_hash:
         raise _base_changed_error(
-            folder, f"{recipe.adapter} is not the adapter any more that this run began with."
+            folder, f"{recipe.adapter} is no longer the adapter that this run started with."
         )
 
 
@@ -132,7 +132,7 @@ def _base_changed_error(folder: RunFolder, cause: str) -> HoustonError:
     return HoustonError(
         cause,
         f"Nothing was trained further. {folder.what_is_kept}",
-        f"Next: put back what was there, and {folder.resume_command}; or start a new run",
+        f"Next: restore what was there, and {folder.resume_command}; or start a new run",
     )
 
 
@@ -145,7 +145,7 @@ def _base_of_data(manifest: dict[str, Any]) -> str:
         return str(only)
     names = f"names {', '.join(bases)}" if bases else "names none"
     raise HoustonError(
-        f"Which model to train cannot be told: the manifest of the data {names}.",
+        f"The model to train is not clear: the manifest of the data {names}.",
         NOTHING_TRAINED_MESSAGE,
         "Name its folder with --base DIR",
     )
@@ -164,15 +164,15 @@ def _with_adapter_shape(recipe: SftRecipe, folder: Path, set_: Collection[str]) 
     """With rank, scale and targets of the adapter that goes on: it has its shapes."""
     if other := sorted(ADAPTER_KEYS & set(set_)):
         raise UsageError(
-            f"{', '.join(other)} cannot be set: {folder} goes on with its own.",
+            f"{', '.join(other)} cannot be set: {folder} keeps its own.",
             NOTHING_TRAINED_MESSAGE,
-            "Leave it away, or train an adapter of its own from the model with --base DIR",
+            "Leave it out, or train a new adapter from the model with --base DIR",
         )
     try:
         config = msgspec.json.decode((folder / ADAPTER_FILES[0]).read_bytes(), type=_AdapterConfig)
     except (OSError, msgspec.DecodeError) as problem:
         raise HoustonError(
-            f"{folder} holds no LoRA adapter to go on from: {problem}.", NOTHING_TRAINED_MESSAGE
+            f"{folder} holds no LoRA adapter to continue from: {problem}.", NOTHING_TRAINED_MESSAGE
         ) from None
     if config.peft_type != "LORA":
         raise HoustonError(
@@ -201,7 +201,7 @@ def register_if_daemon(folder: RunFolder) -> str:
 def conclude_run(folder: RunFolder, writer: ProgressWriter) -> None:
     """What comes after training: the policy registered, the run's end said. Raises HoustonError."""
     policy = register_if_daemon(folder)
-    writer.set_state("finished", f"{policy or 'It'} lies in {folder.output}.")
+    writer.set_state("finished", f"{policy or 'It'} is stored in {folder.output}.")
     writer.log(f"finished {policy}".strip())
     tell_run_ended(folder, "finished")
 
@@ -216,7 +216,7 @@ def report_run_state(
     from houston_shared.control_messages import ReportTrainingState
 
     message = ReportTrainingState(run=run, state=state, reason=reason)
-    send_with_retry(loaded.home, message, "It may have been noted.", "houston train list")
+    send_with_retry(loaded.home, message, "It may have been recorded.", "houston train list")
 
 
 def tell_run_ended(folder: RunFolder, state: RunState, reason: str = "") -> None:
@@ -232,7 +232,7 @@ def tell_run_ended(folder: RunFolder, state: RunState, reason: str = "") -> None
             reason,
         )
     except HoustonError as problem:  # what was trained is none the worse for it
-        ProgressWriter(folder.path).log(f"the daemon was not told: {problem}")
+        ProgressWriter(folder.path).log(f"the daemon was not notified: {problem}")
 
 
 def register_run(loaded: LoadedConfiguration, folder: RunFolder) -> str:

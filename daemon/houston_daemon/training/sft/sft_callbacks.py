@@ -186,7 +186,7 @@ class HeldOutLoss:
 
     def _take_loss(self, when: str) -> float | None:
         what = f"{self.rows} of {len(self._lengths)} held-out rows {when}"
-        self._watch.writer.set_state("running", f"taking the loss on {what}")
+        self._watch.writer.set_state("running", f"measuring the loss on {what}")
         with training_memory.explain_out_of_memory(
             self._watch.folder, self._lengths, self._steps, training=False
         ):

@@ -145,7 +145,7 @@ def _check_words(ids: "numpy.ndarray[Any, Any]", words: int | None, name: str) -
     if wrong < 0 or (words is not None and wrong >= words):
         bounds = "" if words is None else f", whose embeddings are of ids 0 to {words - 1}"
         raise HoustonError(
-            f"{name} has the token id {wrong}, which is none of the model that is trained{bounds}.",
+            f"{name} has the token id {wrong}, which the model to train lacks{bounds}.",
             NOTHING_TRAINED_MESSAGE,
             "Next: a new run with the model that the rows were made for (--base DIR), or export the"
             " rollouts again with --tokenizer and --dialect of this one",
@@ -165,8 +165,8 @@ def _check_hash(source: Path, sha256: str) -> None:
     if hash_file(source) == sha256:
         return
     raise HoustonError(
-        f"{source} is not the file that the manifest beside it tells of.",
-        "Nothing was trained: nobody could tell what from.",
+        f"{source} is not the file that the manifest next to it describes.",
+        "Nothing was trained: the data could not be identified.",
         "Export the rollouts again",
     )
 
@@ -240,7 +240,7 @@ def _iterate_rows(source: Path) -> Iterator[dict[str, Any]]:
     for number, row in enumerate(_read_rows(source)):
         if not isinstance(row, dict):
             raise HoustonError(
-                f"Row {number} of {source.name} is no object.", NOTHING_TRAINED_MESSAGE
+                f"Row {number} of {source.name} is not an object.", NOTHING_TRAINED_MESSAGE
             )
         yield _check_row(row, f"row {row.get('row', number)!r} of {source.name}")
 

@@ -174,7 +174,7 @@ def _visible_gpus(visible: str, leases: list[GpuLease]) -> list[int]:
     words = [word.strip() for word in visible.split(",") if word.strip() not in ("", "-1")]
     if not all(word.isdecimal() for word in words):
         raise UsageError(
-            f"{_VISIBLE_DEVICES} names GPUs otherwise than by number, and {_lease_words(leases)}.",
+            f"{_VISIBLE_DEVICES} does not name GPUs by number, and {_lease_words(leases)}.",
             NOTHING_TRAINED_MESSAGE,
             f"Name them by number: {_VISIBLE_DEVICES}=1",
         )
@@ -186,11 +186,11 @@ def _too_few_gpus(
 ) -> HoustonError:
     could_share = any(lease.holder.startswith(_ENGINE_PREFIX) for lease in leases) and not share
     return Busy(
-        f"It asks for {pluralize(count, 'GPU')}, and {free} of {total} can be had:"
+        f"It asks for {pluralize(count, 'GPU')}, and {free} of {total} are free:"
         f" {_lease_words(leases)}.",
         NOTHING_TRAINED_MESSAGE,
         "Train as a child of the daemon (houston daemon start, no --alone): it waits for its turn"
-        + (", or beside engines with --share-gpus" if could_share else ""),
+        + (", or next to engines with --share-gpus" if could_share else ""),
     )
 
 
@@ -230,7 +230,7 @@ def follow_daemon_run(loaded: LoadedConfiguration, folder: TrainingRunFolder) ->
     except KeyboardInterrupt:
         run = folder.path.name
         command_output.print_note(
-            f"\n{run} goes on.\n  next: houston train show {run}, or houston train cancel {run}"
+            f"\n{run} continues.\n  next: houston train show {run}, or houston train cancel {run}"
         )
         raise
 
@@ -248,7 +248,7 @@ def _follow_until_ended(loaded: LoadedConfiguration, folder: TrainingRunFolder) 
                 return record.state
             if find_running_daemon(loaded.home) is None:
                 raise HoustonError(
-                    f"The daemon ended; {folder.path.name} goes on when it is back.",
+                    f"The daemon ended; {folder.path.name} continues when it is back.",
                     next="houston daemon start",
                     code=ExitCode.DAEMON_NOT_RUNNING,
                 )

@@ -89,7 +89,7 @@ def add_adapter(net: Any, recipe: SftRecipe) -> tuple[Any, LoraConfig | None]:
     except (OSError, ValueError, RuntimeError, KeyError) as problem:
         cause = str(problem).strip().partition("\n")[0]
         raise HoustonError(
-            f"The adapter in {recipe.adapter} cannot go on with {recipe.base}: {cause}.",
+            f"The adapter in {recipe.adapter} does not fit {recipe.base}: {cause}.",
             NOTHING_TRAINED_MESSAGE,
         ) from problem
     if not recipe.full:

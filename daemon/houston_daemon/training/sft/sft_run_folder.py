@@ -142,9 +142,9 @@ def _memory_advice(folder: RunFolder) -> str:
     shorter = f"a new run with shorter rows (--set max_length={max(1, recipe.max_length // 2)})"
     adapter = " or an adapter in place of all weights" if recipe.full else ""
     if recipe.gradient_checkpointing:
-        return f"{shorter}{adapter}; where memory was not short, {folder.resume_command}"
+        return f"{shorter}{adapter}; if memory was not short, {folder.resume_command}"
     less = f"{folder.resume_command} --set gradient_checkpointing=true"
-    return f"{less}; where that is too much still, {shorter}{adapter}"
+    return f"{less}; if that is still too much, {shorter}{adapter}"
 
 
 def settle_run(folder: RunFolder, code: int) -> TrainingProgress:

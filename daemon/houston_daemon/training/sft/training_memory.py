@@ -325,7 +325,7 @@ def out_of_memory_in_pass(
     return HoustonError(
         f"Memory ran out with passes of up to {largest} tokens; the longest row has {longest}.",
         f"Training ended there. {folder.what_is_kept}",
-        f"Next: {again}; where that is too much still, {other}" if settings else f"Next: {other}",
+        f"Next: {again}; if that is still too much, {other}" if settings else f"Next: {other}",
     )
 
 
@@ -334,7 +334,7 @@ def out_of_memory_elsewhere(folder: RunFolder) -> HoustonError:
     progress = run_progress.read_progress(folder.path)
     smaller = "with an adapter in place of all weights, or " if folder.spec.recipe.full else ""
     return HoustonError(
-        f"Memory ran out {(progress and progress.message) or 'beside the passes'}.",
+        f"Memory ran out {(progress and progress.message) or 'outside the passes'}.",
         f"Training ended there. {folder.what_is_kept}",
         f"Next: a new run with a smaller model, {smaller}{_SHARDING_ADVICE}",
     )

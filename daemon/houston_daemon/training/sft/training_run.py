@@ -224,7 +224,7 @@ def training_device(name: str) -> torch.device:
     """The device of a recipe: `cuda`, `cpu` or `auto`. Raises HoustonError without a GPU."""
     has_gpu = torch.cuda.is_available()
     if name == "cuda" and not has_gpu:
-        raise HoustonError("No GPU can be seen.", NOTHING_TRAINED_MESSAGE, "--set device=cpu")
+        raise HoustonError("No GPU is visible.", NOTHING_TRAINED_MESSAGE, "--set device=cpu")
     return torch.device("cuda" if has_gpu and name != "cpu" else "cpu")
 
 
@@ -248,7 +248,7 @@ def _cut_rows(folder: RunFolder, recipe: SftRecipe, say: Callable[[str], None]) 
                 held_out, folder.held_out, longest, hashes.get(held_out.name, ""), words
             )
         except sft_dataset.NothingToTrain as problem:  # what is trained is none the worse for it
-            say(f"no loss on what is held out: {problem.cause}")
+            say(f"no loss on the held-out rows: {problem.cause}")
     folder.keep_manifest()
 
 
@@ -322,7 +322,7 @@ def _rows_sentence(rows: sft_dataset.MappedRows) -> str:
 
 def _model_sentence(loaded: sft_model.LoadedModel, device: torch.device, processes: int) -> str:
     parts = [str(device), "bfloat16" if loaded.bf16 else "float32", f"{processes} processes"]
-    parts.append("several rows in one pass" if loaded.packing else "each row in a pass of its own")
+    parts.append("several rows in one pass" if loaded.packing else "each row in a separate pass")
     if not loaded.fused:
         parts.append("loss from logits: this model changes them after its head")
     return ", ".join(parts)

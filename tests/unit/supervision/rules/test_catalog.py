@@ -157,7 +157,7 @@ WRONG: dict[str, tuple[RuleSettings, str]] = {
         "There is no rule 'blind_edits'; there are: err",
     ),
     "none that is wanted": (RuleSettings(only=("x",)), "There is no rule 'x'"),
-    "both": (RuleSettings(only=("after_best",), off=("blind_edit",)), "not given together"),
+    "both": (RuleSettings(only=("after_best",), off=("blind_edit",)), "cannot be given together"),
     "no expression": (RuleSettings(error_patterns=("(",)), "no regular expression"),
     "a package that is not there": (RuleSettings(packages=("mine",)), "There is no rule 'mine'"),
     "Houston's own": (RuleSettings(packages=("blind_edit",)), "is built into Houston"),
