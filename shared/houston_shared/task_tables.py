@@ -144,9 +144,7 @@ class AgentSettings(Settings, frozen=True):
         """What no value of one key alone can say, as a sentence; empty where nothing is wrong."""
         flow_only = (self.planner, self.verifier) != (AgentRoleSettings(), AgentRoleSettings())
         if self.kind != "flow" and flow_only:
-            return (
-                '`agent.planner` and `agent.verifier` are used only with `agent.kind = "flow"`.'
-            )
+            return '`agent.planner` and `agent.verifier` are used only with `agent.kind = "flow"`.'
         if self.kind != "flow" and (self.memory.enabled or not self.verify):
             return '`agent.memory` and `agent.verify` are used only with `agent.kind = "flow"`.'
         return ""

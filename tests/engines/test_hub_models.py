@@ -164,9 +164,7 @@ REFUSALS = [
     pytest.param(
         ID, {"HF_ENDPOINT": NOBODY}, 1, "does not answer", "the network", id="nobody", marks=SLOW
     ),
-    pytest.param(
-        "small", {}, 78, "'small' is not a hub id", "org/name", id="no id", marks=SLOW
-    ),
+    pytest.param("small", {}, 78, "'small' is not a hub id", "org/name", id="no id", marks=SLOW),
 ]
 
 

@@ -132,7 +132,7 @@ def test_the_same_weights_at_another_name_of_the_home_stay(vllm: Vllm, tmp_path:
 
 
 def test_a_link_that_cannot_be_made_is_said(vllm: Vllm, tmp_path: Path) -> None:
-    with pytest.raises(HoustonError, match="to load the adapter from, .*, cannot be made"):
+    with pytest.raises(HoustonError, match=r"to load the adapter from, .*, cannot be made"):
         adapter_loader.load_adapter(
             vllm.server, "policy@2", tmp_path / "gone" / "policy@2", {}, {}, "ab"
         )

@@ -26,8 +26,7 @@ def check_task(task: LoadedTask) -> None:
     check_no_evaluator(task)
     if importlib.util.find_spec("websockets") is None:
         raise ConfigurationError(
-            f"{task.file}: openenv needs the Python package websockets, which is not"
-            " installed.",
+            f"{task.file}: openenv needs the Python package websockets, which is not installed.",
             "No rollout can run.",
             INSTALL,
         )

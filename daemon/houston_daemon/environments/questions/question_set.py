@@ -47,8 +47,7 @@ def read_questions(file: Path) -> tuple[Question, ...]:
         key = normal(question.question) or question.question
         if key in questions:
             raise ConfigurationError(
-                f"{file}, line {number}: this repeats the question of line "
-                f"{questions[key][0]}."
+                f"{file}, line {number}: this repeats the question of line {questions[key][0]}."
             )
         if question.id in ids:
             raise ConfigurationError(
