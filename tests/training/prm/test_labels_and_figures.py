@@ -74,7 +74,7 @@ def test_share_of_pairs_in_the_right_order(
 def test_what_is_no_action_is_neither_trained_nor_measured() -> None:
     split = split_labels([label("a"), label("a", sound=False)], 0.5, seed=0)
     assert (len(split.train), len(split.held_out)) == (1, 0)
-    with pytest.raises(HoustonError, match="None of the .* can be trained on"):
+    with pytest.raises(HoustonError, match=r"None of the .* can be trained on"):
         split_labels([label("a", sound=False)], 0.5, seed=0)
 
 
