@@ -39,15 +39,15 @@ def write_atomically(
     *,
     mode: int | None = None,
     durable: bool = True,
-    beside: Path | None = None,
+    temporary_path: Path | None = None,
 ) -> None:
     """Write beside, sync the content, replace. Its folder must be there. Raises OSError.
 
     mode: permissions, whatever the umask says. durable: False where a power cut may leave it empty.
-    beside: where it is written; see `temporary_sibling`.
+    temporary_path: where it is written; see `temporary_sibling`.
     """
     synced: Synced = "content" if durable else "nothing"
-    with open_atomically(file, beside=beside, mode=mode, synced=synced) as handle:
+    with open_atomically(file, temporary_path=temporary_path, mode=mode, synced=synced) as handle:
         handle.write(data)
 
 
@@ -55,7 +55,7 @@ def write_atomically(
 def open_atomically(
     target: Path,
     *,
-    beside: Path | None = None,
+    temporary_path: Path | None = None,
     mode: int | None = None,
     synced: Synced = "name",
     before_rename: Callable[[Path], None] = lambda _: None,
@@ -63,23 +63,23 @@ def open_atomically(
 ) -> Iterator[BinaryIO]:
     """A file to write, beside its place: synced and renamed at the end, gone after an exception.
 
-    beside: where it is written, by default `<name>.new`. mode: as above. before_rename: called with
-    it once its content is on disk, after_rename once it has its name and before that is synced.
-    Raises OSError.
+    temporary_path: where it is written, by default `<name>.new`. mode: as above. before_rename:
+    called with it once its content is on disk, after_rename once it has its name and before that is
+    synced. Raises OSError.
     """
-    beside = beside or target.with_name(target.name + ".new")
+    temporary_path = temporary_path or target.with_name(target.name + ".new")
     try:
-        with beside.open("wb") as handle:
+        with temporary_path.open("wb") as handle:
             if mode is not None:
                 os.fchmod(handle.fileno(), mode)
             yield handle
             handle.flush()
             if synced != "nothing":
                 os.fsync(handle.fileno())
-        before_rename(beside)
-        beside.replace(target)
+        before_rename(temporary_path)
+        temporary_path.replace(target)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary_path.unlink(missing_ok=True)
         raise
     after_rename()
     if synced == "name":

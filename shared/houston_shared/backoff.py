@@ -28,10 +28,10 @@ class RetryPolicy:
     jitter: tuple[float, float] = (1.0, 1.25)
     """Waits are multiplied by a number between these: who fails together comes back apart."""
 
-    def wait(self, failed: int, asked_seconds: float | None = None) -> float:
+    def wait(self, failed: int, retry_after: float | None = None) -> float:
         """Seconds to wait after `failed` tries, the last of which asked for so many."""
-        if asked_seconds is not None:
-            return min(asked_seconds, self.max_retry_after)
+        if retry_after is not None:
+            return min(retry_after, self.max_retry_after)
         doubled = self.first_wait * 2.0 ** min(failed - 1, 60)  # a float has no 2 ** 1024
         return min(doubled, self.max_wait) * random.uniform(*self.jitter)
 

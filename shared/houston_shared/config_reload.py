@@ -48,17 +48,17 @@ class EditedFiles:
         self._unsettled: dict[Path, tuple[FileStamp, float]] = {}
         """Files that changed since: what they are like now, and since when."""
 
-    def follow(self, paths: Iterable[Path], as_changed: bool = False) -> None:
+    def follow(self, paths: Iterable[Path], report_existing: bool = False) -> None:
         """Look at these from now on, and at no others.
 
-        as_changed: those that were not looked at before are told as changed.
+        report_existing: those that were not looked at before are told as changed.
         """
         wanted_paths = set(paths)
         for path in self._reported.keys() - wanted_paths:
             del self._reported[path]
             self._unsettled.pop(path, None)
         for path in wanted_paths - self._reported.keys():
-            self._reported[path] = _NEVER_SEEN if as_changed else read_file_stamp(path)
+            self._reported[path] = _NEVER_SEEN if report_existing else read_file_stamp(path)
 
     @property
     def followed(self) -> set[Path]:

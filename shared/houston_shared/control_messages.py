@@ -137,7 +137,7 @@ class StartRollouts(FromPerson, frozen=True, kw_only=True):
     specs: tuple[RolloutSpec, ...]
 
 
-MOST_IMPORTED_STEPS = 2_000
+MAX_IMPORTED_STEPS = 2_000
 """Steps of an imported rollout at most: they are stored in one transaction, while everybody waits
 (0.6 s of a processor)."""
 
@@ -221,9 +221,9 @@ class CleanRollouts(FromPerson, frozen=True, kw_only=True):
     """Their snapshots, too."""
 
 
-MOST_JUDGED_STEPS = 20_000
+MAX_JUDGED_STEPS = 20_000
 """Steps that one message judges at most: their rows are written while everybody waits (0.1 s)."""
-MOST_JUDGED_RANGES = 500
+MAX_JUDGED_RANGES = 500
 """Ranges that one message judges at most."""
 REASON_LIMIT = 2_000
 """Characters of a reason."""
@@ -347,7 +347,7 @@ class RejectDraft(FromPerson, frozen=True, kw_only=True):
     id: str
 
 
-MOST_SCORED_STEPS = 1_000
+MAX_SCORED_STEPS = 1_000
 """Steps that one message scores at most."""
 StepScoreValue = Annotated[float, msgspec.Meta(ge=0, le=1)]
 

@@ -13,9 +13,9 @@ GainKind = Literal["saturation", "linear"]
 """`saturation`: ECHO's. `linear`: the difference of scores, to compare with."""
 
 
-def unit_score(score: float | None, most: float = 100.0) -> float:
+def unit_score(score: float | None, max_score: float = 100.0) -> float:
     """A score as a share of the full one, 0 to 1; what is below 0, or was never given, is 0."""
-    return min(1.0, max(0.0, (score or 0.0) / most))
+    return min(1.0, max(0.0, (score or 0.0) / max_score))
 
 
 def critique_gain(

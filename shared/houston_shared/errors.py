@@ -114,19 +114,21 @@ def unreadable_as_error(
         raise error(f"{place} cannot be read: {reason}.", effect, next, code) from problem
 
 
-def unreadable_file_code(problem: Exception, otherwise: ExitCode = ExitCode.FAILED) -> ExitCode:
+def unreadable_file_code(problem: Exception, default: ExitCode = ExitCode.FAILED) -> ExitCode:
     """The exit code for a file that was named and cannot be read."""
-    return ExitCode.NOT_FOUND if isinstance(problem, FileNotFoundError) else otherwise
+    return ExitCode.NOT_FOUND if isinstance(problem, FileNotFoundError) else default
 
 
-def close_matches(word: str, known: Iterable[str], most: int = 3, cutoff: float = 0.7) -> list[str]:
+def close_matches(
+    word: str, known: Iterable[str], max_matches: int = 3, cutoff: float = 0.7
+) -> list[str]:
     """Which of the known words somebody may have meant by `word`, the nearest first.
 
     cutoff: difflib's ratio, 0 to 1.
     """
     import difflib  # some milliseconds, and only after a slip
 
-    return difflib.get_close_matches(word, list(dict.fromkeys(known)), most, cutoff)
+    return difflib.get_close_matches(word, list(dict.fromkeys(known)), max_matches, cutoff)
 
 
 def abbreviated_names(word: str, known: Iterable[str]) -> tuple[list[str], str]:

@@ -23,7 +23,7 @@ _NAME = re.compile(r"(?<![\w./-])(?:--?[a-z][\w-]+|[\w-]*[\w/-][./_][\w./-]*\w)"
 _SUBMISSION = re.compile(
     r"\A\W*(?:(?:please|now|then|just|and|first|so)\s+)*(?:submit|evaluate|call\s+eval)\b", re.I
 )
-_LEAST_CHARACTERS = 3
+_MIN_CHARACTERS = 3
 """Characters of a word that is looked for."""
 _NUMBER = re.compile(r"[\d.,/-]+\Z")
 
@@ -44,7 +44,7 @@ def asked_words(text: str) -> tuple[str, ...]:
         dict.fromkeys(
             word
             for word in words
-            if len(word) >= _LEAST_CHARACTERS
+            if len(word) >= _MIN_CHARACTERS
             and not _NUMBER.match(word)
             and not any(word in what for what in forbidden)
         )

@@ -6,8 +6,8 @@ process: environment variables that the configuration names or whose names sugge
 values in the environments that it gives to engines, and the keys in the URLs that messages go to.
 The daemon decides (`install_secrets`) and tells its children by `HOUSTON_SECRETS`; other processes
 use the defaults. The beginning or the end of a known value that was cut is found, too. Not found is
-a value in another encoding (Base64, spaces between), or one shorter than `SHORTEST_SECRET`. Where
-text goes is not known here.
+a value in another encoding (Base64, spaces between), or one shorter than `MIN_SECRET_CHARACTERS`.
+Where text goes is not known here.
 """
 
 import json
@@ -27,7 +27,7 @@ from houston_shared.config import Configuration
 from houston_shared.config_sections import STORE_KEYS, SecretSettings
 from houston_shared.notification_urls import notification_secrets
 
-SHORTEST_SECRET = 8
+MIN_SECRET_CHARACTERS = 8
 """Characters of the shortest value that is redacted: a shorter one is a word like any other."""
 GIVEAWAY_CHARACTERS = 16
 """So many first or last characters of a long value give it away."""
@@ -107,7 +107,7 @@ class Redactor:
         White space around one is no part of the secret: who reads it from a file strips it.
         """
         self.names = tuple(
-            sorted(name for name in values if len(values[name].strip()) >= SHORTEST_SECRET)
+            sorted(name for name in values if len(values[name].strip()) >= MIN_SECRET_CHARACTERS)
         )
         """What is known by its value."""
         self._values = {name: values[name] for name in self.names}
@@ -154,7 +154,7 @@ def _secret_spellings(values: Mapping[str, str]) -> Iterator[_SecretSpelling]:
         for form in forms:
             if form not in spellings:
                 spellings.add(form)
-                part = min(GIVEAWAY_CHARACTERS, max(SHORTEST_SECRET, len(form) * 2 // 3))
+                part = min(GIVEAWAY_CHARACTERS, max(MIN_SECRET_CHARACTERS, len(form) * 2 // 3))
                 yield _SecretSpelling(name, form, form[:part], form[-part:])
 
 
@@ -286,7 +286,9 @@ def restore_secrets(text: str) -> str:
 def too_short_secret_names(environment: Mapping[str, str], rules: SecretSettings) -> list[str]:
     """Names of variables that hold secrets of too few characters to be taken out of text."""
     secrets = find_secret_values(environment, rules)
-    return sorted(name for name, value in secrets.items() if len(value.strip()) < SHORTEST_SECRET)
+    return sorted(
+        name for name, value in secrets.items() if len(value.strip()) < MIN_SECRET_CHARACTERS
+    )
 
 
 def _is_secret(name: str, value: str, rules: SecretSettings) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 WINDOW = 5
 """Updates whose mean gain is compared: one update's is noise."""
-LEAST_GAIN = 0.05
+MIN_GAIN = 0.05
 """A mean gain below this was no help that could be lost."""
 LEFT_SHARE = 0.5
 """Of its best mean gain, below which a critic has become stale."""
@@ -18,7 +18,7 @@ def staleness(gains: Sequence[float]) -> str:
     otherwise. gains: of all updates so far in which something was criticised, in order.
     """
     means = [sum(gains[end - WINDOW : end]) / WINDOW for end in range(WINDOW, len(gains) + 1)]
-    if not means or max(means) < LEAST_GAIN or means[-1] >= LEFT_SHARE * max(means):
+    if not means or max(means) < MIN_GAIN or means[-1] >= LEFT_SHARE * max(means):
         return ""
     return (
         f"helps less than it did: its mean gain over {WINDOW} updates is"

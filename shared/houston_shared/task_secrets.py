@@ -7,7 +7,11 @@ a list of tasks does not pay for it.
 
 from collections.abc import Iterator
 
-from houston_shared.secret_redaction import SHORTEST_SECRET, find_placeholders, process_redactor
+from houston_shared.secret_redaction import (
+    MIN_SECRET_CHARACTERS,
+    find_placeholders,
+    process_redactor,
+)
 from houston_shared.task import Task
 
 
@@ -34,7 +38,7 @@ def describe_missing_secret(where: str, name: str) -> tuple[str, str]:
     """What is missing, and what to do, as sentences."""
     return (
         f"`{where}` of the task names {name}, and the daemon's environment has no secret {name} of"
-        f" at least {SHORTEST_SECRET} characters.",
+        f" at least {MIN_SECRET_CHARACTERS} characters.",
         f"Start the daemon with {name} set; if its name does not look like a secret's, add it to"
         " [secrets] names in houston.toml.",
     )

@@ -108,10 +108,10 @@ def pluralize(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def join_first(names: Sequence[str], most: int) -> str:
+def join_first(names: Sequence[str], limit: int) -> str:
     """At most so many of the names, and how many more there are: `a, b and 3 more`."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+    more = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def number_ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:

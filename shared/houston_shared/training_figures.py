@@ -220,7 +220,7 @@ def _read_unchanged(folder: Path, signature: tuple[tuple[int, int], ...]) -> Run
     result = read_json_file(folder / "result.json", _Result)
     held_out = _read_held_out(folder, result)
     last_step = max((line.step for line in steps), default=0)
-    validated = tuple(_validated(updates, result))
+    validated = tuple(_validated_versions(updates, result))
     return RunFigures(
         tuple(_curves(steps, updates, held_out, last_step, validated)),
         _read_data(folder, updates, result),
@@ -280,7 +280,9 @@ def _curves(
             yield Curve(figure.name, points, "update", figure.falls)
 
 
-def _validated(updates: list[_Update], result: _Result | None) -> Iterator[ValidatedVersion]:
+def _validated_versions(
+    updates: list[_Update], result: _Result | None
+) -> Iterator[ValidatedVersion]:
     """Of every validated update the version that it began with, and what the run became."""
     for update in updates:
         if figures := update.validation:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from houston_shared.control_messages import REASON_LIMIT
 
-LONGEST_RULE_REASON = 300
+MAX_RULE_REASON_CHARACTERS = 300
 """Characters of one rule's reason."""
 _REASON_HEAD = re.compile(r"(?:\A|; )([a-z][a-z0-9_]*)@(\d+): ")
 
@@ -33,7 +33,7 @@ def join_rule_reasons(reasons: Sequence[RuleReason]) -> str:
     """
     room = max(40, REASON_LIMIT // max(1, len(reasons)) - 60)
     texts = (
-        _shorten_reason(" ".join(part.reason.split()), min(LONGEST_RULE_REASON, room))
+        _shorten_reason(" ".join(part.reason.split()), min(MAX_RULE_REASON_CHARACTERS, room))
         for part in reasons
     )
     named = zip(reasons, texts, strict=True)
@@ -52,10 +52,10 @@ def split_rule_reasons(text: str) -> list[RuleReason]:
     ]
 
 
-def _shorten_reason(text: str, most: int) -> str:
+def _shorten_reason(text: str, limit: int) -> str:
     # A reason quotes what agents wrote: what looks like the next rule's head must not be one.
     safe = _REASON_HEAD.sub(lambda match: match[0].replace("@", " @"), text)
-    return safe if len(safe) <= most else f"{safe[: most - 1]}…"
+    return safe if len(safe) <= limit else f"{safe[: limit - 1]}…"
 
 
 ERROR_RULE = "error_observation"

@@ -28,16 +28,18 @@ class ConfidenceInterval(NamedTuple):
         return {name: known(value) for name, value in self._asdict().items()}
 
 
-def wilson_interval(hits: float, of: int, confidence: float = 0.95) -> ConfidenceInterval:
+def wilson_interval(hits: float, trials: int, confidence: float = 0.95) -> ConfidenceInterval:
     """The share `hits / of` with its bounds, each 0 to 1 (Wilson 1927, eq. 6).
 
     hits: a trial may count as any mean from 0 to 1; the bounds are then somewhat too wide. Without
     any trial nothing is known: the bounds are 0 and 1.
     """
-    if of == 0:
+    if trials == 0:
         return ConfidenceInterval(None, 0.0, 1.0)
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    share = hits / of
-    middle = (share + z * z / (2 * of)) / (1 + z * z / of)
-    half = z * math.sqrt(share * (1 - share) / of + z * z / (4 * of**2)) / (1 + z * z / of)
+    share = hits / trials
+    middle = (share + z * z / (2 * trials)) / (1 + z * z / trials)
+    half = (
+        z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials**2)) / (1 + z * z / trials)
+    )
     return ConfidenceInterval(share, max(0.0, middle - half), min(1.0, middle + half))

@@ -115,7 +115,7 @@ def test_a_console_without_a_terminal_leaves(home: Home, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("typed", "shown"),
     [
-        pytest.param(b"+Look.\x1b[Z\x1577\r", b"'77' is no number", id="the line before"),
+        pytest.param(b"+Look.\x1b[Z\x1577\r", b"'77' is not a number", id="the line before"),
         pytest.param(b"/\x0f\x0fLook\r", "Look  1 found · as written · all rollouts".encode(),
                      id="a search of all rollouts"),
     ],

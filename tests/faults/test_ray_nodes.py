@@ -282,7 +282,7 @@ def test_a_lost_node_with_its_disk_goes_on_from_the_store(tmp_path: Path) -> Non
             log = ground.folder / "host/rollouts" / rollout / "workspace/log.txt"
             numbers = list(map(int, log.read_text().split()))
             assert numbers == sorted(set(numbers)), "no call ran twice"
-            assert len(numbers) >= 60 - store_workspace.SNAPSHOTS_THAT_DO - 1
+            assert len(numbers) >= 60 - store_workspace.MAX_SNAPSHOT_LAG - 1
         assert wrong(ground) == []
     finally:
         fleet.close()

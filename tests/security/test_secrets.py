@@ -16,7 +16,7 @@ from houston_shared.config import Configuration
 from houston_shared.config_sections import ArtifactSettings, SecretSettings
 from houston_shared.home import Home
 from houston_shared.secret_redaction import (
-    SHORTEST_SECRET,
+    MIN_SECRET_CHARACTERS,
     Redactor,
     find_secret_values,
     secret_rules,
@@ -141,8 +141,8 @@ def test_which_variables_are_secret(tmp_path: Path) -> None:
     stored = {"AWS_ACCESS_KEY_ID": "e" * 20, "AWS_SECRET_ACCESS_KEY": "f" * 20}
     with_store = Configuration(artifacts=ArtifactSettings(url="s3://bucket/x"))
     assert set(find_secret_values(stored, secret_rules(with_store))) == set(stored)
-    assert Redactor({"A_KEY": "x" * (SHORTEST_SECRET - 1)}).names == ()
-    assert Redactor({"A_KEY": "x" * (SHORTEST_SECRET - 1) + "\n"}).names == ()
+    assert Redactor({"A_KEY": "x" * (MIN_SECRET_CHARACTERS - 1)}).names == ()
+    assert Redactor({"A_KEY": "x" * (MIN_SECRET_CHARACTERS - 1) + "\n"}).names == ()
 
 
 # --- the whole station ---------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from houston_daemon.demo.demo_tour import (
     LIVE_TASK,
     TOUR_ORDERS,
     DemoRollouts,
-    does_order,
+    matches_order,
     tour_lines,
 )
 from houston_daemon.engines.local_model import MODEL_NAME, model_path
@@ -87,7 +87,7 @@ def test_the_live_task_is_what_the_adapter_was_trained_on() -> None:
 def test_an_order_is_done_by_its_call_on_what_it_names(
     calls: list[dict[str, Any]], done: bool
 ) -> None:
-    assert does_order(TOUR_ORDERS[0], calls) is done
+    assert matches_order(TOUR_ORDERS[0], calls) is done
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from houston_shared.store import presence_queries
 from houston_shared.store.presence_queries import ClaimStatus
 from houston_shared.times_and_counts import now_us
 
-MOST_NAMES_SHOWN = 8
+MAX_NAMES_SHOWN = 8
 """Names of people that a question lists."""
 
 
@@ -41,9 +41,9 @@ HANDOVER_NOTE_PROMPT = "a note for them (without one it is only released)"
 class ClaimActions:
     """What a screen asks of the daemon about claims; questions stand before that screen."""
 
-    def __init__(self, link: DaemonLink, undoing: UndoOffers, screen: HoustonScreen) -> None:
-        self._link, self._undo_offers, self._screen = link, undoing, screen
-        self._claimed_here = ""
+    def __init__(self, link: DaemonLink, undo_offers: UndoOffers, screen: HoustonScreen) -> None:
+        self._link, self._undo_offers, self._screen = link, undo_offers, screen
+        self._own_claim = ""
         """The rollout that was claimed here last: it may not have been read yet."""
         self._notes_read: set[int] = set()
         """Notes of which it was said that they were read."""
@@ -79,9 +79,7 @@ class ClaimActions:
 
         holding: as this console has read it last.
         """
-        if rollout == self._claimed_here or (
-            holding is not None and holding.holder == state.person
-        ):
+        if rollout == self._own_claim or (holding is not None and holding.holder == state.person):
             self._undo_offers.do(
                 f"Release {rollout} …", self._release_with_undo(rollout), _claim_undo_key(rollout)
             )
@@ -110,7 +108,7 @@ class ClaimActions:
     def _ask_hand_over(self, rollout: str, known: Sequence[str], typed: HandOver) -> None:
         """Ask for whom, and for a note. typed: what stands there already."""
         others = [name for name in known if name != self._screen.state.person]
-        names_hint = f"; known: {', '.join(others[:MOST_NAMES_SHOWN])}" if others else ""
+        names_hint = f"; known: {', '.join(others[:MAX_NAMES_SHOWN])}" if others else ""
         fields = {
             f"to whom (shift+tab goes there; empty: anybody{names_hint})": typed.to,
             HANDOVER_NOTE_PROMPT: typed.note,
@@ -148,41 +146,41 @@ class ClaimActions:
         )
 
     def _run_claim(
-        self, rollout: str, handed: HandOver = NOTHING_TYPED, release: bool = False
+        self, rollout: str, handover: HandOver = NOTHING_TYPED, release: bool = False
     ) -> None:
-        self._screen.run_worker(self._claim(rollout, handed, release), group="claim")
+        self._screen.run_worker(self._claim(rollout, handover, release), group="claim")
 
-    async def _claim(self, rollout: str, handed: HandOver, release: bool) -> None:
+    async def _claim(self, rollout: str, handover: HandOver, release: bool) -> None:
         try:
-            await self._send_claim(rollout, handed, release, 0)
+            await self._send_claim(rollout, handover, release, 0)
         except HoustonError as problem:
             self._screen.show_error(problem)
             return
         if not release:
             words = f"You look after {rollout}: everybody sees it. C takes it back."
             self._screen.show_message(words, "success")
-        elif handed.to:
-            words = f"{rollout} is handed over to {handed.to}: you will see when they read it."
+        elif handover.to:
+            words = f"{rollout} is handed over to {handover.to}: you will see when they read it."
             self._screen.show_message(words, "success")
         else:
-            words = " Your note waits for the next person." if handed.note else ""
+            words = " Your note waits for the next person." if handover.note else ""
             self._screen.show_message(f"You no longer look after {rollout}.{words}", "success")
 
     async def _send_claim(
-        self, rollout: str, handed: HandOver, release: bool, known_seq: int
+        self, rollout: str, handover: HandOver, release: bool, known_seq: int
     ) -> int:
         """Send the claim; returns its event. Raises HoustonError."""
         message = ClaimRollout(
             request=uuid.uuid4().hex,
             rollout=rollout,
-            note=handed.note,
-            to=handed.to,
+            note=handover.note,
+            to=handover.to,
             release=release,
             seen=known_seq,
             claimed=self._link.claimed,
         )
         answer = await self._link.ask(message)
-        self._claimed_here = "" if release else rollout
+        self._own_claim = "" if release else rollout
         return getattr(answer, "seq", 0)
 
     async def _claim_with_undo(self, rollout: str, known_seq: int) -> UndoableAction:

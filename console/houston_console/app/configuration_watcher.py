@@ -43,7 +43,7 @@ class ConfigurationWatcher:
         self._keymap_path = keymap_path()
         self._edited_files = EditedFiles()
         # It may have changed since it was read.
-        self._edited_files.follow([self._configuration.path], as_changed=True)
+        self._edited_files.follow([self._configuration.path], report_existing=True)
         self._edited_files.follow([self._configuration.path, self._keymap_path])
         self._wake_event = asyncio.Event()
         self._loop = asyncio.get_running_loop()

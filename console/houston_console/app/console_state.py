@@ -304,18 +304,18 @@ class ConsoleState:
         judged = [self._newest(need) for need in self.board.needs]
         ids = {need.overview.rollout.id for need in judged}
         other_needs = [
-            self._standing(rollout) for rollout in self.rollouts.values() if rollout.id not in ids
+            self._overview(rollout) for rollout in self.rollouts.values() if rollout.id not in ids
         ]
         return [*judged, *rank_rollouts(other_needs, 0)]
 
     def _newest(self, need: RolloutNeed) -> RolloutNeed:
         row = need.overview.rollout
-        newest = self._standing(self.rollouts.get(row.id, row))
+        newest = self._overview(self.rollouts.get(row.id, row))
         return need._replace(
             overview=need.overview._replace(rollout=newest.rollout, queued=newest.queued)
         )
 
-    def _standing(self, rollout: RolloutRow) -> RolloutOverview:
+    def _overview(self, rollout: RolloutRow) -> RolloutOverview:
         return RolloutOverview(rollout, queued=self.waiting_counts.get(rollout.id, 0))
 
     def need_of(self, rollout: str) -> RolloutNeed | None:

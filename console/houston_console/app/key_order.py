@@ -54,13 +54,13 @@ class KeyOrder:
         self._handle, self._report_dropped = handle, report_dropped
         self._waiting: deque[TypedEvent] = deque()
         """The first is being handled, or waits for the app."""
-        self._settled = asyncio.Event()
-        self._settled.set()
+        self._idle_event = asyncio.Event()
+        self._idle_event.set()
         self._background: asyncio.Task[None] | None = None
         self._release: asyncio.TimerHandle | None = None
-        self._held_for: set[asyncio.Future[bool]] = set()
+        self._pending_work: set[asyncio.Future[bool]] = set()
         """Work in the background that the next keys wait for."""
-        self._are_words = False
+        self._asks_for_text = False
         self._dropped, self._dropping_until = 0, 0.0
         """Keys that were meant for what was not reached, and until when more are."""
         self.holds_frames = False
@@ -78,8 +78,8 @@ class KeyOrder:
         self._dropping_until = 0.0
         self._waiting.append(event)
         if len(self._waiting) == 1:
-            self._settled.clear()
-            if self._held_for or self._busy_parts():
+            self._idle_event.clear()
+            if self._pending_work or self._busy_parts():
                 self._go_on(self._wait_then_handle())
             else:
                 await self._handle_first()
@@ -90,14 +90,14 @@ class KeyOrder:
         asks_for_text: whether they are words, for a line that the work opens. The work sets the
         result: whether they may go where it has led.
         """
-        self._are_words = asks_for_text
+        self._asks_for_text = asks_for_text
         work: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._held_for.add(work)
+        self._pending_work.add(work)
         return work
 
     async def settle(self) -> None:
         """Wait until every key was handled, and what it has begun is done."""
-        await self._settled.wait()
+        await self._idle_event.wait()
 
     def _go_on(self, work: Coroutine[Any, Any, None]) -> None:
         """Wait beside the app's own queue: a turn of that costs several of the loop's."""
@@ -140,7 +140,7 @@ class KeyOrder:
 
     def _drop(self, count: int) -> None:
         self._dropped += count
-        if self._are_words:
+        if self._asks_for_text:
             self._dropping_until = time.monotonic() + PAUSE_SECONDS
         if self._dropped:
             self._report_dropped(self._dropped)
@@ -151,7 +151,7 @@ class KeyOrder:
             self._release.cancel()
             self._release = None
         self._draw()
-        self._settled.set()
+        self._idle_event.set()
 
     def _draw(self) -> None:
         self.holds_frames = False
@@ -162,10 +162,10 @@ class KeyOrder:
         """Wait for what keys are held for, too; False where it has led to nothing."""
         await self._until_idle()
         is_reached = True
-        while self._held_for:
-            done, late = await asyncio.wait(self._held_for, timeout=WORK_PATIENCE_SECONDS)
+        while self._pending_work:
+            done, late = await asyncio.wait(self._pending_work, timeout=WORK_PATIENCE_SECONDS)
             is_reached = is_reached and not late and all(work.result() for work in done)
-            self._held_for -= done | late
+            self._pending_work -= done | late
             await self._until_idle()
         return is_reached
 

@@ -29,8 +29,8 @@ BRANCH_GUIDANCE_PROMPT = "guidance for their first observation (may stay empty)"
 class SteeringActions:
     """What a screen asks of the daemon; questions stand before that screen."""
 
-    def __init__(self, link: DaemonLink, undoing: UndoOffers, screen: HoustonScreen) -> None:
-        self._link, self._undo_offers, self._screen = link, undoing, screen
+    def __init__(self, link: DaemonLink, undo_offers: UndoOffers, screen: HoustonScreen) -> None:
+        self._link, self._undo_offers, self._screen = link, undo_offers, screen
 
     def steer(self, rollout: str, action: str) -> None:
         """Pause, resume or cancel; what cannot be undone asks first."""

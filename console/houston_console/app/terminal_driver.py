@@ -134,20 +134,25 @@ def style_after_reset(codes: str) -> SgrStyle:
 
 
 @lru_cache(16_384)
-def style_change(have: SgrStyle, want: SgrStyle) -> str:
+def style_change(current: SgrStyle, target: SgrStyle) -> str:
     """The shortest of the plain ways from one style to another."""
-    if have == want:
+    if current == target:
         return ""
-    if want == PLAIN_STYLE:
+    if target == PLAIN_STYLE:
         return SGR_RESET
-    if not have.attributes <= want.attributes:
-        codes = ["0", *sorted(want.attributes), want.foreground, want.background]
+    if not current.attributes <= target.attributes:
+        codes = [
+            "0",
+            *sorted(target.attributes),
+            target.foreground,
+            target.background,
+        ]
     else:
-        codes = sorted(want.attributes - have.attributes)
-        if want.foreground != have.foreground:
-            codes.append(want.foreground or "39")
-        if want.background != have.background:
-            codes.append(want.background or "49")
+        codes = sorted(target.attributes - current.attributes)
+        if target.foreground != current.foreground:
+            codes.append(target.foreground or "39")
+        if target.background != current.background:
+            codes.append(target.background or "49")
     return f"\x1b[{';'.join(code for code in codes if code)}m"
 
 
@@ -159,21 +164,21 @@ def compress_sgr(data: str) -> str:
     parts = _SGR_SEQUENCE.split(data)
     if len(parts) < 3:
         return data
-    have = want = PLAIN_STYLE
+    current = target = PLAIN_STYLE
     output: list[str] = []
     for number, part in enumerate(parts):
         if number % 2:
-            want = (
+            target = (
                 style_after_reset(part)
-                if want == PLAIN_STYLE or part in ("", "0")
-                else _apply_codes(want, part)
+                if target == PLAIN_STYLE or part in ("", "0")
+                else _apply_codes(target, part)
             )
         elif part:
-            needed = _style_needed_for(part, have, want)
-            output.append(style_change(have, needed))
+            needed = _style_needed_for(part, current, target)
+            output.append(style_change(current, needed))
             output.append(part)
-            have = needed
-    return "".join(output) + style_change(have, PLAIN_STYLE)
+            current = needed
+    return "".join(output) + style_change(current, PLAIN_STYLE)
 
 
 def _apply_codes(before: SgrStyle, codes: str) -> SgrStyle:
@@ -182,14 +187,14 @@ def _apply_codes(before: SgrStyle, codes: str) -> SgrStyle:
     return style_after_reset(f"{';'.join(previous)};{codes}")
 
 
-def _style_needed_for(part: str, have: SgrStyle, want: SgrStyle) -> SgrStyle:
+def _style_needed_for(part: str, current: SgrStyle, target: SgrStyle) -> SgrStyle:
     """What a piece of text needs of the style that is wanted for it."""
     text = _OTHER_SEQUENCE.sub("", part)
     if not text:
-        return have
-    if text.isspace() and not (have.attributes | want.attributes) & _ATTRIBUTES_SEEN_ON_BLANKS:
-        return SgrStyle(have.attributes, have.foreground, want.background)
-    return want
+        return current
+    if text.isspace() and not (current.attributes | target.attributes) & _ATTRIBUTES_SEEN_ON_BLANKS:
+        return SgrStyle(current.attributes, current.foreground, target.background)
+    return target
 
 
 _SGR_BODY = r"\[[0-9;:]*m"

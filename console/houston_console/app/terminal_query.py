@@ -107,8 +107,8 @@ def _read_answers(fd: int, seconds: float) -> bytes:
 
 def _ask_tmux(environment: Mapping[str, str]) -> TerminalAnswer:
     """What tmux knows of the terminal that somebody looks at it with."""
-    told_of = "#{client_utf8} #{client_termname} #{client_termfeatures}"
-    command = ("tmux", "display-message", "-p", told_of)
+    tmux_format = "#{client_utf8} #{client_termname} #{client_termfeatures}"
+    command = ("tmux", "display-message", "-p", tmux_format)
     try:
         result = subprocess.run(
             command, capture_output=True, text=True, timeout=TMUX_SECONDS, env=dict(environment)

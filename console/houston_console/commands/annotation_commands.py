@@ -15,7 +15,7 @@ from houston_console.commands.output_page import OutputPage, span
 from houston_shared import command_arguments, command_output, verdict_precedence
 from houston_shared.command_arguments import StepReference
 from houston_shared.config import LoadedConfiguration
-from houston_shared.control_messages import MOST_JUDGED_STEPS, GiveVerdicts, JudgedSteps, Judgement
+from houston_shared.control_messages import MAX_JUDGED_STEPS, GiveVerdicts, JudgedSteps, Judgement
 from houston_shared.errors import ExitCode, UsageError
 from houston_shared.store import annotation_queries, event_text, rollout_queries
 from houston_shared.store.annotation_queries import BookmarkRow, SourceVerdict, VerdictHistoryEntry
@@ -274,8 +274,8 @@ def _send_verdict(
     verdict: Judgement,
     newest: int,
 ) -> None:
-    for first in range(place.first, place.last + 1, MOST_JUDGED_STEPS):
-        last = min(place.last, first + MOST_JUDGED_STEPS - 1)
+    for first in range(place.first, place.last + 1, MAX_JUDGED_STEPS):
+        last = min(place.last, first + MAX_JUDGED_STEPS - 1)
         steps = JudgedSteps(first=first, last=last, verdict=verdict, reason=arguments.reason)
         message = GiveVerdicts(
             request=uuid.uuid4().hex,

@@ -210,7 +210,7 @@ def _list_handed_over(reader: Reader, arguments: argparse.Namespace, person: str
             command_output.print_json_line(json_views.claim_json(claim))
     elif handed:
         titles = ("rollout", "by", "to", "when", "read", "note")
-        OutputPage().table(titles, [_handed_row(claim, person) for claim in handed])
+        OutputPage().table(titles, [_handover_row(claim, person) for claim in handed])
     else:
         command_output.print_note(
             "No hand-over waits to be claimed.\n  next: houston hand-over R NAME --note TEXT"
@@ -222,7 +222,7 @@ LISTED_NOTE_CHARACTERS = 60
 """Characters of a note in the list; `houston hand-over R` has all of it."""
 
 
-def _handed_row(claim: ClaimStatus, person: str) -> tuple[OutputSpan, ...]:
+def _handover_row(claim: ClaimStatus, person: str) -> tuple[OutputSpan, ...]:
     is_mine = claim.note_to == person
     unread = "bad" if claim.is_note_for(person) else "dim"
     return (

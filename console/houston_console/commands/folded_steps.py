@@ -30,7 +30,7 @@ class FoldedStepPrinter:
         """full: cut nothing. waits: whether a failed step may wait for the steps of a later call;
         whoever follows a rollout wants to see it at once."""
         self._page, self._full, self._waits = page, full, waits
-        self._equal: list[_JudgedStep] = []
+        self._equal_steps: list[_JudgedStep] = []
         """Steps of the line that is not printed yet."""
         self._key: bytes | None = None
         self._score: float | None = None
@@ -48,16 +48,18 @@ class FoldedStepPrinter:
             if key is None or key != self._key:
                 self.flush()
             self._key = key
-            self._equal.append(_JudgedStep(record, verdicts.get((record.step, record.attempt))))
+            self._equal_steps.append(
+                _JudgedStep(record, verdicts.get((record.step, record.attempt)))
+            )
         if not self._waits:
             self.flush()
         self._page.flush()
 
     def flush(self) -> None:
         """Print what waits."""
-        if self._equal:
-            self._page.line(*self._line(self._equal))
-        self._equal, self._key = [], None
+        if self._equal_steps:
+            self._page.line(*self._line(self._equal_steps))
+        self._equal_steps, self._key = [], None
 
     def _line(self, steps: Sequence[_JudgedStep]) -> list[OutputSpan]:
         record, count = steps[0].record, len(steps)

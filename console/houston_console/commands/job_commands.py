@@ -43,14 +43,14 @@ def run_jobs(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
         row = reader.run(rollout_queries.find_rollout(arguments.rollout))
         jobs = reader.run(job_queries.list_jobs(row.id))
         spec = reader.run(rollout_queries.read_spec_if_kept(row))
-        stood = rollout_queries.last_known_at(reader)
+        known_at = rollout_queries.last_known_at(reader)
         command_options.note_archived(reader, row.id)
     matching_jobs = [
         with_printed_line(job, row.id, spec.host_root if spec else "")
         for job in jobs
         if arguments.state in ("", job.state)
     ]
-    now, page = stood or now_us(), OutputPage()
+    now, page = known_at or now_us(), OutputPage()
     for job in matching_jobs:
         if arguments.json:
             command_output.print_json_line(job_queries.job_json(job, now))
@@ -62,8 +62,8 @@ def run_jobs(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
         command_output.print_note(
             f"No job of {row.id} is {arguments.state}.\n  next: houston jobs {row.id}"
         )
-    elif stood:
-        command_output.print_note(rollout_queries.last_known_sentence(stood))
+    elif known_at:
+        command_output.print_note(rollout_queries.last_known_sentence(known_at))
     return int(ExitCode.DONE)
 
 

@@ -37,9 +37,9 @@ from houston_shared.training_figures import (
     read_run_figures,
 )
 
-MOST_OUTCOMES = 4
+MAX_LISTED_OUTCOMES = 4
 """Suites that a report tells of, those evaluated last."""
-MOST_REASONS = 4
+MAX_LISTED_REASONS = 4
 """Reasons for which answers were not trained, the most frequent first."""
 ReportTone = Literal["text", "good", "bad", "dim"]
 
@@ -120,7 +120,7 @@ def gather_evidence(home: Home, records: PolicyRecords, runs: Sequence[KeptRun])
             held_out=figures.held_out or own.held_out, data=figures.data or own.data
         )
     outcomes = suite_outcomes(runs, sampled_name(policy), records.ancestors)
-    return PolicyEvidence(records, figures, tuple(outcomes[-MOST_OUTCOMES:]))
+    return PolicyEvidence(records, figures, tuple(outcomes[-MAX_LISTED_OUTCOMES:]))
 
 
 def run_of_policy(records: PolicyRecords) -> str:
@@ -291,7 +291,7 @@ def data_lines(data: TrainingData) -> Iterator[ReportLine]:
         text += f", {data.unjudged / max(1, data.trained):.0%} of them not judged by anybody"
     yield ReportLine("rows", text)
     if data.untrained:
-        most = sorted(data.untrained.items(), key=lambda item: -item[1])[:MOST_REASONS]
+        most = sorted(data.untrained.items(), key=lambda item: -item[1])[:MAX_LISTED_REASONS]
         why = ", ".join(f"{reason} {count:,}" for reason, count in most)
         yield ReportLine("", f"{sum(data.untrained.values()):,} not trained: {why}", "dim")
 

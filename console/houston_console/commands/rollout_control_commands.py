@@ -85,7 +85,7 @@ def run_steer(
     """Ask for all of them, and print the state of each. Where some are refused, that is reported
     and the others continue. Raises HoustonError (75) where some do not reach the state in time."""
     code, steered_names = ExitCode.DONE, []
-    late: list[RolloutRow] = []
+    late_rollouts: list[RolloutRow] = []
     with Reader(loaded.home) as reader:
         names = _choose_rollouts(arguments, reader, action)
         for name in names:
@@ -103,24 +103,24 @@ def run_steer(
         for now in _rollouts_after(arguments, loaded, reader, steered_names, action):
             is_late = arguments.wait is not None and not STEER_REACHED[action](now)
             if is_late:
-                late.append(now)
+                late_rollouts.append(now)
             if arguments.json:
                 command_output.print_json_line(json_views.rollout_json(now))
             elif not is_late:
                 command_output.print_line(_steer_answer(now, action))
-    if late:
-        raise _late_error(late, action, arguments.wait)
+    if late_rollouts:
+        raise _late_error(late_rollouts, action, arguments.wait)
     return int(code)
 
 
-def _late_error(late: Sequence[RolloutRow], action: SteerAction, seconds: float) -> Busy:
-    states = sorted({"working" if action == "pause" else row.state for row in late})
-    verb = "is" if len(late) == 1 else "are"
+def _late_error(late_rollouts: Sequence[RolloutRow], action: SteerAction, seconds: float) -> Busy:
+    states = sorted({"working" if action == "pause" else row.state for row in late_rollouts})
+    verb = "is" if len(late_rollouts) == 1 else "are"
     return Busy(
-        f"{join_first([row.id for row in late], 5)} {verb} still {' or '.join(states)} after"
-        f" {seconds:g} s.",
+        f"{join_first([row.id for row in late_rollouts], 5)} {verb} still {' or '.join(states)}"
+        f" after {seconds:g} s.",
         f"{action.capitalize()} was requested; {STEER_TIMING[action]}.",
-        f"houston rollout show {late[0].id}",
+        f"houston rollout show {late_rollouts[0].id}",
     )
 
 
@@ -174,18 +174,18 @@ def _rollouts_after(
     arguments: argparse.Namespace,
     loaded: LoadedConfiguration,
     reader: Reader,
-    asked: Sequence[str],
+    rollouts: Sequence[str],
     action: SteerAction,
 ) -> Iterator[RolloutRow]:
     """How each stands: now, or with `--wait` once that is reached, at the latest when all of them
     were given so long."""
     if arguments.wait is None:
-        for name in asked:
+        for name in rollouts:
             yield reader.run(rollout_queries.find_rollout(name))
         return
     end = time.monotonic() + arguments.wait
     with JournalFollower(loaded.home, reader) as following:
-        for name in asked:
+        for name in rollouts:
             now = following.read(partial(rollout_queries.find_rollout, name))
             while not STEER_REACHED[action](now):
                 if not following.wait(max(0.0, end - time.monotonic())):

@@ -84,10 +84,10 @@ def need_text(need: RolloutNeed) -> str:
     return "; ".join(reason.text for reason in need.reasons if reason.kind not in shown_kinds)
 
 
-def cut_text(text: str, most: int | None) -> str:
-    """Text on one line of at most `most` characters; it says with … that it was cut."""
+def cut_text(text: str, limit: int | None) -> str:
+    """Text on one line of at most `limit` characters; it says with … that it was cut."""
     line = safe_line(text)
-    return line if most is None or len(line) <= most else f"{line[: most - 1]}…"
+    return line if limit is None or len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def format_local_time(iso: str) -> str:

@@ -176,11 +176,11 @@ def _score_change_text(changes: ChangesSinceEvent) -> str:
     )
 
 
-def _print_guidance_effects(page: OutputPage, rollout: str, heard: HeardGuidance) -> None:
-    where = command_arguments.format_permalink(rollout, heard.step)
-    page.line("  ", span(f"{heard.author} was heard at {where}: {heard.text}", "person"))
-    if heard.followed:
-        page.line("    ", span(f"step {heard.followed.step}: {heard.followed.text}"))
+def _print_guidance_effects(page: OutputPage, rollout: str, guidance: HeardGuidance) -> None:
+    where = command_arguments.format_permalink(rollout, guidance.step)
+    page.line("  ", span(f"{guidance.author} was heard at {where}: {guidance.text}", "person"))
+    if guidance.followed:
+        page.line("    ", span(f"step {guidance.followed.step}: {guidance.followed.text}"))
 
 
 def _event_spans(rollout: str, event: NotableEvent) -> list[OutputSpan | str]:

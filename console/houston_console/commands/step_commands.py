@@ -431,8 +431,8 @@ def run_context(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> i
         command_options.note_archived(reader, rollout)
         view = step_context.read_context(reader, rollout, step, arguments.attempt)
         if arguments.diff:
-            around = reader.run(step_context.read_context_surroundings(rollout, step))
-            _print_difference(view, around, arguments.json)
+            surroundings = reader.run(step_context.read_context_surroundings(rollout, step))
+            _print_difference(view, surroundings, arguments.json)
             return int(ExitCode.DONE)
     if arguments.json:
         command_output.print_json_line(step_context.context_as_json(view))
@@ -451,18 +451,19 @@ def run_context(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> i
     return int(ExitCode.DONE)
 
 
-def _print_difference(view: ContextView, around: ContextSurroundings, as_json: bool) -> None:
+def _print_difference(view: ContextView, surroundings: ContextSurroundings, as_json: bool) -> None:
     """What the request has that the one before had not, and the other way round."""
-    change = step_context.compare_contexts(around.before or [], view.messages)
+    change = step_context.compare_contexts(surroundings.before or [], view.messages)
     step = view.sample.step
     if as_json:
-        command_output.print_json_line(step_context.context_change_as_json(change, around, step))
-        return
+        as_object = step_context.context_change_as_json(change, surroundings, step)
+        return command_output.print_json_line(as_object)
     command_output.print_note(_request_summary(view))
-    for summary in around.summarised:
+    for summary in surroundings.summarised:
         since = f"since step {summary.before}" + f", written by {summary.by}" * bool(summary.by)
         command_output.print_note(f"Steps {summary.first} to {summary.last} are a summary {since}.")
-    before = f"as in step {step - 1}" if around.before is not None else "(there is no step before)"
+    is_first = surroundings.before is None
+    before = "(there is no step before)" if is_first else f"as in step {step - 1}"
     command_output.print_note(
         f"{change.kept} messages {before}, {len(change.gone)} gone, {len(change.new)} new."
     )
@@ -550,9 +551,9 @@ def _print_files(files: Iterable[FileHistoryRow], as_json: bool) -> None:
     )
     if not rows:
         command_output.print_note("No step has changed a file.")
-    elif len(rows) == workspace_queries.MOST_CHANGED_FILES:
+    elif len(rows) == workspace_queries.MAX_CHANGED_FILES:
         command_output.print_note(
-            f"These are the {workspace_queries.MOST_CHANGED_FILES} most recently changed files."
+            f"These are the {workspace_queries.MAX_CHANGED_FILES} most recently changed files."
         )
 
 

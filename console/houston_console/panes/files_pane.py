@@ -42,7 +42,7 @@ from houston_shared.errors import HoustonError
 from houston_shared.store import journal_events, workspace_queries
 from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.workspace_queries import (
-    MOST_STEP_DIFFS,
+    MAX_STEP_DIFFS,
     FileEditRow,
     FileHistoryRow,
     SearchRow,
@@ -78,17 +78,17 @@ class DiffView(LineView):
         self.result: tuple[SearchRow, str] | None = None
         self.side_by_side: bool | None = None
         """Old and new beside each other; None for where there is room."""
-        self._drawn: list[DrawnLine] = []
+        self._drawn_lines: list[DrawnLine] = []
         self._steps: list[int] = []
-        self._drawn_for: tuple[int, bool] = (0, False)
+        self._drawn_shape: tuple[int, bool] = (0, False)
 
     def line_count(self) -> int:
         """Lines of all diffs."""
-        return len(self._drawn)
+        return len(self._drawn_lines)
 
     def line_at(self, number: int) -> TextLine:
         """One line of a diff."""
-        return self._drawn[number].line
+        return self._drawn_lines[number].line
 
     @property
     def is_side_by_side(self) -> bool:
@@ -102,16 +102,16 @@ class DiffView(LineView):
     ) -> None:
         """Show other diffs, or a result, from the start."""
         if (changes, result) != (self.changes, self.result):
-            self.changes, self.result, self._drawn_for = changes, result, (0, False)
+            self.changes, self.result, self._drawn_shape = changes, result, (0, False)
             self.show()
             self.jump(0)
 
     def show(self) -> None:
         """Make the lines for the width there is."""
         shape = (self.line_cells, self.is_side_by_side)
-        if self._drawn_for != shape:
-            self._drawn_for = shape
-            self._drawn, self._steps = [], []
+        if self._drawn_shape != shape:
+            self._drawn_shape = shape
+            self._drawn_lines, self._steps = [], []
             if self.result is not None:
                 self._append_lines(self.result[0].step, result_lines(*self.result, self.line_cells))
             for change in self.changes:
@@ -119,23 +119,23 @@ class DiffView(LineView):
         super().show()
 
     def _append_lines(self, step: int, lines: list[DrawnLine]) -> None:
-        room = MAX_DIFF_LINES - len(self._drawn)
+        room = MAX_DIFF_LINES - len(self._drawn_lines)
         if len(lines) > room:
             words = f"… {len(lines) - room:,} more lines: `houston files` shows all"
             lines = [
                 *lines[:room],
                 *(DrawnLine(row) for row in text_block(words, self.line_cells, "dim")),
             ]
-        self._drawn += lines if room > 0 else []
-        self._steps += [step] * (len(self._drawn) - len(self._steps))
+        self._drawn_lines += lines if room > 0 else []
+        self._steps += [step] * (len(self._drawn_lines) - len(self._steps))
 
     def render_line(self, y: int) -> Strip:
         """One line of the screen: backgrounds behind what changed, the words of a search marked."""
         strip = super().render_line(y)
         number = round(self.scroll_y) + y
-        if number >= len(self._drawn):
+        if number >= len(self._drawn_lines):
             return strip
-        for background in self._drawn[number].backgrounds:
+        for background in self._drawn_lines[number].backgrounds:
             strip = _with_background(strip, background, self._style(background))
         if self.result is not None and number > 1:
             strip = highlight_needles(strip, strip.text, [self.result[0].query], self.palette.hit)
@@ -355,10 +355,10 @@ class FilesPane(Pane):
             edits = await source.read(
                 workspace_queries.list_file_edits_of_step(source.rollout, self.step)
             )
-        self._unread_files = max(0, len(edits) - MOST_STEP_DIFFS)
+        self._unread_files = max(0, len(edits) - MAX_STEP_DIFFS)
         changes: list[ParsedChange] = []
         if edits:
-            recorded = await source.read(workspace_queries.read_file_diffs(edits[:MOST_STEP_DIFFS]))
+            recorded = await source.read(workspace_queries.read_file_diffs(edits[:MAX_STEP_DIFFS]))
             changes = await asyncio.to_thread(lambda: [parse_change(edit) for edit in recorded])
         if source is self.source:
             self.diffs.show_changes(changes)

@@ -200,11 +200,11 @@ class Composer(PaneBoundary, TextArea):
         if self.draft.rollout and self.text == self.draft.text and stored != self.draft:
             self._load(stored)
 
-    def set_heard(self, heard: bool) -> None:
+    def set_heard(self, is_heard: bool) -> None:
         """Note whether the agent would hear what is sent."""
-        if heard != self._is_heard:
-            self._is_heard = heard
-            self.placeholder = COMPOSER_PLACEHOLDER if heard else ROLLOUT_ENDED_TEXT
+        if is_heard != self._is_heard:
+            self._is_heard = is_heard
+            self.placeholder = COMPOSER_PLACEHOLDER if is_heard else ROLLOUT_ENDED_TEXT
 
     @property
     def is_heard(self) -> bool:

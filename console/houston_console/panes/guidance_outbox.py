@@ -228,7 +228,7 @@ def _file_name(key: str) -> str:
 
 def _write_record(path: Path, record: msgspec.Struct) -> None:
     data, temporary_path = msgspec.json.encode(record), atomic_file.temporary_sibling(path)
-    atomic_file.write_atomically(path, data, beside=temporary_path, durable=False)
+    atomic_file.write_atomically(path, data, temporary_path=temporary_path, durable=False)
 
 
 MAX_HISTORY_MESSAGES = 200
@@ -298,17 +298,19 @@ def guidance_entry_line(entry: GuidanceEntry, width: int) -> TextLine:
     return justify_line(left, _cut_line(right, width // 2), width)
 
 
-def delivered_text_lines(text: str, width: int, most: int, never: bool = False) -> list[TextLine]:
-    """What the agent reads, in `most` lines; how much more there is takes the last of them.
+def delivered_text_lines(
+    text: str, width: int, max_lines: int, is_undelivered: bool = False
+) -> list[TextLine]:
+    """What the agent reads, in `max_lines` lines; how much more there is takes the last of them.
 
-    never: it was withdrawn or refused, so that the agent will not.
+    is_undelivered: it was withdrawn or refused, so that the agent will not.
     """
-    mark = span(" never heard " if never else " agent reads ", "faint")
+    mark = span(" never heard " if is_undelivered else " agent reads ", "faint")
     lines = hanging_block(mark, delivered_text(text), width, "guidance_text")
-    if len(lines) <= most:
+    if len(lines) <= max_lines:
         return lines
-    more = span(f"… {len(lines) - most + 1} more lines", "dim")
-    return [*lines[: most - 1], line(lines[1][0], more)]
+    more = span(f"… {len(lines) - max_lines + 1} more lines", "dim")
+    return [*lines[: max_lines - 1], line(lines[1][0], more)]
 
 
 def delivery_lines(

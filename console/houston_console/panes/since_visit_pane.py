@@ -401,13 +401,13 @@ class SinceVisitPane(Pane):
             if self._before_silence is not None:
                 await self._read_after(rollout, *self._before_silence)
             else:
-                await self._read_seen(rollout)
+                await self._read_last_seen(rollout)
         except HoustonError as problem:
             self.report_problem(problem)
         else:
             post_message_as(self, self.Read())
 
-    async def _read_seen(self, rollout: str) -> None:
+    async def _read_last_seen(self, rollout: str) -> None:
         last_seen = await self._reader.run(presence_queries.read_last_seen(rollout, self._person))
         if rollout != self._rollout:
             return

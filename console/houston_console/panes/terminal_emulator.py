@@ -490,12 +490,12 @@ class TerminalEmulator:
         self._screen.y = min(first + y, last)  # the column may be the one behind the last
         self._row(self._screen.y)
 
-    def _up(self, count: int, x: int | None = None) -> None:
+    def _cursor_up(self, count: int, x: int | None = None) -> None:
         screen = self._screen
         least = self._region[0] if screen.y >= self._region[0] else 0
         self._move(screen.x if x is None else x, max(least, screen.y - max(1, count)))
 
-    def _down(self, count: int, x: int | None = None) -> None:
+    def _cursor_down(self, count: int, x: int | None = None) -> None:
         screen = self._screen
         most = self._region[1] if screen.y <= self._region[1] else PANE_ROWS - 1
         self._move(screen.x if x is None else x, min(most, screen.y + max(1, count)))
@@ -571,12 +571,12 @@ _ESCAPES: dict[str, Callable[[TerminalEmulator], None]] = {
     "\x1b(B": lambda screen: screen._draw_lines(False),
 }
 _MOVES: dict[str, Callable[[TerminalEmulator, int, int], None]] = {
-    "A": lambda t, n, _: t._up(n),
-    "B": lambda t, n, _: t._down(n),
+    "A": lambda t, n, _: t._cursor_up(n),
+    "B": lambda t, n, _: t._cursor_down(n),
     "C": lambda t, n, _: t._move(t._screen.x + max(1, n), t._screen.y),
     "D": lambda t, n, _: t._move(t._screen.x - max(1, n), t._screen.y),
-    "E": lambda t, n, _: t._down(n, x=0),
-    "F": lambda t, n, _: t._up(n, x=0),
+    "E": lambda t, n, _: t._cursor_down(n, x=0),
+    "F": lambda t, n, _: t._cursor_up(n, x=0),
     "G": lambda t, n, _: t._move(max(1, n) - 1, t._screen.y),
     "`": lambda t, n, _: t._move(max(1, n) - 1, t._screen.y),
     "H": lambda t, row, column: t._go_to(row, column),

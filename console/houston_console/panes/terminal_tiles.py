@@ -116,22 +116,22 @@ class TerminalTiles(LineView):
         super().__init__(**arguments)
         self._choose = choose
         self._contents: Sequence[TileContent] = ()
-        self._drawn: list[tuple[int, TextLine]] = []
+        self._drawn_lines: list[tuple[int, TextLine]] = []
 
     def line_count(self) -> int:
         """As many lines as there is room for."""
-        return len(self._drawn)
+        return len(self._drawn_lines)
 
     def line_at(self, number: int) -> TextLine:
         """A head, or a line of output."""
-        return self._drawn[number][1]
+        return self._drawn_lines[number][1]
 
     def show_terminals(self, contents: Sequence[TileContent]) -> None:
         """Show these; drawn again only where something is new."""
         self._contents = contents
         drawn = self._draw(self.size.height) if self.display else []
-        if drawn != self._drawn:
-            self._drawn = drawn
+        if drawn != self._drawn_lines:
+            self._drawn_lines = drawn
             self.show()
 
     def _draw(self, rows: int) -> list[tuple[int, TextLine]]:
@@ -160,8 +160,8 @@ class TerminalTiles(LineView):
     def on_click(self, event: Any) -> None:
         """The terminal that was clicked gets the keys."""
         number = round(self.scroll_y) + event.get_content_offset_capture(self).y
-        if 0 <= number < len(self._drawn):
-            self._choose(self._drawn[number][0])
+        if 0 <= number < len(self._drawn_lines):
+            self._choose(self._drawn_lines[number][0])
 
 
 def _last_lines(snapshot: TerminalSnapshot, count: int) -> list[TextLine]:

@@ -183,7 +183,7 @@ TILE_POLL_SECONDS = 1.0
 """How often the terminals that do not have the keys are looked at."""
 TILES_BESIDE_COLUMNS = 150
 """Columns of the pane from which on tiles lie beside the terminal with the keys, not below it."""
-LEAST_TERMINAL_ROWS, TILE_ROWS = 8, 6
+MIN_TERMINAL_ROWS, TILE_ROWS = 8, 6
 """Rows that the terminal with the keys keeps; rows of a tile at most, with its head."""
 
 
@@ -356,7 +356,7 @@ class TerminalsPane(Pane):
         """Give the other terminals what the one with the keys leaves."""
         columns, rows, others = self.size.width, self.size.height, len(self.names) - 1
         is_wide = columns >= TILES_BESIDE_COLUMNS
-        room = rows if is_wide else min(rows - LEAST_TERMINAL_ROWS, others * TILE_ROWS)
+        room = rows if is_wide else min(rows - MIN_TERMINAL_ROWS, others * TILE_ROWS)
         self.tiles.display = others > 0 and room >= TILE_ROWS
         self.set_class(is_wide and self.tiles.display, "-beside")
         self.tiles.styles.height = room

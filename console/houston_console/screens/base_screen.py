@@ -151,7 +151,7 @@ class AskForLine(Message):
 
 ALWAYS_SHOWN_HINTS = 3
 """Hints that are there at any width."""
-MOST_HINT_ROWS = 2
+MAX_HINT_ROWS = 2
 TWO_HINT_ROWS_LINES = 30
 """Height of the terminal from which hints take two rows."""
 MAX_KEPT_HINTS = 64
@@ -377,7 +377,7 @@ class HintBar(BarWidget):
             notice = text_block(text, max(20, self.size.width - 1), words.tone, span(" "))
             self._show_rows(notice[:MAX_NOTICE_LINES])
             return
-        rows = MOST_HINT_ROWS if self.app.size.height >= TWO_HINT_ROWS_LINES else 1
+        rows = MAX_HINT_ROWS if self.app.size.height >= TWO_HINT_ROWS_LINES else 1
         lines = hint_lines(self._area, max(20, self.size.width), rows, self._rows)
         self._rows = max(self._rows, len(lines))
         self._show_rows(lines)

@@ -126,14 +126,14 @@ def plot_scores(
     hours: float,
     width: int,
     height: int,
-    least_top: float = PLOT_TOP_SCORE,
+    min_top: float = PLOT_TOP_SCORE,
 ) -> list[TextLine]:
     """`height` lines for the scores, two for the axis, one for the guidance of each series.
 
-    hours: active time at the right edge. least_top: score at the upper edge, unless one is higher.
+    hours: active time at the right edge. min_top: score at the upper edge, unless one is higher.
     """
     columns, hours = max(8, width - AXIS_CELLS), max(hours, 1e-6)
-    top = max([least_top, *(score for curve in series for _, score in curve.points)])
+    top = max([min_top, *(score for curve in series for _, score in curve.points)])
     grid: list[list[_PlotCell]] = [[(" ", "text")] * columns for _ in range(height)]
     for curve in series:
         _draw_series(grid, curve, hours, top)

@@ -283,7 +283,7 @@ class HomeList(LineView):
         self._is_grouped = False
         """Whether rollouts stand under their tasks."""
         self._visible_lines: list[TextLine] = []
-        self._drawn_from = 0
+        self._first_drawn = 0
         """The first of them."""
         self._lines_of_rows: dict[int, list[TextLine]] = {}
         """Lines of rows, for as long as nothing changes."""
@@ -477,8 +477,8 @@ class HomeList(LineView):
         """Draw again when a line on the screen says something else."""
         self._lines_of_rows.clear()
         first = round(self.scroll_y)
-        before = self._visible_lines if first == self._drawn_from else []
-        self._visible_lines, self._drawn_from = self.redraw_changed(before), first
+        before = self._visible_lines if first == self._first_drawn else []
+        self._visible_lines, self._first_drawn = self.redraw_changed(before), first
 
     def show(self) -> None:
         """Measured again: the width decides how many lines a rollout takes."""

@@ -57,7 +57,7 @@ class HomeScreen(HoustonScreen):
         reader: AsyncReader,
         needs: NeedsReader,
         link: DaemonLink,
-        undoing: UndoOffers,
+        undo_offers: UndoOffers,
         home: str,
         choose: Callable[[str], Awaitable[None]],
         compare: Callable[[str, str], Awaitable[None]],
@@ -74,8 +74,8 @@ class HomeScreen(HoustonScreen):
         """Tasks whose ended rollouts are listed one by one."""
         self._reader, self._needs, self._link = reader, needs, link
         self._open_rollout, self._open_comparison = choose, compare
-        self._claiming = ClaimActions(link, undoing, self)
-        self._steering = SteeringActions(link, undoing, self)
+        self._claiming = ClaimActions(link, undo_offers, self)
+        self._steering = SteeringActions(link, undo_offers, self)
         self._details: tuple[str, RolloutDetails] = ("", RolloutDetails())
         """Of the rollout at the cursor, once they were read."""
         self._typed_number, self._last_key = ("", 0.0), ""
@@ -142,10 +142,10 @@ class HomeScreen(HoustonScreen):
 
     def _show_preview(self) -> None:
         """The column beside the list follows the cursor."""
-        under, fold = self.list.under_cursor, self.list.fold_at_cursor
-        if under is not None:
+        selected_entry, fold = self.list.under_cursor, self.list.fold_at_cursor
+        if selected_entry is not None:
             view = HomeViewContext(self.state.person, now_us(), 0)
-            self.preview.show_entry(under, self._details_of(under), view)
+            self.preview.show_entry(selected_entry, self._details_of(selected_entry), view)
         elif fold is not None:
             self.preview.show_fold(fold.task, fold.ended)
         else:
@@ -155,11 +155,13 @@ class HomeScreen(HoustonScreen):
         rollout, details = self._details
         return details if rollout == entry.need.overview.rollout.id else RolloutDetails()
 
-    def _card_lines(self, under: HomeEntry | None, width: int) -> list[TextLine]:
-        if under is None:
+    def _card_lines(self, selected_entry: HomeEntry | None, width: int) -> list[TextLine]:
+        if selected_entry is None:
             return []
-        spent, tree = self._details_of(under)
-        return rollout_card(under, spent, HomeViewContext(self.state.person, now_us(), width), tree)
+        spent, tree = self._details_of(selected_entry)
+        return rollout_card(
+            selected_entry, spent, HomeViewContext(self.state.person, now_us(), width), tree
+        )
 
     def on_home_list_moved(self) -> None:
         """The card follows the cursor; what attention cost and what refines it are read for it."""
@@ -324,10 +326,10 @@ class HomeScreen(HoustonScreen):
 
     def action_mark(self) -> None:
         """Mark a rollout to compare, or take the mark away: at most two, of one task."""
-        under = self.list.under_cursor
-        if under is None:
+        selected_entry = self.list.under_cursor
+        if selected_entry is None:
             return
-        rollout, marks = under.need.overview.rollout, self.list.marks
+        rollout, marks = selected_entry.need.overview.rollout, self.list.marks
         if rollout.id in marks:
             marks = tuple(mark for mark in marks if mark != rollout.id)
         else:
@@ -354,9 +356,9 @@ class HomeScreen(HoustonScreen):
 
     def action_claim(self, back: bool = False) -> None:
         """Look after the rollout at the cursor, or hand it over; back: no longer, unasked."""
-        under = self.list.under_cursor
-        if under is not None:
-            overview = under.need.overview
+        selected_entry = self.list.under_cursor
+        if selected_entry is not None:
+            overview = selected_entry.need.overview
             do = self._claiming.take_back if back else self._claiming.toggle
             do(overview.rollout.id, overview.holding, self.state)
 

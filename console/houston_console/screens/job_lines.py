@@ -35,7 +35,7 @@ JOB_GLYPHS: dict[JobState, tuple[str, Tone]] = {
 """Glyph and tone of each state."""
 SESSION_CELLS = 14
 STATE_CELLS = 12
-LEAST_FACT_CELLS = 16
+MIN_FACT_CELLS = 16
 """Cells of the strip that each job has; those for which there is no room are counted."""
 MORE_CELLS = " +99"
 
@@ -104,7 +104,7 @@ def running_job(job: JobRow, printed: str, now: int) -> TextLine:
 
 
 def _least_cells(facts: Sequence[TextLine]) -> int:
-    return sum(min(line_width(fact), LEAST_FACT_CELLS) + 2 for fact in facts) + 1
+    return sum(min(line_width(fact), MIN_FACT_CELLS) + 2 for fact in facts) + 1
 
 
 def _cut(parts: TextLine, cells: int) -> TextLine:

@@ -112,7 +112,7 @@ class PolicyListRow(NamedTuple):
     """Key of the versions that it stands for; empty for all other lines."""
 
 
-LEAST_FOLDED = 4
+MIN_FOLDED_VERSIONS = 4
 """Versions that are folded at least: fewer stand one by one."""
 
 
@@ -138,7 +138,7 @@ def fold_versions(
 
     for (family, is_version), versions in groupby(policies, family_of):
         members = tuple(versions)
-        if is_version and len(members) >= LEAST_FOLDED:
+        if is_version and len(members) >= MIN_FOLDED_VERSIONS:
             yield PolicyFold(f"{family}/{members[0].number}", members)
         else:
             yield from members

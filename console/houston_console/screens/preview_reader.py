@@ -25,7 +25,7 @@ from houston_shared.store.rollout_queries import ScorePoint
 
 MARK_PLACES = 240
 """Places on the active time of a rollout into which errors and guidance are counted."""
-MOST_CHART_SCORES = 1_000
+MAX_CHART_SCORES = 1_000
 """Scores that the curve is made of at most: the newest."""
 PREVIEW_STEPS = 30
 """Last steps that are read."""
@@ -84,7 +84,7 @@ GROUP BY 1
 def read_preview(rollout: str) -> ReadPlan[RolloutPreview]:
     """All of it but the terminal's lines. Raises HoustonError where there is no such rollout."""
     row = yield from rollout_queries.find_rollout(rollout)
-    scores = yield from rollout_queries.score_history((rollout,), MOST_CHART_SCORES)
+    scores = yield from rollout_queries.score_history((rollout,), MAX_CHART_SCORES)
     last = yield from step_queries.find_last_step(rollout)
     end = max(1, row.active_us, *(point.active_us for point in scores[rollout]))
     errors: set[int] = set()
@@ -177,12 +177,12 @@ _CLEARS_SCREEN = (b"\x1b[2J", b"\x1b[H\x1b[J")
 
 def _screen_begin(data: bytes) -> int:
     """Where the screen begins that is shown at the end of `data`; −1 where that is not in it."""
-    taken_at, given_at, cleared = (
+    taken_at, given_at, cleared_at = (
         max(map(data.rfind, sequences))
         for sequences in (_TAKES_SCREEN, _GIVES_SCREEN_BACK, _CLEARS_SCREEN)
     )
     if taken_at > given_at:
         return taken_at
-    if cleared > given_at:
-        return cleared
+    if cleared_at > given_at:
+        return cleared_at
     return given_at if taken_at < 0 else -1

@@ -32,7 +32,7 @@ from houston_shared.store.refinement_queries import RefinementTree
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.times_and_counts import format_age, pluralize
 
-MOST_REFINEMENTS = 6
+MAX_LISTED_REFINEMENTS = 6
 """Refinements of a tree that are shown: the first ones."""
 
 
@@ -43,7 +43,7 @@ def refinement_tree_lines(tree: RefinementTree, rollout: str, width: int) -> lis
     count = len(tree.tried)
     head = f"{tree.attempt}, {score}, tried again {pluralize(count, 'time')}"
     lines = [line(span(" ↻ ", "key"), span(fit_text(head, max(0, width - 3)), "text"))]
-    refinements = tree.tried[:MOST_REFINEMENTS]
+    refinements = tree.tried[:MAX_LISTED_REFINEMENTS]
     for number, each in enumerate(refinements, 1):
         branch = "└" if number == count else "├"
         gain = each.state if each.gain is None else f"{each.gain:+.2f}"

@@ -131,14 +131,14 @@ class ListAttention:
     @property
     def is_moving(self) -> bool:
         """Whether somebody moves through it: its order is held."""
-        return self._within(ORDER_HOLD_SECONDS)
+        return self._was_active_within(ORDER_HOLD_SECONDS)
 
     @property
     def is_reading(self) -> bool:
         """Whether somebody may still read at the cursor."""
-        return self._within(CURSOR_HOLD_SECONDS)
+        return self._was_active_within(CURSOR_HOLD_SECONDS)
 
-    def _within(self, seconds: float) -> bool:
+    def _was_active_within(self, seconds: float) -> bool:
         return self._active_at is not None and self.clock() - self._active_at < seconds
 
 
@@ -440,13 +440,13 @@ SPARKLINE_TOP_SCORE = 100.0
 
 
 def render_sparkline(
-    values: Sequence[float], most: int, least_top: float = SPARKLINE_TOP_SCORE
+    values: Sequence[float], max_cells: int, min_top: float = SPARKLINE_TOP_SCORE
 ) -> str:
-    """The last `most` values, one character each, on a scale from 0 to 100 (or `least_top`)."""
-    if most <= 0:
+    """The last `max_cells` values, one character each, on a scale from 0 to 100 (or `min_top`)."""
+    if max_cells <= 0:
         return ""
-    shown_values = values[-most:]
-    top = max([least_top, *shown_values])
+    shown_values = values[-max_cells:]
+    top = max([min_top, *shown_values])
     return "".join(SPARKLINE_BLOCKS[_sparkline_level(value, top)] for value in shown_values)
 
 

@@ -73,7 +73,7 @@ SCALE_CELLS = 7
 """Cells of the scale before the curve."""
 MIN_CURVE_LINES, MAX_CURVE_LINES = 3, 8
 LABEL_TONE: Tone = "faint"
-MOST_JOBS = 3
+MAX_LISTED_JOBS = 3
 """Jobs that are shown at most."""
 
 
@@ -208,31 +208,31 @@ def _job_lines(
     """The newest jobs that run, a line each."""
     if overview.rollout.state in ENDED_STATES:
         return []
-    jobs = overview.jobs.running[-MOST_JOBS:]
+    jobs = overview.jobs.running[-MAX_LISTED_JOBS:]
     facts = (running_job(job, printed.get(job.id, ""), view.now_us) for job in jobs)
     return [justify_line(line(span(" "), *fact), (), view.width) for fact in facts]
 
 
-def _step_lines(preview: RolloutPreview, width: int, most: int) -> list[TextLine]:
-    """The last steps that a title and `most` lines have room for."""
-    if most < 2:
+def _step_lines(preview: RolloutPreview, width: int, max_lines: int) -> list[TextLine]:
+    """The last steps that a title and `max_lines` lines have room for."""
+    if max_lines < 2:
         return []
-    steps = preview.steps[-(most - 1) :]
+    steps = preview.steps[-(max_lines - 1) :]
     title = "last steps" if steps else "no step yet"
     return [_section(title, width), *(folded_line(row, width) for row in steps)]
 
 
-def _terminal_lines(tail: TerminalTail, width: int, most: int) -> list[TextLine]:
-    """The last lines of a terminal that a title and `most` lines have room for."""
-    if most < 1 or not tail.name:
+def _terminal_lines(tail: TerminalTail, width: int, max_lines: int) -> list[TextLine]:
+    """The last lines of a terminal that a title and `max_lines` lines have room for."""
+    if max_lines < 1 or not tail.name:
         return []
     title = _section(f"terminal {tail.name}", width)
     if tail.reason:
-        return [title, *text_block(tail.reason, width, "dim", span(" "))[:most]]
-    first = max(0, len(tail.lines) - most)
+        return [title, *text_block(tail.reason, width, "dim", span(" "))[:max_lines]]
+    first = max(0, len(tail.lines) - max_lines)
     if tail.cursor >= 0:  # a program has the whole screen: from its top, as far as its cursor
-        first = min(first, max(0, tail.cursor - most + 1))
-    printed = tail.lines[first : first + most]
+        first = min(first, max(0, tail.cursor - max_lines + 1))
+    printed = tail.lines[first : first + max_lines]
     return [title, *(justify_line((span(" "), *parts), (), width) for parts in printed)]
 
 

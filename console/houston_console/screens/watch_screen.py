@@ -89,7 +89,7 @@ class WatchScreen(HoustonScreen):
         reader: AsyncReader,
         outbox: GuidanceOutbox,
         link: DaemonLink,
-        undoing: UndoOffers,
+        undo_offers: UndoOffers,
         home: str,
         rollout: str,
         background_reader: AsyncReader,
@@ -105,15 +105,15 @@ class WatchScreen(HoustonScreen):
         self.selector = RolloutSelector(id="rollouts")
         self.since = SinceVisitPane(background_reader, person, id="since")
         self.jobs = JobsPane(background_reader, id="jobs")
-        self.trajectory = TrajectoryPane(link, undoing, reader, id="trajectory")
+        self.trajectory = TrajectoryPane(link, undo_offers, reader, id="trajectory")
         self.guidance = GuidancePane(outbox, link, id="guidance")
         self.files = FilesPane(id="files")
         self.terminals = TerminalsPane(link.home.path, id="terminals")
         self.source: RolloutSource | None = None
         self._background_reader = background_reader
         self._claims, self._steering = (
-            ClaimActions(link, undoing, self),
-            SteeringActions(link, undoing, self),
+            ClaimActions(link, undo_offers, self),
+            SteeringActions(link, undo_offers, self),
         )
         self._first_place = parse_permalink(rollout)
         self._shown_seq = 0

@@ -95,7 +95,7 @@ class RolloutGutter(LineView, can_focus=False):
         self._view = (0, 0)
         self._seen = range(0)
         """Lines beside which steps are on the screen."""
-        self._counted: tuple[int, ...] = ()
+        self._last_counts: tuple[int, ...] = ()
         """Of what the marks were counted: the index as it was, steps, parts."""
 
     def line_count(self) -> int:
@@ -128,8 +128,8 @@ class RolloutGutter(LineView, can_focus=False):
         """What each line shows; marks only where the index has grown, or the height is another."""
         height = self.size.height
         counted = (id(self._index), self._index.version, self._steps, height)
-        if counted != self._counted:
-            self._counted = counted
+        if counted != self._last_counts:
+            self._last_counts = counted
             self._marks = gutter_marks(self._index, self._steps, height)
             self._bounds = part_bounds(self._steps, height)
         first, last = self._view

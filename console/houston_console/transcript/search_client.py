@@ -255,7 +255,7 @@ class SearchClient:
         self._process: asyncio.subprocess.Process | None = None
         self._listening: asyncio.Task[None] | None = None
         self._job = SearchJob(0, SearchQuery(""))
-        self._accepted = 0
+        self._last_accepted = 0
         self._lock = asyncio.Lock()
         self._watching: asyncio.Task[None] | None = None
 
@@ -308,7 +308,7 @@ class SearchClient:
 
     async def _watch(self, job: SearchJob) -> None:
         await asyncio.sleep(ANSWER_SECONDS)
-        if self._accepted < job.number and job is self._job:
+        if self._last_accepted < job.number and job is self._job:
             self._job = SearchJob(job.number + 1, job.query)  # nothing more of the old one is taken
             self._on_restart()
             async with self._lock:
@@ -320,7 +320,7 @@ class SearchClient:
         assert process.stdout is not None
         async for report_line in process.stdout:
             report = msgspec.json.decode(report_line, type=SearchReport)
-            self._accepted = max(self._accepted, report.number)
+            self._last_accepted = max(self._last_accepted, report.number)
             if report.number == self._job.number:
                 self._on_report(report)
         if process is self._process and self._job.query.text:

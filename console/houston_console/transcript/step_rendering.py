@@ -175,14 +175,14 @@ RISES_GLYPH, FALLS_GLYPH, SAME_GLYPH = "▲", "▼", "="
 
 
 def folded_line(
-    row: FoldedStepRow, width: int, unfolded: bool = False, found: str = ""
+    row: FoldedStepRow, width: int, unfolded: bool = False, match_text: str = ""
 ) -> TextLine:
     """One line: number, time, marks, action, its command or file, thought; result, changed lines,
     score and duration on the right.
 
     As the width narrows these go, in this order: the thought, the time's seconds, the time, the
     name of a shell command's action, the duration; then the command is cut. Number, marks, result,
-    lines and score stay. found: words in which a search found something, in place of what the
+    lines and score stay. match_text: words in which a search found something, in place of what the
     action was on and of the thought.
     """
     marker = RUNNING_GLYPH if row.is_open else UNFOLDED_GLYPH if unfolded else FOLDED_GLYPH
@@ -192,8 +192,8 @@ def folded_line(
         *_flag_columns(row),
     )
     right = _right_columns(row, width)
-    if found:
-        words = span(" ".join(safe(found).split()))
+    if match_text:
+        words = span(" ".join(safe(match_text).split()))
         return justify_line((*left, _action_spans(row, width)[0], span("  "), words), right, width)
     left = (*left, *_action_spans(row, width))
     return _with_thought(left, row.thought, right, width, unfolded)

@@ -187,12 +187,12 @@ class TrajectoryPane(Pane):
     BINDINGS = bindings_for("find")
 
     def __init__(
-        self, link: DaemonLink, undoing: UndoOffers, reader: AsyncReader, **arguments: Any
+        self, link: DaemonLink, undo_offers: UndoOffers, reader: AsyncReader, **arguments: Any
     ) -> None:
         super().__init__(**arguments)
         self.transcript = Transcript(id="transcript")
         self.bookmarks = BookmarkActions(self.transcript, link, lambda: self.source)
-        self.verdicts = VerdictActions(self.transcript, link, undoing, lambda: self.source)
+        self.verdicts = VerdictActions(self.transcript, link, undo_offers, lambda: self.source)
         self.prompt = BottomPrompt(self._answer_prompt, id="prompt")
         self.search = TranscriptSearch(
             self.transcript,
@@ -312,7 +312,7 @@ class TrajectoryPane(Pane):
 
     async def on_rollout_gutter_chosen(self, message: RolloutGutter.Chosen) -> None:
         """Go to the part of the rollout that was clicked."""
-        await self.transcript.go_to(message.step, any_equal=True)
+        await self.transcript.go_to(message.step, include_equal=True)
 
     async def action_nearest(self, kind: str, forward: bool) -> None:
         """The nearest step of a kind in `STEP_KINDS`, before or behind the line at the cursor."""
@@ -327,7 +327,7 @@ class TrajectoryPane(Pane):
                 f" {self.transcript.cursor}."
             )
         else:
-            await self.transcript.go_to(step, any_equal=kind in KINDS_OF_EQUALS)
+            await self.transcript.go_to(step, include_equal=kind in KINDS_OF_EQUALS)
 
     def action_lowest(self, back: bool) -> None:
         """The step with the lowest process reward; from there the next lowest, or back."""

@@ -91,7 +91,7 @@ class FoldState:
     def __init__(self, rows: int = 0, all_open: bool = False) -> None:
         self._heights = FenwickTree([1] * rows)
         self._all_open = all_open
-        self._flipped: set[int] = set()
+        self._toggled_rows: set[int] = set()
         self._shown_rows: set[int] | None = None
         self._runs: list[Run] = []
         self._unfolded_at: set[int] = set()
@@ -187,7 +187,7 @@ class FoldState:
             return None
         rows = range(run[0], run[1] + 1)
         self._unfolded_at.difference_update(rows)
-        self._flipped.difference_update(rows)
+        self._toggled_rows.difference_update(rows)
         self._settle_rows([rows])
         return run[0]
 
@@ -203,7 +203,7 @@ class FoldState:
         if self._all_open or self._shown_rows is not None:
             return
         if sum(map(len, ranges)) > MANY_ROWS:
-            opened = {row: self.height(row) for row in self._flipped if row < len(self)}
+            opened = {row: self.height(row) for row in self._toggled_rows if row < len(self)}
             self._reset_heights()
             for row, height in opened.items():
                 self.set_height(row, max(1, height))
@@ -235,21 +235,21 @@ class FoldState:
 
     def is_open(self, row: int) -> bool:
         """Whether `row` is unfolded."""
-        return self._all_open != (row in self._flipped)
+        return self._all_open != (row in self._toggled_rows)
 
     def set_open(self, row: int, open: bool) -> None:
         """Fold or unfold one row; unfolded it keeps its height until `set_height`."""
         if open == self._all_open:
-            self._flipped.discard(row)
+            self._toggled_rows.discard(row)
         else:
-            self._flipped.add(row)
+            self._toggled_rows.add(row)
         if not open:
             self._heights.set(row, self._folded_height(row))
 
     def set_all(self, open: bool) -> None:
         """Fold or unfold every row, each run with them."""
         self._all_open = open
-        self._flipped.clear()
+        self._toggled_rows.clear()
         self._unfolded_at.clear()
         self._reset_heights()
 

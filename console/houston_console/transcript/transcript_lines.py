@@ -125,7 +125,7 @@ class TranscriptView(LineView):
 
     async def refresh_steps(self, touched: list[int], steps: int) -> None:
         """Steps were added or have new events; what will be visible of them is read first."""
-        source, near = self.source, set(self._near(self._height))
+        source, near = self.source, set(self._rows_near_middle(self._height))
         end_was_visible = round(self.scroll_y) + self._height > self.folds.total
         self.cache.mark_stale(touched)
         self._drop_fold_marks(touched)
@@ -272,14 +272,14 @@ class TranscriptView(LineView):
 
     def mark(
         self,
-        spots: Callable[[str], list[tuple[int, int]]] | None,
+        find_spans: Callable[[str], list[tuple[int, int]]] | None,
         words: str,
         tally: Callable[[int], str] | None,
         words_in_step: Callable[[int], str] | None,
     ) -> None:
         """Show what is searched: where it is in a line, how it was written, from the cursor's step
         how much was found, and the words around it. Nothing was found yet."""
-        self.find_matches, self.searched_text, self.hits = spots, words, []
+        self.find_matches, self.searched_text, self.hits = find_spans, words, []
         self.tally, self.words_in_step = tally, words_in_step
         self._strips.clear()
         self.refresh()
@@ -349,7 +349,7 @@ class TranscriptView(LineView):
             self._prefetching = asyncio.create_task(self._prefetch(source))
 
     async def _fill_rows(self, source: RolloutSource) -> bool:
-        visible = list(self._near(self._height))
+        visible = list(self._rows_near_middle(self._height))
         if await self._read_missing(source, visible):
             self.refresh()
             # A step of which the database has no row (yet) must not be asked for for ever.
@@ -360,7 +360,7 @@ class TranscriptView(LineView):
         """Read a screen either side of what is visible, so that scrolling waits for nothing."""
         first = round(self.scroll_y)
         try:
-            was_missing = await self._read_missing(source, self._near(3 * self._height))
+            was_missing = await self._read_missing(source, self._rows_near_middle(3 * self._height))
         except HoustonError as problem:
             post_message_as(self, ActionFailed(problem))
             return
@@ -373,7 +373,7 @@ class TranscriptView(LineView):
         for first, last in missing:
             rows = await source.rows(first, last)
             if source is self.source:
-                self._keep(first, rows)
+                self._cache_rows(first, rows)
         return bool(missing)
 
     def _missing(self, near: Iterable[int]) -> list[tuple[int, int]]:
@@ -382,14 +382,14 @@ class TranscriptView(LineView):
             return self.cache.missing_rows(near)
         return self.cache.missing_blocks(near)
 
-    def _keep(self, first: int, rows: list[FoldedStepRow]) -> None:
+    def _cache_rows(self, first: int, rows: list[FoldedStepRow]) -> None:
         self._drop_strips([row.step for row in rows if row != self.cache.row(row.step)])
         if self.folds.filtered:
             self.cache.put_single_rows(rows)
         else:
             self.cache.put_block(first, rows)
 
-    def _near(self, lines: int) -> Iterable[int]:
+    def _rows_near_middle(self, lines: int) -> Iterable[int]:
         """Rows among `lines` lines around the middle of the screen."""
         above = (lines - self._height) // 2
         return self.folds.between(max(0, round(self.scroll_y) - above), lines)

@@ -161,21 +161,21 @@ class HitList(FilteredList[SearchHit]):
     def __init__(self, hits: SearchHits, **arguments: Any) -> None:
         super().__init__(hits.hits, **arguments)
         self.hits = hits
-        self._counted, self._cells = 0, 0
+        self._counted_hits, self._cells = 0, 0
 
     def line_at(self, number: int) -> TextLine:
         """The line at this position."""
-        return hit_line(self.items[number], self.line_cells, self._longest())
+        return hit_line(self.items[number], self.line_cells, self._longest_place_cells())
 
     def filter_text(self, item: SearchHit) -> str:
         """Where it is, what it is, and the text around it."""
         name = TEXT_KIND_LABELS.get(item.name, item.name)
         return f"{hit_permalink(item)} {name} {item.snippet}"
 
-    def _longest(self) -> int:
+    def _longest_place_cells(self) -> int:
         """Cells of the longest place, counted as more are found."""
-        new = self.hits.hits[self._counted :]
-        self._counted += len(new)
+        new = self.hits.hits[self._counted_hits :]
+        self._counted_hits += len(new)
         self._cells = max([self._cells, *(cell_len(hit_permalink(hit)) for hit in new)])
         return self._cells
 
@@ -256,7 +256,7 @@ class TranscriptSearch(Pane):
         """The newest event that was there when it was last looked for."""
         self._is_catching_up = False
         """Whether what is new is being looked for: another question would end that one."""
-        self._goes_to_first = False
+        self._jumps_to_first = False
         """Whether somebody waits for what is found, and it was not gone to yet."""
 
     async def on_unmount(self) -> None:
@@ -278,7 +278,7 @@ class TranscriptSearch(Pane):
 
     def on_search_prompt_entered(self) -> None:
         """Go to what is found, as soon as something is."""
-        self._goes_to_first = True
+        self._jumps_to_first = True
         self._search()
         self._go_to_first()
 
@@ -306,18 +306,18 @@ class TranscriptSearch(Pane):
 
     # --- what is found -----------------------------------------------------------------------
 
-    def _take_report(self, heard: search_process.SearchReport) -> None:
+    def _take_report(self, report: search_process.SearchReport) -> None:
         """The process said something of the newest search."""
         hits = self.hits
         if hits is None:
             return
-        if heard.problem[0] or heard.progress.done:
+        if report.problem[0] or report.progress.done:
             self._is_catching_up = False
-        if heard.problem[0]:
+        if report.problem[0]:
             hits.add_progress(SearchProgress(done=True))
-            self.report_problem(HoustonError(*heard.problem))
+            self.report_problem(HoustonError(*report.problem))
         else:
-            hits.add_progress(heard.progress, heard.more)
+            hits.add_progress(report.progress, report.more)
         self._show(hits)
 
     def _restart(self) -> None:
@@ -352,13 +352,13 @@ class TranscriptSearch(Pane):
             self.app.screen.refresh_hits()
         if hits.done and hits.in_place and hits.notes:
             self.show_notice(" ".join(hits.notes))
-        if self._goes_to_first:
+        if self._jumps_to_first:
             self._go_to_first()
 
     def _mark(self, hits: SearchHits) -> None:
         """Show where it is; a pattern only after the process has survived it."""
-        spots = _match_ranges(hits.query) if hits.query.mode != "regex" or hits.hits else None
-        self._transcript.mark(spots, hits.query.text, hits.tally, hits.words_in_step)
+        find_spans = _match_ranges(hits.query) if hits.query.mode != "regex" or hits.hits else None
+        self._transcript.mark(find_spans, hits.query.text, hits.tally, hits.words_in_step)
         if hits.in_place:
             self._transcript.hits = hits.steps
 
@@ -366,15 +366,15 @@ class TranscriptSearch(Pane):
         """To the first place, when there is one and somebody waits for it."""
         hits = self.hits
         if hits is None:
-            self._goes_to_first = False
+            self._jumps_to_first = False
         elif not hits.in_place:
-            self._goes_to_first = False
+            self._jumps_to_first = False
             self.action_list()
         elif (step := hits.first_step(self._transcript.cursor)) is not None:
-            self._goes_to_first = False
+            self._jumps_to_first = False
             self.run_worker(self._show_step(step), group="search")
         elif hits.done:
-            self._goes_to_first = False
+            self._jumps_to_first = False
             self.show_notice(f"No step holds {hits.query.text!r}.")
 
     async def _show_step(self, step: int) -> None:
@@ -456,7 +456,7 @@ def _match_ranges(query: SearchQuery) -> Callable[[str], list[tuple[int, int]]]:
     matcher = SearchMatcher(query)
     given_up = False
 
-    def spots(text: str) -> list[tuple[int, int]]:
+    def find_spans(text: str) -> list[tuple[int, int]]:
         nonlocal given_up
         try:
             return [] if given_up else matcher.spans(text)
@@ -464,4 +464,4 @@ def _match_ranges(query: SearchQuery) -> Callable[[str], list[tuple[int, int]]]:
             given_up = True
             return []
 
-    return spots
+    return find_spans

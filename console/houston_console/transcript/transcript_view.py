@@ -53,17 +53,17 @@ class Transcript(TranscriptView):
             top = self.folds.top(number)
             self.refresh_lines(top, self._bottom(number) - top)
 
-    async def go_to(self, row: int, open: bool = False, any_equal: bool = False) -> None:
+    async def go_to(self, row: int, open: bool = False, include_equal: bool = False) -> None:
         """Jump to a row, a third down the screen; drawn once, when the rows around it were read.
 
-        any_equal: whether the line on which it stands with its equals will do; else they are
+        include_equal: whether the line on which it stands with its equals will do; else they are
         unfolded, so that the step itself is there.
         """
         row = max(0, min(row, self.steps))
         with self.app.batch_update():
             if self.folds.filtered and self.folds.nearest_shown(row) != row:
                 self.filter(None)
-            if any_equal:
+            if include_equal:
                 row = self.folds.extent(row)[0]
             elif self.folds.unfold_run(row):
                 self._redraw()
@@ -86,9 +86,9 @@ class Transcript(TranscriptView):
 
     def reveal_match(self, row: int) -> None:
         """Show the first line of an unfolded row in which a search found something."""
-        spots = self.find_matches
-        for offset, parts in enumerate(self.cache.wrapped(row) or [] if spots else []):
-            if offset and spots and spots(line_text(parts)):
+        find_spans = self.find_matches
+        for offset, parts in enumerate(self.cache.wrapped(row) or [] if find_spans else []):
+            if offset and find_spans and find_spans(line_text(parts)):
                 break
         else:
             return

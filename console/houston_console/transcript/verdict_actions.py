@@ -266,7 +266,7 @@ class VerdictActions(Pane):
         self,
         transcript: Transcript,
         link: DaemonLink,
-        undoing: UndoOffers,
+        undo_offers: UndoOffers,
         source: Callable[[], RolloutSource | None],
         **arguments: Any,
     ) -> None:
@@ -274,7 +274,7 @@ class VerdictActions(Pane):
         super().__init__(**arguments)
         self.session = VerdictSession()
         self._transcript = transcript
-        self._link, self._undoing = link, undoing
+        self._link, self._undoing = link, undo_offers
         self._source = source
         self._lock = asyncio.Lock()
 
@@ -298,7 +298,7 @@ class VerdictActions(Pane):
         self.session.anchor = anchor
         self._transcript.choose(anchor)
 
-    def _chosen(self, pick: Callable[..., StepRange | None]) -> StepRange | None:
+    def _pick_range(self, pick: Callable[..., StepRange | None]) -> StepRange | None:
         source, folds = self._source(), self._transcript.folds
         steps = (
             pick(source.rollout, self._transcript.cursor, folds.shown_rows, folds.extent)
@@ -313,7 +313,7 @@ class VerdictActions(Pane):
 
     def action_judge(self, verdict: Judgement) -> None:
         """Keep, mask or leave undecided what is chosen, or the step at the cursor."""
-        source, steps = self._source(), self._chosen(self.session.chosen_steps)
+        source, steps = self._source(), self._pick_range(self.session.chosen_steps)
         if source is not None and steps is not None:
             request = self.session.verdict_request(steps, verdict, source.seq)
             self._start(source, request, VERDICT_NOTICES[verdict])
@@ -393,7 +393,7 @@ class VerdictActions(Pane):
         if undo is None:
             self.show_notice("Nothing to take back: no verdict was given at this console.")
             return
-        self.run_reporting(self._in_turn(self._undo_older(source, *undo)), "judging")
+        self.run_reporting(self._run_exclusively(self._undo_older(source, *undo)), "judging")
 
     async def _undo_older(
         self, source: RolloutSource, old: AppliedVerdict, request: VerdictRequest
@@ -415,9 +415,9 @@ class VerdictActions(Pane):
 
     def action_reason(self) -> None:
         """Ask why, for the verdict that stands; what was said last may be changed."""
-        source, steps = self._source(), self._chosen(self.session.reason_steps)
+        source, steps = self._source(), self._pick_range(self.session.reason_steps)
         if source is not None and steps is not None:
-            work = self._in_turn(self._ask_why(source, steps))
+            work = self._run_exclusively(self._ask_why(source, steps))
             self.run_before_keys(work, "judging", asks_for_text=True)
 
     async def _ask_why(self, source: RolloutSource, steps: StepRange) -> bool:
@@ -443,7 +443,7 @@ class VerdictActions(Pane):
         """Everything that was said of the step at the cursor."""
         source, step = self._source(), self._transcript.cursor
         if source is not None and step:
-            self.run_before_keys(self._in_turn(self._history(source, step)), "judging")
+            self.run_before_keys(self._run_exclusively(self._history(source, step)), "judging")
 
     async def _history(self, source: RolloutSource, step: int) -> bool:
         history = await source.read(
@@ -462,7 +462,7 @@ class VerdictActions(Pane):
         )
         return True
 
-    async def _in_turn(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    async def _run_exclusively(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
         """One request after the other."""
         async with self._lock:
             return await work

@@ -44,15 +44,17 @@ ReportedDepth = Literal["truecolor", "256", ""]
 
 
 def choose_color_depth(
-    choice: ColorChoice, environment: Mapping[str, str], told: ReportedDepth = ""
+    choice: ColorChoice, environment: Mapping[str, str], reported_depth: ReportedDepth = ""
 ) -> ColorDepth:
     """What somebody wants; where they leave it open, what the terminal told and its environment."""
     if choice == "auto":
-        return detect_color_depth(environment, told)
+        return detect_color_depth(environment, reported_depth)
     return "256" if choice == 256 else "16" if choice == 16 else choice
 
 
-def detect_color_depth(environment: Mapping[str, str], told: ReportedDepth = "") -> ColorDepth:
+def detect_color_depth(
+    environment: Mapping[str, str], reported_depth: ReportedDepth = ""
+) -> ColorDepth:
     """How many colours the terminal has: by what it told, else by these variables.
 
     A NO_COLOR that is not empty outranks the rest. COLORTERM in a tmux is that of the terminal
@@ -61,8 +63,8 @@ def detect_color_depth(environment: Mapping[str, str], told: ReportedDepth = "")
     term = environment.get("TERM", "").strip().lower()
     if environment.get("NO_COLOR") or _MONOCHROME_TERM.match(term):
         return "none"
-    if told:
-        return told
+    if reported_depth:
+        return reported_depth
     if environment.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
         return "truecolor"
     if term in TRUECOLOR_TERMS or term.endswith(("-direct", "-truecolor")):
@@ -554,7 +556,7 @@ def themes_for_depth(depth: ColorDepth) -> list[Theme]:
     return themes
 
 
-def _with_ground_styles(theme: Theme, of: HoustonTheme) -> HoustonTheme:
+def _with_ground_styles(theme: Theme, houston_theme: HoustonTheme) -> HoustonTheme:
     own = {role.name: getattr(theme, role.name) for role in fields(Theme)}
-    styles = {name: of.styles[name] for name in BACKGROUND_STYLES}
+    styles = {name: houston_theme.styles[name] for name in BACKGROUND_STYLES}
     return HoustonTheme(**own, styles={**styles, "cursor_away": "underline"})

@@ -38,11 +38,11 @@ def chart_lines(curve: Curve, width: int, height: int = CHART_LINES) -> list[str
     return [title.ljust(width), *rows]
 
 
-def average_points(points: Sequence[CurvePoint], most: int) -> list[CurvePoint]:
-    """At most `most` points, each the mean of as many neighbours; the last one stays as it is."""
-    if len(points) <= max(2, most):
+def average_points(points: Sequence[CurvePoint], max_points: int) -> list[CurvePoint]:
+    """At most `max_points`, each the mean of as many neighbours; the last one stays as it is."""
+    if len(points) <= max(2, max_points):
         return list(points)
-    buckets = max(1, most - 1)
+    buckets = max(1, max_points - 1)
     rest, averaged = points[:-1], []
     for number in range(buckets):
         part = rest[number * len(rest) // buckets : (number + 1) * len(rest) // buckets]

@@ -201,7 +201,7 @@ def _menu_entries(keys: Sequence[Key]) -> list[_MenuEntry]:
     entries: list[_MenuEntry] = []
     before = ""
     for key in keys:
-        label, forth = key.label.split()[0], _forth(key)
+        label, forth = key.label.split()[0], _pair_stem(key)
         if entries and forth and forth == before:
             last = entries.pop()
             entries.append(last._replace(label=f"{last.label} {label}"))
@@ -212,7 +212,7 @@ def _menu_entries(keys: Sequence[Key]) -> list[_MenuEntry]:
     return entries
 
 
-def _forth(key: Key) -> str:
+def _pair_stem(key: Key) -> str:
     """What the two keys of one pair have in common; empty for a key that has no other."""
     name = key.name
     return next((name[: -len(end)] for end in ("-on", "-back") if name.endswith(end)), "")

@@ -24,7 +24,7 @@ from houston_console.widgets.styled_text import (
 )
 
 NOTHING_FOUND_LINE = line(span(" nothing here holds these words", "dim"))
-LEAST_TYPING_CELLS = 18
+MIN_TYPING_CELLS = 18
 """Cells that stay free for words before it is said how many lines hold them."""
 
 
@@ -35,7 +35,7 @@ class FilterPrompt(BottomPrompt):
         """listed: the list that is filtered. on_change: told when the words are others."""
         super().__init__(**arguments)
         self.listed, self._on_change = listed, on_change
-        self.found = ""
+        self.count_text = ""
         """What is said at the right end, such as `2 of 40`."""
 
     def open(self, placeholder: str) -> None:
@@ -66,9 +66,9 @@ class FilterPrompt(BottomPrompt):
     def render_line(self, y: int) -> Strip:
         """What is typed, and at the right end what that has found."""
         strip, width = super().render_line(y), self.size.width
-        notes = [line(span(f" {self.found}{more} ", "dim")) for more in ("  esc all", "")]
-        fits = (note for note in notes if width - line_width(note) >= LEAST_TYPING_CELLS)
-        note = next(fits, ()) if self.value and self.found else ()
+        notes = [line(span(f" {self.count_text}{more} ", "dim")) for more in ("  esc all", "")]
+        fits = (note for note in notes if width - line_width(note) >= MIN_TYPING_CELLS)
+        note = next(fits, ()) if self.value and self.count_text else ()
         if not note:
             return strip
         palette = palette_for_theme(self.app.current_theme, self.app.theme_variables)
@@ -105,9 +105,9 @@ class FilteredList(ItemList[Item]):
 
     @items.setter
     def items(self, items: Sequence[Item]) -> None:
-        self._all_items, said = items, self.prompt.found
+        self._all_items, said = items, self.prompt.count_text
         self._apply_filter()
-        if self.prompt.found != said and self.prompt.is_attached:
+        if self.prompt.count_text != said and self.prompt.is_attached:
             self.prompt.refresh()
 
     @property
@@ -127,7 +127,7 @@ class FilteredList(ItemList[Item]):
     def _apply_filter(self) -> None:
         words = self.prompt.value.casefold().split()
         if not words:
-            self._shown, self.prompt.found = self._all_items, ""
+            self._shown, self.prompt.count_text = self._all_items, ""
             return
         matches: list[Item] = []
         headings: list[Item] = []
@@ -141,7 +141,7 @@ class FilteredList(ItemList[Item]):
                 matches += [*headings, item]
                 headings, count = [], count + 1
         total = sum(not self.is_heading(item) for item in self._all_items)
-        self._shown, self.prompt.found = matches, f"{count} of {total}"
+        self._shown, self.prompt.count_text = matches, f"{count} of {total}"
 
     def _filter_again(self) -> None:
         """Other words: the cursor stays on its item, or goes to the first that is left."""

@@ -34,9 +34,9 @@ class AfterCalls:
 class AgentKind(Protocol):
     """What one kind of agent does in a rollout."""
 
-    most_tries: int
+    max_attempts: int
     """Answers that are sampled for one step before one that is no action stands."""
-    tries_made: int
+    attempts_made: int
     """Of the open step, those that the journal has already (after a restart)."""
     tail_tokens: int
     """What its notes take of an observation, beside the loop's own."""
@@ -83,8 +83,8 @@ class AgentKind(Protocol):
 class ReactAgent:
     """Thought, action, observation (APOLLO, Algorithm 1, part A). See `AgentKind`."""
 
-    most_tries = 1
-    tries_made = 0
+    max_attempts = 1
+    attempts_made = 0
     tail_tokens = 0
     replays = False
 

@@ -186,12 +186,12 @@ class AgentLoop:
         """Fork when the context is too long, then sample the next action; an agent that asks again
         for what is no action keeps its first answers beside the step."""
         await self._fork_when_too_long()
-        for number in range(self.agent.tries_made + 1, self.agent.most_tries + 1):
+        for number in range(self.agent.attempts_made + 1, self.agent.max_attempts + 1):
             request, sampled = await self._sample_policy(number)
             self.summary_tries = ()
             sample = self._ledger_entry(request, sampled)
             again = bool(sample.malformed) and sample.finish_reason != "interrupted"
-            if not again or number == self.agent.most_tries:
+            if not again or number == self.agent.max_attempts:
                 break
             await self.line.store(
                 wire.StoreSample,

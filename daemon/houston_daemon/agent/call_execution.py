@@ -101,7 +101,7 @@ class CallExecutor:
         self,
         step: int,
         call: ToolCall,
-        of: int,
+        call_count: int,
         results: list[ToolResult],
         attempt: int = 1,
         counts: bool = True,
@@ -134,13 +134,13 @@ class CallExecutor:
             # A person's word came first: nothing went wrong, so it counts as no error.
             result = ToolResult(call=call, kind="interrupted", success=True, text=NOT_RUN_TEXT)
         point("worker.call.after")
-        await self._store_result(step, result, of, results, attempt, counts)
+        await self._store_result(step, result, call_count, results, attempt, counts)
 
     async def _recover(
         self,
         step: int,
         intent: CallIntent,
-        of: int,
+        call_count: int,
         results: list[ToolResult],
         attempt: int,
         counts: bool,
@@ -155,16 +155,16 @@ class CallExecutor:
             intent.call,
             lambda budget_status, stop: environment.recover(intent, budget_status, stop),
             # The loop's own, after those of the sample; behind `finish` a person still ends it.
-            last=len(results) >= of and bool(self._budgets.spent_budget(step)),
+            last=len(results) >= call_count and bool(self._budgets.spent_budget(step)),
         )
         point("worker.recover.after")
-        await self._store_result(step, result, of, results, attempt, counts)
+        await self._store_result(step, result, call_count, results, attempt, counts)
 
     async def _store_result(
         self,
         step: int,
         result: ToolResult,
-        of: int,
+        call_count: int,
         results: list[ToolResult],
         attempt: int,
         counts: bool,
@@ -173,7 +173,7 @@ class CallExecutor:
         if (text, fields) != (result.text, result.fields):
             result = msgspec.structs.replace(result, text=text, fields=fields)
         used = sum(self._measure.count(earlier_result.text) for earlier_result in results)
-        share = max(64, (self._observation_room - used) // max(1, of - len(results)))
+        share = max(64, (self._observation_room - used) // max(1, call_count - len(results)))
         text = self._measure.cut(result.text, share)
         if text != result.text:
             result = msgspec.structs.replace(result, text=text, cut=True)

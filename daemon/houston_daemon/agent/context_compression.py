@@ -41,7 +41,7 @@ def least_k(t: int, forked: bool) -> int:
 
 def choose_k(
     sizes: Sequence[int],
-    beside: Sequence[int],
+    kept_sizes: Sequence[int],
     *,
     forked: bool,
     fixed: int,
@@ -49,8 +49,8 @@ def choose_k(
 ) -> int:
     """How many entries to compress; 0 when there is nothing to compress.
 
-    sizes: tokens of each entry. beside: by k, the tokens that stay next to a summary of k entries:
-    oₖ and guidance kept verbatim. fixed: tokens of head and summary.
+    sizes: tokens of each entry. kept_sizes: by k, the tokens that stay next to a summary of k
+    entries: oₖ and guidance kept verbatim. fixed: tokens of head and summary.
     limit: tokens that the new context may have.
     The result is the smallest k from ⌊t/2⌋ up whose context fits; all entries when none fits.
     """
@@ -58,17 +58,17 @@ def choose_k(
     if t < least_k(t, forked):
         return 0
     for k in range(least_k(t, forked), t + 1):
-        if fixed + beside[k - 1] + sum(sizes[k:]) <= limit:
+        if fixed + kept_sizes[k - 1] + sum(sizes[k:]) <= limit:
             return k
     return t
 
 
 def plan_fork(
-    context: Context, renderer: PromptRenderer, limits: TokenLimits, most: int | None = None
+    context: Context, renderer: PromptRenderer, limits: TokenLimits, max_tokens: int | None = None
 ) -> ForkPlan | None:
     """Where to cut `context`; None when nothing can be compressed.
 
-    most: tokens that the new context may have; None for what the limits say.
+    max_tokens: tokens that the new context may have; None for what the limits say.
     """
     entries, count = context.entries, renderer.measure.count
     kept_sizes = [
@@ -78,7 +78,7 @@ def plan_fork(
     ]
     # A summary seldom takes all it may; what it takes beyond this is within the answer's room.
     fixed = context.head_size + limits.summary // 2
-    limit = limits.fork_threshold(context.head_size) if most is None else most
+    limit = limits.fork_threshold(context.head_size) if max_tokens is None else max_tokens
     sizes = [entry.size for entry in entries]
     k = choose_k(sizes, kept_sizes, forked=context.begins_with_summary, fixed=fixed, limit=limit)
     return ForkPlan(k, entries[k - 1].step + 1) if k else None
@@ -213,7 +213,7 @@ class ContextForker:
             if text := context_summary_prompt.parse_summary(attempt.sample.thought, first, last):
                 return text, attempt.seq
         role = await self._roles.get("summary")
-        role_context = role.shown(context)
+        role_context = role.render_context(context)
         for number in range(len(tries) + 1, context_summary_prompt.MAX_SUMMARY_TRIES + 1):
             request = self._request(role, role_context, cut, step)
             if request.max_tokens < MIN_ANSWER_TOKENS:

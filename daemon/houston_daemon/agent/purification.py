@@ -145,8 +145,8 @@ class StepPurifier:
         context: the step's own; its newest sample is that of `opened`.
         """
         stored, self.stored = self.stored, []
-        if story := opened.sample.parameters.get(PURIFICATION_KEY):
-            return await self._take_over(opened, _source_of(opened, story, stored))
+        if provenance := opened.sample.parameters.get(PURIFICATION_KEY):
+            return await self._take_over(opened, _source_of(opened, provenance, stored))
         begun = bool(opened.intents or opened.results)
         if self.active and self._undo == "restore" and not begun:
             await self.environment.save_state(BEFORE_STEP)
@@ -325,10 +325,12 @@ class StepPurifier:
 
 
 def _source_of(
-    purified: StepAttempt, story: Mapping[str, int], stored: Sequence[StepAttempt]
+    purified: StepAttempt, provenance: Mapping[str, int], stored: Sequence[StepAttempt]
 ) -> StepAttempt:
     """The correction that a purified attempt took over. Raises HoustonError where it is gone."""
-    source = next((attempt for attempt in stored if attempt.attempt == story["from_attempt"]), None)
+    source = next(
+        (attempt for attempt in stored if attempt.attempt == provenance["from_attempt"]), None
+    )
     if source is None and len(purified.results) < len(purified.sample.calls):
         raise HoustonError(
             f"The correction that step {purified.step} took over is no longer in the journal.",

@@ -30,7 +30,7 @@ from houston_shared.records import (
 )
 
 ReplacementMode = Literal["shallow", "deep"]
-_MOST_BEGINNINGS = 8
+_MAX_CALL_PLACES = 8
 """Places of one answer at which a call is looked for, of more the first and the last ones: markup
 has the call first, while a name without markup may stand in the thought before."""
 _ANY_NAME = "\ue000"
@@ -141,23 +141,23 @@ def graft_calls(
     None where one of them cannot be cut there between two tokens, or where the dialect does not
     read the first thought and the corrected calls back.
     """
-    expected_parts = (failed.thought, *map(_said, corrected.calls))
+    expected_parts = (failed.thought, *map(_call_content, corrected.calls))
     first, second = failed.token_ids or (), corrected.token_ids or ()
     places = (_call_beginnings(sample, renderer.dialect, tokens) for sample in (failed, corrected))
     for counts in product(*places):
         cuts = zip(*counts, strict=False)
-        kept_count, left_out = next((cut for cut in cuts if None not in cut), (None, None))
+        kept_count, dropped_count = next((cut for cut in cuts if None not in cut), (None, None))
         if kept_count is None:
             continue
-        ids = (*first[:kept_count], *second[left_out:])
+        ids = (*first[:kept_count], *second[dropped_count:])
         ended = bool(ids) and ids[-1] in renderer.stops
         read = renderer.dialect.parse(tokens.decode(ids[: len(ids) - ended]), 0, tools)
-        if not read.malformed and (read.thought, *map(_said, read.calls)) == expected_parts:
+        if not read.malformed and (read.thought, *map(_call_content, read.calls)) == expected_parts:
             return ids, len(ids) - kept_count
     return None
 
 
-def _said(call: ToolCall) -> tuple[str, str]:
+def _call_content(call: ToolCall) -> tuple[str, str]:
     return call.name, compact_json(call.arguments)
 
 
@@ -169,8 +169,8 @@ def _call_beginnings(
     ids = sample.token_ids or ()
     text = tokens.decode(ids)
     places = list(_call_pattern(dialect, sample.calls[0]).finditer(text))
-    if len(places) > _MOST_BEGINNINGS:
-        places = [*places[: _MOST_BEGINNINGS // 2], *places[-_MOST_BEGINNINGS // 2 :]]
+    if len(places) > _MAX_CALL_PLACES:
+        places = [*places[: _MAX_CALL_PLACES // 2], *places[-_MAX_CALL_PLACES // 2 :]]
     return [
         [
             _count_ids_up_to(text[: place.start(sign)], ids, tokens)
@@ -183,10 +183,10 @@ def _call_beginnings(
 def _call_pattern(dialect: Dialect, call: ToolCall) -> re.Pattern[str]:
     """What begins a call, whatever the thought before it: the dialect's markup up to the name, with
     any white space between its signs; without markup, its first word or signs, or its name."""
-    ending = _written_after_thoughts(dialect, replace(call, name=_ANY_NAME))
+    ending = _common_suffix(dialect, replace(call, name=_ANY_NAME))
     signs = "".join(ending.partition(_ANY_NAME)[0].split())
     if not signs:
-        leads = re.findall(r"\w+|[^\w\s]+", _written_after_thoughts(dialect, call))[:1]
+        leads = re.findall(r"\w+|[^\w\s]+", _common_suffix(dialect, call))[:1]
         return re.compile(f"({'|'.join(map(_as_whole_word, (*leads, call.name)))})")
     return re.compile(r"\s*".join(f"({re.escape(sign)})" for sign in signs))
 
@@ -197,7 +197,7 @@ def _as_whole_word(text: str) -> str:
     return rf"(?<!\w){pattern}(?!\w)" if re.match(r"\w", text) else pattern
 
 
-def _written_after_thoughts(dialect: Dialect, call: ToolCall) -> str:
+def _common_suffix(dialect: Dialect, call: ToolCall) -> str:
     """How the dialect ends an answer with this call alike after every thought."""
     answer, other = (
         "".join(piece.text for piece in dialect.assistant(thought, [call])) for thought in ("", "x")

@@ -140,9 +140,9 @@ class RemoteLine:
                 "the line to the recorder at %s is down; messages without an ack are kept and sent "
                 "again when it is back", self._address,
             )  # fmt: skip
-            self._lose()
+            self._mark_disconnected()
 
-    def _lose(self) -> None:
+    def _mark_disconnected(self) -> None:
         """The line stands no more, if it did."""
         if self._connected.is_set():
             self._down_since = time.monotonic()
@@ -168,7 +168,7 @@ class RemoteLine:
 
     def connect_again(self) -> None:
         """Drop the present line and try a new one."""
-        self._lose()
+        self._mark_disconnected()
         with contextlib.suppress(zmq.ZMQError):  # given up: there is nothing to disconnect
             self._socket.disconnect(self._address)
         self._socket.connect(self._address)

@@ -39,7 +39,7 @@ class RoleSampler:
     tokenizer: str = ""
     """See `SampleBody.tokenizer`."""
 
-    def shown(self, context: Context) -> Context:
+    def render_context(self, context: Context) -> Context:
         """A context of the policy in the form that this role's engine reads."""
         head = self.own_head
         if head is None:

@@ -125,18 +125,18 @@ async def wait_for_engine(
     url: str,
     line: RecorderClient,
     engines: EngineCache | None = None,
-    of_role: bool = False,
+    is_role_engine: bool = False,
 ) -> tuple[Engine, Mapping[str, Any]]:
     """The rollout's engine once it answers, and its settings; the wait is not active time.
 
-    engines: the cache of this process; an engine taken from it is released to it. of_role: whether
-    the engine is a role's own (`spec_of_role`).
+    engines: the cache of this process; an engine taken from it is released to it. is_role_engine:
+    whether the engine is a role's own (`spec_of_role`).
 
     An engine that is away, or a key that is missing where the daemon was started, is waited for:
     the rollout is not at fault. An engine that refuses pauses the rollout. Raises WorkerExit, and
     HoustonError for settings that are wrong.
     """
-    tries, refusals = 0, EngineRefusalPause(line, spec.engine, of_role)
+    tries, refusals = 0, EngineRefusalPause(line, spec.engine, is_role_engine)
     while True:
         if engines and engines.has(spec, url):
             await refusals.end_pause()
@@ -209,13 +209,13 @@ async def open_environment(
     line: RecorderClient,
     begun: bool,
     bring_files: Callable[[], Awaitable[None]],
-    was_on: str = "",
+    previous_host: str = "",
 ) -> None:
     """Open the rollout's world; where only a person can help, pause until one resumes.
 
     A host that is away also pauses it; the pause ends when the host is back. begun: the head is
     stored, so the world was made before. bring_files: fetches the rollout's missing files from a
-    store. was_on: the other machine that its last worker ran on. Raises WorkerExit, and
+    store. previous_host: the other machine that its last worker ran on. Raises WorkerExit, and
     HoustonError as `open` does.
     """
     waits = chain([0.0], ENGINE_AWAY_WAITS, repeat(ENGINE_AWAY_WAITS[-1]))
@@ -227,25 +227,25 @@ async def open_environment(
             await _pause_until_host_back(outage, line, next(waits))
         except NeedsPerson as problem:
             reason = str(problem)
-            if was_on and isinstance(problem, WorkspaceGone):
+            if previous_host and isinstance(problem, WorkspaceGone):
                 hostname = socket.gethostname()
-                reason = f"It was on {was_on}, and this worker runs on {hostname}. {reason}"
+                reason = f"It was on {previous_host}, and this worker runs on {hostname}. {reason}"
             await line.store(wire.StoreState, state="paused", by="host", reason=reason)
         await line.wait_at_safe_point()
 
 
-async def _pause_until_host_back(away: HostAway, line: RecorderClient, seconds: float) -> None:
+async def _pause_until_host_back(outage: HostAway, line: RecorderClient, seconds: float) -> None:
     """Pause until a host is back, `seconds` at least: one may come and go. Raises WorkerExit."""
 
     async def back() -> None:
         await asyncio.sleep(seconds)
-        await away.back()
+        await outage.back()
 
-    why = f"The host {away.host} cannot be reached: {away.why}. The rollout continues when"
+    why = f"The host {outage.host} cannot be reached: {outage.why}. The rollout continues when"
     reason = f"{why} the host is back; houston doctor says more."
     await line.store(wire.StoreState, state="paused", by="host-away", reason=reason)
     await line.wait_while_paused(back())
-    back_reason = f"the host {away.host} is back"
+    back_reason = f"the host {outage.host} is back"
     await line.store(wire.StoreState, state="running", by="host-away", reason=back_reason)
 
 
@@ -411,7 +411,7 @@ def _make_role_sampler(
         PolicySampler(
             engine,
             policy.sampler.line,
-            of_role=True,
+            is_role_engine=True,
             price=engine_price(settings),
             spent=policy.sampler.spent,
         ),
@@ -441,7 +441,7 @@ def full_instructions(spec: RolloutSpec, environment: Environment) -> str:
     return with_critique("\n\n".join(part for part in parts if part), spec.refines)
 
 
-def _asked_question(spec: RolloutSpec, environment: Environment) -> str:
+def _question_text(spec: RolloutSpec, environment: Environment) -> str:
     """What a rollout is asked, without what is the same for all rollouts of its task."""
     parts = environment.brief.split("\n\n")
     question = next((part for part in parts if part.startswith(QUESTION_LEAD)), "")
@@ -467,7 +467,9 @@ def make_dialect_and_tokenizer(
     """
     dialect = choose_dialect(str(settings.get("dialect") or "chatml-json"), reasoning)
     tokens = load_prompt_tokenizer(tokenizer_file(settings)) if token_ids else None
-    if tokens and (missing := tokens.lacks((dialect.stop_tokens[0], *dialect.markup))):
+    if tokens and (
+        missing := tokens.first_missing_token((dialect.stop_tokens[0], *dialect.markup))
+    ):
         raise ConfigurationError(
             f"The tokenizer {tokens.path} has no token {missing}, which the dialect {dialect.name}"
             " writes.",
@@ -509,7 +511,7 @@ async def _store_new_head(
 ) -> ContextHead:
     system = system_prompt(task)
     instructions = full_instructions(spec, environment)
-    recalled = await memory.recall(_asked_question(spec, environment))
+    recalled = await memory.recall(_question_text(spec, environment))
     task_text = "\n\n".join(part for part in (instructions, recalled) if part)
     message = disarm(task_message(task_text, task)).text
     tools = environment.tools
@@ -580,7 +582,7 @@ def _make_agent(
     """The agent that the task names."""
     if task.agent_kind == "react":
         return ReactAgent(environment)
-    question = _asked_question(welcome.spec, environment)
+    question = _question_text(welcome.spec, environment)
     stored = welcome.flow_samples
     return FlowAgent(
         task.budget,

@@ -116,10 +116,10 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--role-engines", default="{}", metavar="JSON", help=roles)
 
 
-def read_engine_arguments(asked: argparse.Namespace) -> EngineOverrides:
+def read_engine_arguments(arguments: argparse.Namespace) -> EngineOverrides:
     """The values of those arguments."""
-    requests, roles = json.loads(asked.engine_requests), json.loads(asked.role_engines)
-    return EngineOverrides(asked.engine_url, requests, roles)
+    requests, roles = json.loads(arguments.engine_requests), json.loads(arguments.role_engines)
+    return EngineOverrides(arguments.engine_url, requests, roles)
 
 
 def _parse_gpu_lease(words: str) -> tuple[str, tuple[int, ...]]:
@@ -314,7 +314,7 @@ class WorkerRun:
 
     async def _open_role_engine(self, role: SampleRole) -> tuple[Engine, Mapping[str, Any]]:
         spec = spec_of_role(self._welcome.spec, role)
-        opened = await wait_for_engine(spec, "", self._line, self._engines, of_role=True)
+        opened = await wait_for_engine(spec, "", self._line, self._engines, is_role_engine=True)
         self._opened.append(opened[0])
         return opened
 

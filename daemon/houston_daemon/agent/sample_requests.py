@@ -161,15 +161,15 @@ class EngineRefusalPause:
     person resumes the rollout; the first success ends the pause.
     """
 
-    def __init__(self, line: RecorderClient, engine: str, of_role: bool = False) -> None:
-        """of_role: whether it is a role's own engine, not that of the rollout."""
-        self._line, self._engine, self._of_role = line, engine, of_role
+    def __init__(self, line: RecorderClient, engine: str, is_role_engine: bool = False) -> None:
+        """is_role_engine: whether it is a role's own engine, not that of the rollout."""
+        self._line, self._engine, self._is_role_engine = line, engine, is_role_engine
         self._tries = 0
 
     def activity(self, problem: HoustonError) -> str:
         """The activity of a worker that waits for the engine; it names an engine that is a role's
         own."""
-        name = f" {self._engine}" if self._of_role else ""
+        name = f" {self._engine}" if self._is_role_engine else ""
         return f"{AWAY_ACTIVITY}{name}{AWAY_MARK}{problem.cause}"
 
     async def pause_and_wait(self, problem: EngineRefused | EngineUnavailable) -> None:
@@ -249,7 +249,7 @@ class PolicySampler:
         self,
         engine: Engine,
         line: RecorderClient,
-        of_role: bool = False,
+        is_role_engine: bool = False,
         *,
         price: EnginePrice | None = None,
         spent: SpentCost | None = None,
@@ -259,7 +259,7 @@ class PolicySampler:
         self.line = line
         self.price = price
         self.spent = spent or SpentCost()
-        self._refusals = EngineRefusalPause(line, engine.name, of_role)
+        self._refusals = EngineRefusalPause(line, engine.name, is_role_engine)
 
     async def sample(self, request: SampleRequest, interruptible: bool = True) -> EngineSample:
         """Sample once; while the engine is away, wait without spending active time; while it
@@ -274,7 +274,7 @@ class PolicySampler:
                     request, await self._sample_once(request, interruptible)
                 )
                 await self._refusals.end_pause()
-                return self._priced(request, sampled)
+                return self._add_cost(request, sampled)
             except ContextOverflow:
                 await self._refusals.end_pause()
                 raise
@@ -284,7 +284,7 @@ class PolicySampler:
                 await self._wait_while_away(problem, tries)
         raise HoustonError("The engine never came back.")
 
-    def _priced(self, request: SampleRequest, sampled: EngineSample) -> EngineSample:
+    def _add_cost(self, request: SampleRequest, sampled: EngineSample) -> EngineSample:
         if self.price is None:
             return sampled
         sampled = with_cost(request, sampled, self.price)

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 RECENT_STEPS = 20
 """Steps looked through for one with a snapshot; a step may have none."""
-SNAPSHOTS_THAT_DO = 3
+MAX_SNAPSHOT_LAG = 3
 """A workspace may be that many snapshots old at most: a copy takes its time, and a node that is
 lost may not have finished it. The agent is told which step it is of."""
 LOOK_SECONDS = 0.5
 """How often it is looked whether there is a new snapshot."""
-RETRY_SECONDS, LONGEST_DELAY_SECONDS = 5.0, 300.0
+RETRY_SECONDS, MAX_DELAY_SECONDS = 5.0, 300.0
 LAST_COPY_SECONDS = 20.0
 """How long the end of a worker waits for its last copy."""
 
@@ -81,7 +81,7 @@ class SnapshotCopies:
             log.warning("the store took too long: it may lack the last snapshot")
 
     async def _copy_until_end(self) -> None:
-        backoff, last_trouble = Backoff(RETRY_SECONDS, LONGEST_DELAY_SECONDS), ""
+        backoff, last_trouble = Backoff(RETRY_SECONDS, MAX_DELAY_SECONDS), ""
         while True:
             is_last, seconds, trouble, cause = self._ending.is_set(), LOOK_SECONDS, "", ""
             try:
@@ -166,4 +166,4 @@ def _last_snapshots(steps: list[StepRecord], is_first: bool) -> list[tuple[str, 
         (body.snapshot if is_first else body.snapshots.get(LOCAL_HOST, ""), step)
         for step, body in closed
     ]
-    return [(commit, step) for commit, step in commits if commit][:SNAPSHOTS_THAT_DO]
+    return [(commit, step) for commit, step in commits if commit][:MAX_SNAPSHOT_LAG]

@@ -19,7 +19,7 @@ from houston_shared.backoff import Backoff
 from houston_shared.errors import ConfigurationError, HoustonError
 
 RETRY_SECONDS = 5.0
-LONGEST_DELAY_SECONDS = 300.0
+MAX_DELAY_SECONDS = 300.0
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def main() -> None:
 
 def _copy_until(ending: threading.Event, copier: ArtifactCopier, every_seconds: float) -> None:
     """Round after round; one more after `ending` was set, unless the store refused the last."""
-    backoff = Backoff(RETRY_SECONDS, LONGEST_DELAY_SECONDS)
+    backoff = Backoff(RETRY_SECONDS, MAX_DELAY_SECONDS)
     reported_failures: dict[str, str] = {}
     while True:
         is_last, seconds = ending.is_set(), every_seconds

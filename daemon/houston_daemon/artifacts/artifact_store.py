@@ -94,7 +94,7 @@ class ArtifactStore:
         except FileNotFoundError:
             return {}
         except Exception as problem:
-            raise self._refused(problem) from problem
+            raise self._refused_error(problem) from problem
         root = self._root.rstrip("/") + "/"
         names = ((path.removeprefix(root), entry) for path, entry in sorted(entries.items()))
         return {name: int(entry["size"] or 0) for name, entry in names if ".new-" not in name}
@@ -107,7 +107,7 @@ class ArtifactStore:
         except FileNotFoundError:
             raise ObjectMissing(self.place(name)) from None
         except Exception as problem:
-            raise self._refused(problem) from problem
+            raise self._refused_error(problem) from problem
         if sha256 and hashlib.sha256(data).hexdigest() != sha256:
             raise ObjectDamaged(self.place(name))
         return data
@@ -154,7 +154,7 @@ class ArtifactStore:
             if temp_path != path:
                 with contextlib.suppress(Exception):  # it is not there, or the store is gone
                     self._fs.rm_file(temp_path)
-            raise self._refused(problem) from problem
+            raise self._refused_error(problem) from problem
 
     def keep_file(self, name: str, source: Path, sha256: str) -> None:
         """Like `write_file`, for a name that stands for its content: an existing object is not
@@ -181,7 +181,7 @@ class ArtifactStore:
             return False
         except Exception as problem:
             if self.size(name) is None:
-                raise self._refused(problem) from problem
+                raise self._refused_error(problem) from problem
         return self.read(name) == data
 
     def remove(self, names: Collection[str]) -> None:
@@ -192,7 +192,7 @@ class ArtifactStore:
             except FileNotFoundError:
                 continue
             except Exception as problem:
-                raise self._refused(problem) from problem
+                raise self._refused_error(problem) from problem
 
     def size(self, name: str) -> int | None:
         """Bytes of an object; None where there is none. Raises StoreRefused."""
@@ -201,7 +201,7 @@ class ArtifactStore:
         except FileNotFoundError:
             return None
         except Exception as problem:
-            raise self._refused(problem) from problem
+            raise self._refused_error(problem) from problem
 
     def _check_written(self, name: str, sha256: str) -> None:
         digest = hashlib.sha256()
@@ -225,13 +225,13 @@ class ArtifactStore:
         except FileNotFoundError:
             raise ObjectMissing(self.place(name)) from None
         except Exception as problem:
-            raise self._refused(problem) from problem
+            raise self._refused_error(problem) from problem
         with opened:
             while True:
                 try:
                     block: bytes = opened.read(BLOCK_BYTES)
                 except Exception as problem:
-                    raise self._refused(problem) from problem
+                    raise self._refused_error(problem) from problem
                 if not block:
                     return
                 yield block
@@ -239,7 +239,7 @@ class ArtifactStore:
     def _path(self, name: str) -> str:
         return posixpath.join(self._root, name)
 
-    def _refused(self, problem: Exception) -> StoreRefused:
+    def _refused_error(self, problem: Exception) -> StoreRefused:
         words = " ".join(redact(str(problem)).split()) or type(problem).__name__
         if isinstance(problem, FileNotFoundError):
             words = f"there is no such place ({words})"

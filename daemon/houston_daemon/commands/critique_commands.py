@@ -30,7 +30,7 @@ from houston_daemon.review.critic.critique_prompt import (
     parse_critique,
     read_attempt,
 )
-from houston_daemon.review.critic.refinements import Critiqued, refinement_specs, require_ended
+from houston_daemon.review.critic.refinements import RefinementText, refinement_specs, require_ended
 from houston_daemon.review.judge.judge_engine import (
     JudgeEnginePlace,
     choose_judge_place,
@@ -297,7 +297,7 @@ def _refine(
     if not texts:
         return []
     rollout = attempt.trace.rollout
-    critiqued_texts = [Critiqued(text, critic) for text in texts]
+    critiqued_texts = [RefinementText(text, critic) for text in texts]
     with contextlib.closing(Reader(loaded.home)) as reader:
         specs = reader.run(refinement_specs(rollout, critiqued_texts))
     answer = send_with_retry(

@@ -51,7 +51,7 @@ from houston_shared import command_output
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.secret_redaction import (
-    SHORTEST_SECRET,
+    MIN_SECRET_CHARACTERS,
     install_secrets,
     process_redactor,
     secret_rules,
@@ -169,7 +169,7 @@ def check_redaction(loaded: LoadedConfiguration) -> Iterator[CheckFinding]:
     words = f"{len(process_redactor().names)} variables of this environment are redacted"
     if too_short := too_short_secret_names(os.environ, secret_rules(loaded.config)):
         step = (
-            f"Use values of at least {SHORTEST_SECRET} characters, or name them in"
+            f"Use values of at least {MIN_SECRET_CHARACTERS} characters, or name them in"
             " `secrets.ignore`."
         )
         yield CheckFinding(

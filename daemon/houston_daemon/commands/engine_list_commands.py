@@ -36,7 +36,7 @@ def run_engine_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     for name in (*configured, *others):
         engine = configured.get(name)
         is_default = name == loaded.config.default_engine
-        state, policy, replicas = _standing(name, status)
+        state, policy, replicas = _engine_status(name, status)
         if arguments.json:
             command_output.print_json_line(
                 {
@@ -59,7 +59,9 @@ def run_engine_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     return 0
 
 
-def _standing(name: str, status: Status | None) -> tuple[str | None, str, Sequence[ReplicaStatus]]:
+def _engine_status(
+    name: str, status: Status | None
+) -> tuple[str | None, str, Sequence[ReplicaStatus]]:
     """State, active policy and servers of an engine, as far as the daemon knows."""
     if status is None:
         return None, "", ()

@@ -206,7 +206,7 @@ def _order(
 ) -> SuiteOrder:
     return SuiteOrder(
         tasks=tasks,
-        worlds=tasks.count_to_play(arguments.n),
+        worlds=tasks.resolve_task_count(arguments.n),
         attempts=arguments.attempts,
         engine=arguments.engine or loaded.config.default_engine,
         policy=policy,

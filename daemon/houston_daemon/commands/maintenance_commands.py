@@ -128,16 +128,16 @@ def run_repair(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
     return int(ExitCode.DONE)
 
 
-def _take_home_lock(home: Home, deed: str) -> HomeLock:
+def _take_home_lock(home: Home, operation: str) -> HomeLock:
     """The home's lock, taken; raises HoustonError (75) while a daemon holds it."""
     if not home.path.is_dir():
         raise NotFound(f"There is no home {home.path}.", "Nothing was done.")
     lock = HomeLock(home)
-    holder = lock.take(HomeOwner(os.getpid(), iso_time(now_us())), f"It was not {deed}.")
+    holder = lock.take(HomeOwner(os.getpid(), iso_time(now_us())), f"It was not {operation}.")
     if holder:
         raise Busy(
             f"A daemon (pid {holder.pid}) runs on {home.path}.",
-            f"It was not {deed}.",
+            f"It was not {operation}.",
             "houston daemon stop",
         )
     return lock

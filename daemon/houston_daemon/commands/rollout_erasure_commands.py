@@ -95,10 +95,12 @@ def _select_events(
     )
 
 
-def _require_confirmation(arguments: argparse.Namespace, deed: str) -> None:
+def _require_confirmation(arguments: argparse.Namespace, operation: str) -> None:
     """Nothing is erased without `--yes`; raises HoustonError."""
     if not arguments.yes:
-        raise UsageError(f"{deed}, for good.", "Nothing was erased.", "the same command with --yes")
+        raise UsageError(
+            f"{operation}, for good.", "Nothing was erased.", "the same command with --yes"
+        )
 
 
 def _warn_other_owners(owners: list[str]) -> None:
@@ -152,7 +154,7 @@ def _text_to_erase(arguments: argparse.Namespace) -> str:
     return text
 
 
-WHAT_STAYS = (
+RETENTION_NOTICE = (
     "What stays in the home: the task with its text, names (of people, tools, sessions, files,"
     " engines), reasons of states, verdicts without their reasons, scores, counts and times."
 )
@@ -233,7 +235,7 @@ def _archive_rollout(arguments: argparse.Namespace, loaded: LoadedConfiguration)
             f"{rollout.id}: {manifest.events} events are in {path}; their texts"
             " were removed from the home."
         )
-        command_output.print_note(WHAT_STAYS)
+        command_output.print_note(RETENTION_NOTICE)
     _warn_remaining_copies(loaded.home, overwritten)
     return int(ExitCode.DONE)
 

@@ -158,7 +158,7 @@ def _order(arguments: argparse.Namespace, default_engine: str) -> SuiteOrder:
     tasks = suite_tasks(arguments.suite, arguments.split)
     return SuiteOrder(
         tasks=tasks,
-        worlds=tasks.count_to_play(arguments.n),
+        worlds=tasks.resolve_task_count(arguments.n),
         attempts=arguments.attempts,
         engine=arguments.engine or default_engine,
         policy=arguments.policy,

@@ -98,20 +98,22 @@ def _export(engine: str, image: str, file: Path) -> None:
 
 
 def _name_in_task(
-    task: LoadedTask, found: ImageSettings
+    task: LoadedTask, settings: ImageSettings
 ) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
     """Add what the task file lacks. Returns the tables that were written, and those that are owed
     since the file has such a table."""
     new_tables: dict[str, dict[str, str]] = {"sandbox": {"image": IMAGE_FILE}}
     variables = {
         name: value
-        for name, value in found.environment.items()
+        for name, value in settings.environment.items()
         if name and (name, value) != ("PATH", _USUAL_PATH)
     }
     if variables:
         new_tables["environment_variables"] = variables
     task_tables = read_toml(task.file)
-    lacking = {name: _lacking(task_tables.get(name), table) for name, table in new_tables.items()}
+    lacking = {
+        name: _missing_entries(task_tables.get(name), table) for name, table in new_tables.items()
+    }
     written = {name: table for name, table in lacking.items() if table and name not in task_tables}
     owed = {name: table for name, table in lacking.items() if table and name in task_tables}
     if written:
@@ -119,7 +121,7 @@ def _name_in_task(
     return written, owed
 
 
-def _lacking(there: Any, table: Mapping[str, str]) -> dict[str, str]:
+def _missing_entries(there: Any, table: Mapping[str, str]) -> dict[str, str]:
     """What of a table the file does not say; another value of the image's file counts as that."""
     if not isinstance(there, dict):
         return dict(table)
@@ -146,7 +148,7 @@ def _say_result(
     file: Path,
     written: Mapping[str, Mapping[str, str]],
     owed: Mapping[str, Mapping[str, str]],
-    found: ImageSettings,
+    settings: ImageSettings,
 ) -> None:
     command_output.print_line(f"{file}: {file.stat().st_size / 1e6:,.1f} MB")
     for name, table in written.items():
@@ -157,11 +159,11 @@ def _say_result(
         command_output.print_note(
             f"{task.file} already has these tables; the image also sets:\n{lines}"
         )
-    if found.workdir:
+    if settings.workdir:
         command_output.print_note(
-            f"The image works in {safe_line(found.workdir)}. The workspace is at /workspace; with"
-            " `workdir` of [sandbox] it is mounted there, too, over the files of the image."
+            f"The image works in {safe_line(settings.workdir)}. The workspace is at /workspace;"
+            " with `workdir` of [sandbox] it is mounted there, too, over the files of the image."
         )
-    if found.user not in _ROOT_NAMES:
-        command_output.print_note(f"Programs run as root, not as {safe_line(found.user)}.")
+    if settings.user not in _ROOT_NAMES:
+        command_output.print_note(f"Programs run as root, not as {safe_line(settings.user)}.")
     command_output.print_note(f"next: houston task validate {task.file}")

@@ -47,7 +47,7 @@ def add_train_prm_arguments(parser: argparse.ArgumentParser) -> None:
 def run_train_prm(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Make or find the run, start it, follow it. Raises HoustonError."""
     require_daemon(loaded.home)
-    folder = _resumed(loaded, arguments) if arguments.resume else _created(loaded, arguments)
+    folder = _resume_run(loaded, arguments) if arguments.resume else _create_run(loaded, arguments)
     queue_daemon_run(loaded, folder, folder.spec, create_prm_run.RUN_KIND)
     return follow_and_report(
         arguments,
@@ -65,7 +65,7 @@ def _advice(policy: str) -> str:
     )
 
 
-def _created(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> PrmRunFolder:
+def _create_run(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> PrmRunFolder:
     if arguments.labels is None:
         raise UsageError(
             "A process reward model is trained on labels, and --labels names none.",
@@ -84,7 +84,7 @@ def _created(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> PrmR
     return folder
 
 
-def _resumed(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> PrmRunFolder:
+def _resume_run(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> PrmRunFolder:
     """The folder of a run that goes on. Raises HoustonError for what it cannot have otherwise."""
     require_no_flags_to_resume(arguments, "labels", "base", "recipe", "name")
     folder = PrmRunFolder(run_folder_path(loaded, arguments.resume))

@@ -123,9 +123,9 @@ def run_train_rl(arguments: argparse.Namespace, loaded: LoadedConfiguration, alg
     """Make or find the run, start it, follow it. Raises HoustonError."""
     if arguments.resume:
         require_daemon(loaded.home)
-        folder = _resumed(loaded, arguments)
+        folder = _resume_run(loaded, arguments)
     else:
-        folder = _created(loaded, arguments, algorithm)
+        folder = _create_run(loaded, arguments, algorithm)
     spec = folder.spec
     queue_daemon_run(loaded, folder, spec, create_rl_run.RUN_KIND, spec.parent)
     return follow_and_report(
@@ -137,7 +137,7 @@ def run_train_rl(arguments: argparse.Namespace, loaded: LoadedConfiguration, alg
     )
 
 
-def _created(
+def _create_run(
     loaded: LoadedConfiguration, arguments: argparse.Namespace, algorithm: str
 ) -> RlRunFolder:
     request = create_rl_run.RlRequest(
@@ -156,7 +156,7 @@ def _created(
     return folder
 
 
-def _resumed(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> RlRunFolder:
+def _resume_run(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> RlRunFolder:
     """The folder of a run that goes on. Raises HoustonError for what it cannot have otherwise."""
     require_no_flags_to_resume(arguments, "suite", "engine", "base", "recipe", "name")
     folder = RlRunFolder(run_folder_path(loaded, arguments.resume))

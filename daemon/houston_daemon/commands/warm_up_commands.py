@@ -99,7 +99,7 @@ def run_policy_warm(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
             "houston doctor --fetch-model, or name one with --base",
             ExitCode.CONFIGURATION,
         )
-    recipe = asked_recipe(arguments, model)
+    recipe = recipe_from_arguments(arguments, model)
     folder.mkdir(parents=True, exist_ok=True)
     report = warm_up_model(folder, recipe, command_output.print_note)
     if arguments.json:
@@ -115,7 +115,7 @@ def run_policy_warm(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     return int(ExitCode.DONE)
 
 
-def asked_recipe(arguments: argparse.Namespace, model: Path) -> WarmUpRecipe:
+def recipe_from_arguments(arguments: argparse.Namespace, model: Path) -> WarmUpRecipe:
     """What is asked; what is not said is as the suite needs it. model: folder to begin from."""
     suite = find_suite(arguments.suite)
     wrong = suite.warm_up_wrong if arguments.wrong is None else arguments.wrong

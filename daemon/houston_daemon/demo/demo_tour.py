@@ -74,30 +74,36 @@ class DemoTour:
         """model: whether the embedded one can play beside script and recording."""
         self.home = home
         self._model = model
-        self._obeys = model and LIVE_ADAPTER.is_dir()
+        self._can_follow_orders = model and LIVE_ADAPTER.is_dir()
         self._environment = {**os.environ, **(environment or {}), "HOUSTON_HOME": str(home)}
 
     def start(self) -> DemoRollouts:
         """Start the daemon, the recorded sample, the script, and the agent that obeys."""
-        self._say("daemon", "start")
+        self._run_and_print("daemon", "start")
         script = self._rollout(DEMO_TASK, f"script:{DEMO_SOLUTION}")
         recording = self._rollout(DEMO_TASK, f"recorded:{DEMO_RECORDING}")
         if not self._model:
             return DemoRollouts(script, recording, script)
-        if not self._obeys:
+        if not self._can_follow_orders:
             return DemoRollouts(script, recording, self._rollout(DEMO_TASK, "embedded"))
         words = ["policy", "import", str(LIVE_ADAPTER), "--name", LIVE_FAMILY]
         policy = str(self._json(*words)[0]["policy"])
         command_output.print_line(f"$ houston {' '.join(words)}\n  {policy}")
-        self._say("policy", "activate", policy, "--engine", LIVE_ENGINE)
+        self._run_and_print("policy", "activate", policy, "--engine", LIVE_ENGINE)
         return DemoRollouts(script, recording, self._rollout(LIVE_TASK, LIVE_ENGINE))
 
     def console(self) -> None:
         """Open the console at the recording's guided step, until the person leaves it."""
         rollouts = self.start()
-        step = self._until(lambda: self._first_heard(rollouts.recording), "the recorded guidance")
-        self._until(lambda: self._steps(rollouts.recording)[step:], "the recorded step after it")
-        lines = json.dumps(tour_lines(rollouts, step, self._model, self._obeys), ensure_ascii=False)
+        step = self._poll_until(
+            lambda: self._first_delivery_step(rollouts.recording), "the recorded guidance"
+        )
+        self._poll_until(
+            lambda: self._steps(rollouts.recording)[step:], "the recorded step after it"
+        )
+        lines = json.dumps(
+            tour_lines(rollouts, step, self._model, self._can_follow_orders), ensure_ascii=False
+        )
         subprocess.run(
             self._command("console", f"{rollouts.recording}@{step}"),
             env={**self._environment, GREETING_VARIABLE: lines},
@@ -113,20 +119,20 @@ class DemoTour:
         """
         rollouts = self.start()
         try:
-            self._until(lambda: self._steps(rollouts.live), "the agent's first step")
-            if self._obeys:
+            self._poll_until(lambda: self._steps(rollouts.live), "the agent's first step")
+            if self._can_follow_orders:
                 for order in TOUR_ORDERS:
-                    self._be_obeyed(rollouts.live, order)
+                    self._check_order_followed(rollouts.live, order)
                 command_output.print_line(
                     "  The agent followed each message at the very next step."
                 )
             else:
-                self._be_heard(rollouts.live, TOUR_ORDERS[0].text)
-            self._until(lambda: self._ended(rollouts.script), "the script to finish")
+                self._send_and_await_delivery(rollouts.live, TOUR_ORDERS[0].text)
+            self._poll_until(lambda: self._ended(rollouts.script), "the script to finish")
         finally:
             self._end_live(rollouts)
         for rollout in dict.fromkeys(rollouts):
-            self._until(partial(self._ended, rollout), f"{rollout} to end")
+            self._poll_until(partial(self._ended, rollout), f"{rollout} to end")
             record = self._show(rollout)
             best = record["best_score"]
             score = "" if best is None else f", best score {best}"
@@ -134,12 +140,14 @@ class DemoTour:
                 f"  {rollout}: {record['state']}, {record['steps']} steps{score}"
             )
 
-    def _be_obeyed(self, rollout: str, order: TourOrder) -> None:
+    def _check_order_followed(self, rollout: str, order: TourOrder) -> None:
         """Give an order, and see that the very next step does it. Raises HoustonError."""
-        heard_step = self._be_heard(rollout, order.text)
-        step = self._until(lambda: self._steps(rollout)[heard_step:], "what the agent does next")[0]
+        heard_step = self._send_and_await_delivery(rollout, order.text)
+        step = self._poll_until(
+            lambda: self._steps(rollout)[heard_step:], "what the agent does next"
+        )[0]
         calls = ", ".join(f"{c['name']}({json.dumps(c['arguments'])})" for c in step["calls"])
-        if not does_order(order, step["calls"]):
+        if not matches_order(order, step["calls"]):
             raise HoustonError(
                 f"The agent was told {order.text!r} and then called {calls or 'nothing'}.",
                 "What was said was not done.",
@@ -151,14 +159,16 @@ class DemoTour:
             f"  step {step['step']} did it: {calls}, {seconds} s after the message"
         )
 
-    def _be_heard(self, rollout: str, text: str) -> int:
+    def _send_and_await_delivery(self, rollout: str, text: str) -> int:
         """Say something; the step at which it was heard, once and nowhere else."""
         guidance = self._json("guide", rollout, text)[0]
         command_output.print_line(
             f"  said to {rollout}: {guidance['text']!r} ({guidance['state']})"
         )
         heard_step = int(
-            self._until(lambda: self._json("guidance", rollout)[-1]["step"], "the agent to hear it")
+            self._poll_until(
+                lambda: self._json("guidance", rollout)[-1]["step"], "the agent to hear it"
+            )
         )
         step = self._steps(rollout)[heard_step - 1]
         command_output.print_line(f"  heard at step {heard_step}; the observation ends with:")
@@ -179,7 +189,7 @@ class DemoTour:
 
     def stop(self) -> None:
         """Stop the daemon."""
-        self._say("daemon", "stop")
+        self._run_and_print("daemon", "stop")
 
     def _rollout(self, task: Path, engine: str) -> str:
         words = ["rollout", "start", str(task), "--engine", engine]
@@ -198,11 +208,11 @@ class DemoTour:
     def _show(self, rollout: str) -> Any:
         return self._json("rollout", "show", rollout)[0]
 
-    def _first_heard(self, rollout: str) -> int:
+    def _first_delivery_step(self, rollout: str) -> int:
         steps = [guidance["step"] for guidance in self._json("guidance", rollout)]
         return int(next(filter(None, steps), 0))
 
-    def _say(self, *words: str) -> None:
+    def _run_and_print(self, *words: str) -> None:
         command_output.print_line(f"$ houston {' '.join(words)}")
         for line in self._run(words).splitlines():
             command_output.print_line(f"  {line}")
@@ -229,7 +239,7 @@ class DemoTour:
     def _command(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "houston_shared.command", *words]
 
-    def _until(self, look: Callable[[], Any], waiting_for: str) -> Any:
+    def _poll_until(self, look: Callable[[], Any], waiting_for: str) -> Any:
         end = time.monotonic() + MAX_STEP_SECONDS
         while time.monotonic() < end:
             if value := look():
@@ -242,7 +252,7 @@ class DemoTour:
         )
 
 
-def does_order(order: TourOrder, calls: Sequence[Mapping[str, Any]]) -> bool:
+def matches_order(order: TourOrder, calls: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the first call is the order's, with its arguments.
 
     calls: of one step, as `houston steps --json` prints them.

@@ -137,12 +137,12 @@ def make_http_client(
 
 async def with_retries(
     name: str,
-    once: Callable[[], Awaitable[Answer]],
+    attempt: Callable[[], Awaitable[Answer]],
     stop: asyncio.Event,
     retry: RetryPolicy,
     waiting: Callable[[], AbstractContextManager[None]],
 ) -> Answer | None:
-    """Return what `once` returns, trying again while it raises TransientFailure.
+    """Return what `attempt` returns, trying again while it raises TransientFailure.
 
     waiting: entered while nothing is asked (`SampleRequest.waiting`). None when `stop` was set
     meanwhile. Raises EngineUnavailable when the attempts are spent.
@@ -150,7 +150,7 @@ async def with_retries(
     for failed in range(1, retry.attempts + 1):
         try:
             point("worker.request.before")
-            return await once()
+            return await attempt()
         except (TransientFailure, httpx.RequestError) as problem:
             reason = str(problem) or type(problem).__name__
             after = problem.after if isinstance(problem, TransientFailure) else None

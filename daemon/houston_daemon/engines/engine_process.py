@@ -159,7 +159,7 @@ class EngineProcess:
 
         Its address becomes `url`: a server is reached where it was started.
         """
-        state = self._recorded()
+        state = self._read_state()
         if state is None or not _is_same_process(state):
             return False
         self._state, self.url = state, state.url
@@ -193,7 +193,7 @@ class EngineProcess:
         self._state = self._child = None
         self._state_file.unlink(missing_ok=True)
 
-    def _recorded(self) -> ServerState | None:
+    def _read_state(self) -> ServerState | None:
         """What the state file says; None where it was copied here with its folder."""
         state = atomic_file.read_json_file(self._state_file, ServerState, FileNotFoundError)
         return state if state and state.file in ("", str(self._state_file.absolute())) else None
@@ -204,7 +204,7 @@ class EngineProcess:
         vLLM's engine core writes its title over its environment, so that the mark is gone; it
         outlives a killed server and keeps the GPU's memory.
         """
-        state = self._state or self._recorded()
+        state = self._state or self._read_state()
         if state is None or state.boot != _boot_id():
             return 0
         return state.pid if process_start_time(state.pid) in (None, state.started) else 0

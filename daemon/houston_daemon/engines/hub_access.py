@@ -240,16 +240,16 @@ def _refusal(
         return HoustonError(cause, effect, f"Correct the id; if it is private: {LOG_IN}")
     if status == 403:
         may = "write to" if writes else "read"
-        cause = f"The token may not {may} {repo} (403{_said(problem)})."
+        cause = f"The token may not {may} {repo} (403{_server_message(problem)})."
         return HoustonError(cause, effect, f"Use a token with that permission: {LOG_IN}")
-    return HoustonError(f"The hub answers {status} for {what}{_said(problem)}.", effect)
+    return HoustonError(f"The hub answers {status} for {what}{_server_message(problem)}.", effect)
 
 
 def _has_token() -> bool:
     return bool(hub_library().get_token())
 
 
-def _said(problem: Any) -> str:
+def _server_message(problem: Any) -> str:
     text = str(problem.server_message or "").strip().partition("\n")[0]
     return f": {text.rstrip('.')}" if text else ""
 

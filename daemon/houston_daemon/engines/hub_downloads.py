@@ -96,21 +96,26 @@ def find_model(text: str, content: HubContent, home: Home, note: Note, effect: s
 
 
 def fetch_snapshot(
-    id: HubId, content: HubContent, home: Home | None, note: Note, effect: str, anew: bool = False
+    id: HubId,
+    content: HubContent,
+    home: Home | None,
+    note: Note,
+    effect: str,
+    refresh: bool = False,
 ) -> HubSnapshot:
     """Make sure that all files of `id` are in the hub's cache.
 
     home: where its commit is looked up and kept; None resolves it now and keeps nothing. anew:
     whether to resolve it again. Raises HoustonError.
     """
-    pin = None if anew or home is None else hub_models.read_pins(home).get(str(id))
+    pin = None if refresh or home is None else hub_models.read_pins(home).get(str(id))
     hub_id = id.at(pin.commit) if pin else id
     if hub_id.is_commit and (folder := _cached_folder(hub_id, content)):
         return _keep_pin(home, id, HubSnapshot(hub_id, folder, None))
     try:
         listing = list_repository(hub_id, "model", effect)
     except HubUnreachable as problem:
-        if anew or (folder := _cached_folder(hub_id, content)) is None:
+        if refresh or (folder := _cached_folder(hub_id, content)) is None:
             raise
         snapshot = HubSnapshot(id.at(folder.name), folder, None)
         note(f"{problem.cause} {snapshot.id} is on this machine and is used.")
@@ -121,16 +126,16 @@ def fetch_snapshot(
     return _keep_pin(home, id, HubSnapshot(fixed, folder, listing))
 
 
-def verify_snapshot(found: HubSnapshot, effect: str) -> None:
+def verify_snapshot(snapshot: HubSnapshot, effect: str) -> None:
     """Raise HoustonError where a fetched file is not what the hub says that it is."""
-    listing = found.listing or list_repository(found.id, "model", effect)
-    for file in sorted(found.folder.iterdir()):
+    listing = snapshot.listing or list_repository(snapshot.id, "model", effect)
+    for file in sorted(snapshot.folder.iterdir()):
         listed = listing.files.get(file.name)
         if listed is not None and not listed.matches(file):
             raise HoustonError(
-                f"{file} is not the file that the hub has at {found.id}.",
+                f"{file} is not the file that the hub has at {snapshot.id}.",
                 effect,
-                f"rm -r {found.folder.parent.parent}; then run the command again",
+                f"rm -r {snapshot.folder.parent.parent}; then run the command again",
             )
 
 
@@ -207,19 +212,19 @@ def _size_words(size: int) -> str:
     return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
 
 
-def _keep_pin(home: Home | None, id: HubId, found: HubSnapshot) -> HubSnapshot:
+def _keep_pin(home: Home | None, id: HubId, snapshot: HubSnapshot) -> HubSnapshot:
     """Note in the home what an id was resolved to. Raises HoustonError."""
     if home is None or not home.path.is_dir():
-        return found
-    pin, file = HubPin(found.id.revision, str(found.folder)), hub_models.pins_file(home)
-    unkept = f"The revision of {id}, {found.id.revision[:12]}, was not stored."
+        return snapshot
+    pin, file = HubPin(snapshot.id.revision, str(snapshot.folder)), hub_models.pins_file(home)
+    unkept = f"The revision of {id}, {snapshot.id.revision[:12]}, was not stored."
     with unwritable_as_error(file, unkept), exclusive_lock(file):
         pins = hub_models.read_pins(home)
         if pins.get(str(id)) != pin:
             pins[str(id)] = pin
             text = msgspec.json.format(msgspec.json.encode(pins, order="sorted"), indent=1)
             atomic_file.write_atomically(file, text + b"\n", mode=0o640)
-    return found
+    return snapshot
 
 
 def require_fetched(name: str, engine: EngineSettings) -> None:
@@ -237,4 +242,4 @@ def refetch_model(text: str, home: Home, note: Note) -> HubSnapshot:
     HoustonError."""
     effect = "The home keeps the revision that it had."
     id = require_hub_id(text, effect)
-    return fetch_snapshot(id, "model", home, note, effect, anew=True)
+    return fetch_snapshot(id, "model", home, note, effect, refresh=True)

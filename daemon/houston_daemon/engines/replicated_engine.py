@@ -95,7 +95,7 @@ class ReplicatedEngine:
                 continue
             self.window = self.window or client.window
             return
-        raise problems[0] if problems else EngineUnavailable(f"{self._all_away()}.")
+        raise problems[0] if problems else EngineUnavailable(f"{self._unavailable_message()}.")
 
     async def close(self) -> None:
         """Close connections."""
@@ -142,14 +142,14 @@ class ReplicatedEngine:
         afters = [problem.after for problem in outages if problem.after is not None]
         after = min(afters) if afters and len(afters) == len(outages) else None
         reasons = [problem.cause.rstrip(".") for problem in (*outages, *refused)]
-        raise TransientFailure("; ".join(reasons) or self._all_away(), after)
+        raise TransientFailure("; ".join(reasons) or self._unavailable_message(), after)
 
     async def _ask(
         self, replica: EngineReplica, request: SampleRequest, stop: asyncio.Event
     ) -> EngineSample:
         """Ask one. Raises EngineUnavailable when it is found to be down meanwhile, and another is
         there."""
-        with self._noted(request.rollout, replica):
+        with self._count_request(request.rollout, replica):
             asking = asyncio.ensure_future(self._client(replica).sample(request, stop))
             try:
                 while not asking.done():
@@ -190,15 +190,15 @@ class ReplicatedEngine:
         if seconds is not None:
             rest.not_before = now + seconds
 
-    def _down_reason(self, asked: EngineReplica) -> str:
+    def _down_reason(self, replica: EngineReplica) -> str:
         """Why a replica is down that is asked now; empty where it is not, or no other is there."""
-        others = any(each.state == "ready" and each.name != asked.name for each in self._replicas)
-        now = next((each for each in self._replicas if each.name == asked.name), None)
+        others = any(each.state == "ready" and each.name != replica.name for each in self._replicas)
+        now = next((each for each in self._replicas if each.name == replica.name), None)
         if not others or now is None or now.state != "down":
             return ""
         return now.reason or "it does not answer"
 
-    def _all_away(self) -> str:
+    def _unavailable_message(self) -> str:
         reasons = "; ".join(f"{each.name}: {each.reason}" for each in self._replicas if each.reason)
         count = len(self._replicas)
         return (
@@ -213,7 +213,7 @@ class ReplicatedEngine:
         return self._clients[place]
 
     @contextmanager
-    def _noted(self, rollout: str, replica: EngineReplica) -> Iterator[None]:
+    def _count_request(self, rollout: str, replica: EngineReplica) -> Iterator[None]:
         """While it lasts, the replica answers a request of the rollout."""
         counts = self._requests.setdefault(rollout, Counter())
         counts[replica.name] += 1

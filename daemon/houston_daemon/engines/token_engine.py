@@ -54,7 +54,7 @@ class AdapterLocation:
     @property
     def path(self) -> str:
         """The path for a server to load."""
-        if not self._known:
+        if not self._is_content_hash:
             return self.folder
         folder = Path(self.folder).absolute()
         return str(folder.parent / BY_HASH_FOLDER / self.content / folder.name)
@@ -62,7 +62,7 @@ class AdapterLocation:
     def made(self) -> str:
         """Make the path if needed, and return it. Raises OSError where that fails."""
         link = Path(self.path)
-        if self._known and not link.is_symlink():
+        if self._is_content_hash and not link.is_symlink():
             folder = Path(self.folder)
             folder.stat()  # no tree of folders for what is not there
             link.parent.parent.mkdir(mode=0o700, exist_ok=True)
@@ -87,12 +87,12 @@ class AdapterLocation:
         return "older" if _is_same_path(place, self.folder) else "foreign"
 
     def _is_at(self, root: str) -> bool:
-        if not self._known:
+        if not self._is_content_hash:
             return _is_same_path(root, self.folder)
         return Path(root).parts[-3:] == Path(self.path).parts[-3:]
 
     @property
-    def _known(self) -> bool:
+    def _is_content_hash(self) -> bool:
         return self.content.isalnum()  # what becomes a part of a path
 
 
@@ -384,11 +384,11 @@ class TokenEngine:
         if request.grammar is not None:
             body["structured_outputs"] = {"json": request.grammar}
         if request.cache_salt:
-            body["cache_salt"] = self._salt(request.cache_salt)
+            body["cache_salt"] = self._cache_salt(request.cache_salt)
         body |= self._added
         return {name: value for name, value in body.items() if name not in self._omitted}
 
-    def _salt(self, model: str) -> str:
+    def _cache_salt(self, model: str) -> str:
         """What a policy is and not only its name: another one may have had that here.
 
         As letters and digits: a policy's name has an `@`, which vLLM takes no salt with.

@@ -40,16 +40,16 @@ def internal_failure(call: ToolCall, log: logging.Logger) -> str:
     return f"{call.name} failed inside Houston; the log of the rollout says why."
 
 
-def early_finish_refusal(budget_status: BudgetStatus, least: int) -> str:
-    """Why `finish` is refused in this step; empty from step `least` on."""
-    if budget_status.step >= least:
+def early_finish_refusal(budget_status: BudgetStatus, minimum_steps: int) -> str:
+    """Why `finish` is refused in this step; empty from step `minimum_steps` on."""
+    if budget_status.step >= minimum_steps:
         return ""
-    return f"finish is refused before step {least}; this is step {budget_status.step}."
+    return f"finish is refused before step {minimum_steps}; this is step {budget_status.step}."
 
 
-def finish(budget_status: BudgetStatus, least: int, advice: str = "") -> Finished:
-    """The end of the task; refused before step `least`, with advice for what to do instead."""
-    if error := early_finish_refusal(budget_status, least):
+def finish(budget_status: BudgetStatus, minimum_steps: int, advice: str = "") -> Finished:
+    """The end of the task; refused before step `minimum_steps`, with advice what to do instead."""
+    if error := early_finish_refusal(budget_status, minimum_steps):
         return Finished(success=False, error=f"{error} {advice}".rstrip(), finished=False)
     return Finished(finished=True)
 
@@ -70,7 +70,7 @@ async def cancel_on_stop(work: Coroutine[Any, Any, T], stop: Stop, *, wake: bool
     CallInterrupted.
     """
     task = asyncio.create_task(work)
-    watch = asyncio.create_task(_stopped(stop, wake))
+    watch = asyncio.create_task(_wait_for_stop(stop, wake))
     try:
         await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
         if task.done():
@@ -82,7 +82,7 @@ async def cancel_on_stop(work: Coroutine[Any, Any, T], stop: Stop, *, wake: bool
         await asyncio.gather(task, watch, return_exceptions=True)
 
 
-async def _stopped(stop: Stop, wake: bool) -> None:
+async def _wait_for_stop(stop: Stop, wake: bool) -> None:
     await stop.event.wait()
     while stop.reason == "wake" and not wake:  # noqa: ASYNC110 - the event stays set after a wake
         await asyncio.sleep(_LOOK)
@@ -93,18 +93,18 @@ def result(
     observation: Observation,
     limit: int,
     seconds: float,
-    met: Sequence[LimitHit] = (),
+    limit_hits: Sequence[LimitHit] = (),
 ) -> ToolResult:
     """The result of `call`, its text within `limit` characters.
 
-    met: limits that the rollout's processes hit meanwhile; the head describes them.
+    limit_hits: limits that the rollout's processes hit meanwhile; the head describes them.
     Only the body is cut; the head, which says what happened, always stays whole.
     """
     text = render(observation)
     fields = observation.fields()
-    if met:
-        text = replace(text, head="\n".join([text.head, *(f"[{hit.words}]" for hit in met)]))
-        fields["limits"] = [hit.kind for hit in met]
+    if limit_hits:
+        text = replace(text, head="\n".join([text.head, *(f"[{hit.words}]" for hit in limit_hits)]))
+        fields["limits"] = [hit.kind for hit in limit_hits]
     bounded = observation_boundary.bound_text(text.body, limit, text.how, text.head)
     return ToolResult(
         call=call,
@@ -200,9 +200,11 @@ class ToolEnvironment:
         self, call: ToolCall, observation: Observation, start_time: float
     ) -> ToolResult:
         """The result, made in a thread. start_time: monotonic time at which the call began."""
-        met = await self._host.take_limit_hits() if self._host is not None else ()
+        limit_hits = await self._host.take_limit_hits() if self._host is not None else ()
         seconds = round(time.monotonic() - start_time, 6)
-        return await asyncio.to_thread(result, call, observation, self._characters, seconds, met)
+        return await asyncio.to_thread(
+            result, call, observation, self._characters, seconds, limit_hits
+        )
 
 
 def recorded_change(file: FileDiff) -> FileChange:

@@ -42,7 +42,7 @@ class EnvironmentSetup:
     """The home as other machines know it."""
 
 
-def _sound(task: LoadedTask) -> None:
+def _no_check(task: LoadedTask) -> None:
     """Nothing to check."""
 
 
@@ -52,7 +52,7 @@ class EnvironmentKind:
 
     make: Callable[[EnvironmentSetup], Environment]
     """Touches nothing before the environment's `open`."""
-    check: Callable[[LoadedTask], None] = _sound
+    check: Callable[[LoadedTask], None] = _no_check
     """Raises ConfigurationError for a task that could not run; asked before a rollout starts."""
     scores: Callable[[Task], bool] = lambda _: False
     """Whether it knows itself how well the agent did: it then answers a call of `eval`, which no

@@ -34,7 +34,7 @@ class _RootSchema:
 def bounded_schema(schema: Any) -> dict[str, Any]:
     """The schema of an arguments object (`type: object`), safe and bounded."""
     root = _RootSchema(schema if isinstance(schema, Mapping) else {})
-    bounded = _object(_resolved(root.schema, root), root, 0)
+    bounded = _object(_resolve_references(root.schema, root), root, 0)
     return bounded or {
         "type": "object",
         "properties": {},
@@ -45,7 +45,7 @@ def bounded_schema(schema: Any) -> dict[str, Any]:
 
 def _any(schema: Any, root: _RootSchema, depth: int) -> dict[str, Any]:
     """One value's schema."""
-    resolved = _resolved(schema, root)
+    resolved = _resolve_references(schema, root)
     root.left -= 1
     if depth > _DEPTH or root.left < 0 or not resolved:
         bounded: dict[str, Any] = _json_text()
@@ -76,8 +76,8 @@ def _typed(resolved: Mapping[str, Any], root: _RootSchema, depth: int) -> dict[s
             return {"type": kind}
         case "array":
             items = _any(resolved.get("items", {}), root, depth + 1)
-            most = min(_whole(resolved.get("maxItems"), _MOST["items"]), _MOST["items"])
-            least = min(_whole(resolved.get("minItems"), 0), most)
+            most = min(_non_negative_int(resolved.get("maxItems"), _MOST["items"]), _MOST["items"])
+            least = min(_non_negative_int(resolved.get("minItems"), 0), most)
             limits = {"maxItems": most} | ({"minItems": least} if least else {})
             return {"type": "array", "items": items, **limits}
         case "object":
@@ -102,13 +102,13 @@ def _object(resolved: Mapping[str, Any], root: _RootSchema, depth: int) -> dict[
     }
 
 
-def _resolved(schema: Any, root: _RootSchema) -> dict[str, Any]:
+def _resolve_references(schema: Any, root: _RootSchema) -> dict[str, Any]:
     """A schema with references followed and `allOf` joined; empty for any value."""
     resolved = dict(schema) if isinstance(schema, Mapping) else {}
     for _ in range(_DEPTH):
         target = resolved.pop("$ref", None)
         if target is not None:
-            resolved = {**_at(root.schema, target), **resolved}
+            resolved = {**_resolve_pointer(root.schema, target), **resolved}
         parts = resolved.pop("allOf", None)
         for part in parts if isinstance(parts, list) else []:
             resolved = {**(part if isinstance(part, Mapping) else {}), **resolved}
@@ -117,7 +117,7 @@ def _resolved(schema: Any, root: _RootSchema) -> dict[str, Any]:
     return {}
 
 
-def _at(root: Mapping[str, Any], target: Any) -> Mapping[str, Any]:
+def _resolve_pointer(root: Mapping[str, Any], target: Any) -> Mapping[str, Any]:
     place: Any = root
     if not isinstance(target, str) or not target.startswith("#/"):
         return {}
@@ -153,8 +153,8 @@ def _words(values: Any) -> dict[str, Any]:
 
 
 def _text(resolved: Mapping[str, Any]) -> dict[str, Any]:
-    most = min(_whole(resolved.get("maxLength"), _LONGEST), _LONGEST)
-    least = min(_whole(resolved.get("minLength"), 0), most)
+    most = min(_non_negative_int(resolved.get("maxLength"), _LONGEST), _LONGEST)
+    least = min(_non_negative_int(resolved.get("minLength"), 0), most)
     return {"type": "string", "maxLength": most} | ({"minLength": least} if least else {})
 
 
@@ -181,9 +181,9 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int) and abs(value) < 2**62
 
 
-def _whole(value: Any, otherwise: int) -> int:
+def _non_negative_int(value: Any, default: int) -> int:
     sound = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return value if sound else otherwise
+    return value if sound else default
 
 
 def _is_name(name: Any) -> bool:
@@ -215,10 +215,10 @@ def schema_violation(value: Any, schema: Mapping[str, Any], where: str = "") -> 
             type(option) is type(value) and option == value for option in schema["enum"]
         )
         allowed = ", ".join(json.dumps(option, ensure_ascii=False) for option in schema["enum"])
-        return "" if allowed_value else f"{_named(where)} must be one of {allowed}"
+        return "" if allowed_value else f"{_describe_path(where)} must be one of {allowed}"
     kind = schema.get("type")
-    if not _is(value, kind):
-        return f"{_named(where)} must be of type {kind}"
+    if not _has_type(value, kind):
+        return f"{_describe_path(where)} must be of type {kind}"
     if kind == "object":
         return _members(value, schema, where)
     if kind == "array":
@@ -243,7 +243,7 @@ def decoded_json_text(value: Any, schema: Mapping[str, Any]) -> Any:
     return value
 
 
-def _is(value: Any, kind: Any) -> bool:
+def _has_type(value: Any, kind: Any) -> bool:
     if kind in ("integer", "number") and isinstance(value, bool):
         return False
     expected = _KINDS.get(kind)
@@ -255,12 +255,12 @@ def _members(value: dict[str, Any], schema: Mapping[str, Any], where: str) -> st
     for name in value:
         if name not in properties:
             names = ", ".join(properties) or "none"
-            return f"{_named(where)} has no member `{name[:60]}`; there are: {names}"
+            return f"{_describe_path(where)} has no member `{name[:60]}`; there are: {names}"
     for name in schema["required"]:
         if name not in value:
-            return f"{_named(where)} needs the member `{name}`"
+            return f"{_describe_path(where)} needs the member `{name}`"
     problems = (
-        schema_violation(member, properties[name], _below(where, name))
+        schema_violation(member, properties[name], _join_path(where, name))
         for name, member in value.items()
     )
     return next(filter(None, problems), "")
@@ -269,7 +269,7 @@ def _members(value: dict[str, Any], schema: Mapping[str, Any], where: str) -> st
 def _items(value: list[Any], schema: Mapping[str, Any], where: str) -> str:
     least, most = schema.get("minItems", 0), schema["maxItems"]
     if not least <= len(value) <= most:
-        return f"{_named(where)} must have {least} to {most} items"
+        return f"{_describe_path(where)} must have {least} to {most} items"
     problems = (
         schema_violation(item, schema["items"], f"{where}[{at}]") for at, item in enumerate(value)
     )
@@ -280,13 +280,13 @@ def _bounds(value: Any, schema: Mapping[str, Any], where: str) -> str:
     if isinstance(value, str):
         least, most = schema.get("minLength", 0), schema["maxLength"]
         if not least <= len(value) <= most:
-            return f"{_named(where)} must have {least} to {most} characters"
+            return f"{_describe_path(where)} must have {least} to {most} characters"
         if schema.get("contentMediaType") == JSON_TEXT:
             return _json(value, where)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         low, high = schema["minimum"], schema["maximum"]
         if not low <= value <= high:
-            return f"{_named(where)} must be from {low:g} to {high:g}"
+            return f"{_describe_path(where)} must be from {low:g} to {high:g}"
     return ""
 
 
@@ -295,13 +295,13 @@ def _json(value: str, where: str) -> str:
     try:
         msgspec.json.encode(msgspec.json.decode(value))
     except (ValueError, RecursionError):
-        return f"{_named(where)} must be JSON text"
+        return f"{_describe_path(where)} must be JSON text"
     return ""
 
 
-def _below(where: str, name: str) -> str:
+def _join_path(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
 
 
-def _named(where: str) -> str:
+def _describe_path(where: str) -> str:
     return f"argument `{where}`" if where else "the arguments object"

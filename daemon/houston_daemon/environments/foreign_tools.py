@@ -25,7 +25,7 @@ from houston_daemon.environments.tool_arguments import Catalog
 from houston_shared.records import EVALUATION_CALL, ToolCall
 from houston_shared.safe_text import is_utf8
 
-MOST_TOOLS = 200
+MAX_TOOLS = 200
 _UNSOUND = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -56,7 +56,7 @@ class ForeignTools:
         taken_names = {tool.name for tool in own.tools} | {EVALUATION_CALL}
         self._own = own
         self._offered: dict[str, OfferedTool] = {}
-        for name, tool in _named(list(offered)[:MOST_TOOLS], taken_names, kept_names or {}):
+        for name, tool in _assign_names(list(offered)[:MAX_TOOLS], taken_names, kept_names or {}):
             if not allowed or name in allowed:
                 self._offered[name] = tool
         theirs = [_spec(name, tool) for name, tool in self._offered.items()]
@@ -104,26 +104,26 @@ def _spec(name: str, tool: OfferedTool) -> ToolSpec:
     return ToolSpec(name, described, bounded_schema(tool.parameters), tool.source)
 
 
-def _named(
+def _assign_names(
     offered: Sequence[OfferedTool], taken_names: set[str], kept_names: Mapping[str, tuple[str, str]]
 ) -> Iterable[tuple[str, OfferedTool]]:
-    counts = Counter(_sound(tool.name) for tool in offered)
+    counts = Counter(_sanitize_name(tool.name) for tool in offered)
     name_of = {whose: name for name, whose in kept_names.items()}
     used = {*taken_names, *kept_names}
     for tool in offered:
         if name := name_of.pop((tool.source, tool.name), ""):
             yield name, tool
             continue
-        name = _sound(tool.name)
+        name = _sanitize_name(tool.name)
         if counts[name] > 1 or name in used:
-            name = _sound(f"{tool.source}_{tool.name}")
+            name = _sanitize_name(f"{tool.source}_{tool.name}")
         if not name or name in used:
             continue  # the same source names it twice: it cannot tell the two apart either
         used.add(name)
         yield name, tool
 
 
-def _sound(name: str) -> str:
+def _sanitize_name(name: str) -> str:
     return _UNSOUND.sub("_", name)[:64].strip("_-")
 
 

@@ -23,7 +23,7 @@ from houston_shared.errors import HoustonError
 from houston_shared.records import EVALUATION_CALL, ToolCall, ToolResult
 
 
-class CallsMade(msgspec.Struct):
+class CallJournal(msgspec.Struct):
     """What the file of a purified rollout holds."""
 
     calls: list[ToolCall]
@@ -59,11 +59,11 @@ class JournalWorld(ToolEnvironment, ABC, Generic[WorldT]):
         self._catalog = tools
         self.tools = tools.tools
         self._file = state_file(setup.spec, f"{setup.task.environment}.json")
-        self._made = CallsMade([], {})
+        self._made = CallJournal([], {})
         self._keeps_file = False
-        self._found = False
+        self._was_restored = False
         """Whether the file was found and nothing was done since."""
-        self._begin_with([])
+        self._replay_calls([])
 
     @abstractmethod
     def _new_world(self) -> WorldT:
@@ -79,16 +79,18 @@ class JournalWorld(ToolEnvironment, ABC, Generic[WorldT]):
 
     async def open(self, begun: bool = False) -> None:
         """Find the file of a purified rollout; any other is restored by `replay`."""
-        if (state := load_state(self._file, CallsMade)) is not None:
-            self._keeps_file = self._found = True
+        if (state := load_state(self._file, CallJournal)) is not None:
+            self._keeps_file = self._was_restored = True
             self._made = state
-            self._begin_with(state.calls)
+            self._replay_calls(state.calls)
 
     def replay(self, results: Sequence[ToolResult]) -> None:
         """See `environment_protocol.ReplayedEnvironment`."""
         if not self._keeps_file:
             run = (result for result in results if result.success and result.kind != "interrupted")
-            self._begin_with([result.call for result in run if result.call.name != EVALUATION_CALL])
+            self._replay_calls(
+                [result.call for result in run if result.call.name != EVALUATION_CALL]
+            )
 
     async def save_state(self, name: str) -> None:
         """Keep the world as it is now under `name`, through any kill."""
@@ -100,7 +102,7 @@ class JournalWorld(ToolEnvironment, ABC, Generic[WorldT]):
         """Bring the world back to what `name` kept."""
         if name not in self._made.saved:
             raise HoustonError(f"No state {name!r} of this world was saved.")
-        self._begin_with(self._made.saved[name])
+        self._replay_calls(self._made.saved[name])
         save_state(self._file, self._made)
 
     async def act(self, call: ToolCall, budget_status: BudgetStatus, stop: Stop) -> ToolResult:
@@ -111,17 +113,17 @@ class JournalWorld(ToolEnvironment, ABC, Generic[WorldT]):
         """The result of a call. A call that a restart interrupted counts once, whether or not it
         was done before."""
         call = self.check(call)
-        if self._found and self._made.calls and self._made.calls[-1].id == call.id:
-            self._begin_with(self._made.calls[:-1])
-        self._found = False
-        observation = self._seen(call, budget_status)
+        if self._was_restored and self._made.calls and self._made.calls[-1].id == call.id:
+            self._replay_calls(self._made.calls[:-1])
+        self._was_restored = False
+        observation = self._observe_call(call, budget_status)
         if observation.success and call.name != EVALUATION_CALL:
             self._made.calls.append(call)
             if self._keeps_file:
                 save_state(self._file, self._made)
         return call_handling.result(call, observation, self._characters, 0.0)
 
-    def _seen(self, call: ToolCall, budget_status: BudgetStatus) -> Observation:
+    def _observe_call(self, call: ToolCall, budget_status: BudgetStatus) -> Observation:
         if call.error:
             return Failed(error=self._say_error(call.error))
         if call.name != EVALUATION_CALL:
@@ -134,7 +136,7 @@ class JournalWorld(ToolEnvironment, ABC, Generic[WorldT]):
         """What is said of a call that is none of the world's."""
         return error
 
-    def _begin_with(self, calls: Sequence[ToolCall]) -> None:
+    def _replay_calls(self, calls: Sequence[ToolCall]) -> None:
         """The world from its beginning through these calls."""
         self.world = self._new_world()
         self._made.calls = list(calls)

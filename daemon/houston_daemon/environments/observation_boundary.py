@@ -36,7 +36,7 @@ def readable(data: bytes | str) -> str:
 
     Carriage returns at line ends go; newline and tab stay.
     """
-    return str(safe(_decoded(data)))
+    return str(safe(_decode_text(data)))
 
 
 def cut(text: str, limit: int, hint_text: str = "") -> tuple[str, int]:
@@ -101,14 +101,18 @@ def bound_text(body: bytes | str, limit: int, hint_text: str = "", head: str = "
     Disarming is done once and last, over both: a second time would escape what is already harmless.
     """
     # Secrets first: a cut must not leave half of one, nor a glyph hide it.
-    before, after = redact(_decoded(head)), redact(_decoded(body))
+    before, after = redact(_decode_text(head)), redact(_decode_text(body))
     top = str(safe(before))[:_HEAD]
     bottom, missing = cut(str(safe(after)), max(_LEAST, limit - len(top)), hint_text)
     disarmed = guidance_tag.disarm("\n".join(part for part in (top, bottom) if part))
-    return BoundedText(disarmed.text, disarmed.found + _hidden(before) + _hidden(after), missing)
+    return BoundedText(
+        disarmed.text,
+        disarmed.found + _count_hidden_tags(before) + _count_hidden_tags(after),
+        missing,
+    )
 
 
-def _hidden(text: str) -> int:
+def _count_hidden_tags(text: str) -> int:
     """Look-alikes that hide behind characters which do not show: made visible they are dead."""
     safe_text = str(safe(text))
     if safe_text == text:
@@ -116,6 +120,6 @@ def _hidden(text: str) -> int:
     return max(0, guidance_tag.disarm(text).found - guidance_tag.disarm(safe_text).found)
 
 
-def _decoded(data: bytes | str) -> str:
+def _decode_text(data: bytes | str) -> str:
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
     return text.replace("\r\n", "\n")

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from houston_daemon.environments.retrieval.retrieval_protocol import MOST_HITS, MOST_QUERY
+from houston_daemon.environments.retrieval.retrieval_protocol import MAX_HITS, MAX_QUERY_CHARACTERS
 from houston_daemon.environments.tool_arguments import Arguments
 
 MAIN = "main"
@@ -22,8 +22,8 @@ Session = Annotated[
         description="Name of the session.",
     ),
 ]
-MOST_LINES = 100_000
-Lines = Annotated[int, Meta(ge=0, le=MOST_LINES)]
+MAX_WINDOW_LINES = 100_000
+Lines = Annotated[int, Meta(ge=0, le=MAX_WINDOW_LINES)]
 
 
 class CommandAction(Arguments, frozen=True, kw_only=True):
@@ -353,9 +353,9 @@ class WebSearch(SearchAction, frozen=True, kw_only=True):
     writes: ClassVar[bool] = False
     idempotent: ClassVar[bool] = True
     query: Annotated[
-        str, Meta(min_length=1, max_length=MOST_QUERY, description="What to search for.")
+        str, Meta(min_length=1, max_length=MAX_QUERY_CHARACTERS, description="What to search for.")
     ]
-    top_k: Annotated[int, Meta(ge=1, le=MOST_HITS, description="Most results.")] = 10
+    top_k: Annotated[int, Meta(ge=1, le=MAX_HITS, description="Most results.")] = 10
 
 
 SEARCH_ACTIONS = tuple(SearchAction.__subclasses__())

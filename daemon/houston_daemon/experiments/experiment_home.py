@@ -38,9 +38,9 @@ _MAX_ERROR_CHARACTERS = 600
 class StageInvalid(HoustonError):
     """What some rollouts of a stage gave is no measurement: the stage begins anew next time."""
 
-    def __init__(self, count: int, of: int, first: str, reason: str) -> None:
+    def __init__(self, count: int, total: int, first: str, reason: str) -> None:
         super().__init__(
-            f"{count} of {of} rollouts do not count, {first} because: {reason}",
+            f"{count} of {total} rollouts do not count, {first} because: {reason}",
             "The stage does not count.",
             "Once that is fixed, the same command with --resume starts the stage again.",
         )

@@ -88,12 +88,12 @@ class StageProgress:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self.goes_on = file.is_file()
+        self.is_resumed = file.is_file()
         """Whether an earlier run began something of the stage."""
-        earlier = json.loads(file.read_text(encoding="utf-8")) if self.goes_on else {}
+        earlier = json.loads(file.read_text(encoding="utf-8")) if self.is_resumed else {}
         self._values: dict[str, Any] = earlier.get("known", {})
-        self._spent = float(earlier.get("seconds", 0.0))
-        self._at = time.monotonic()
+        self._previous_seconds = float(earlier.get("seconds", 0.0))
+        self._started_at = time.monotonic()
 
     def get(self, key: str, make: Callable[[], Any]) -> Any:
         """What `key` stands for; made now, and kept, where it is not known."""
@@ -104,7 +104,7 @@ class StageProgress:
     def put(self, key: str, value: Any) -> None:
         """Keep what `key` stands for from now on."""
         self._values[key] = value
-        spent = self._spent + time.monotonic() - self._at
+        spent = self._previous_seconds + time.monotonic() - self._started_at
         work = {"known": self._values, "seconds": round(spent, 1)}
         atomic_file.write_atomically(self._file, _result_json(work))
 
@@ -114,7 +114,7 @@ class StageProgress:
 
     def seconds(self) -> float:
         """What runs before this one have spent on the stage, up to what they last began."""
-        return self._spent
+        return self._previous_seconds
 
 
 def _result_json(value: Any) -> bytes:

@@ -205,12 +205,12 @@ class WorldSolutions:
         if task.environment == "textworld":
             return read_walkthrough(rollout_folder(Path(spec.host_root), rollout) / "textworld")
         if task.environment == "scienceworld":
-            return self._gold(
+            return self._gold_actions(
                 scienceworld_environment.choose_variation(task.scienceworld, spec.seed)
             )
         raise HoustonError(f"No solution is known for the environment {task.environment}.")
 
-    def _gold(self, world: Mapping[str, Any]) -> list[str]:
+    def _gold_actions(self, world: Mapping[str, Any]) -> list[str]:
         if self._java is None:
             from houston_daemon.environments.simulation.scienceworld_simulator import connect
 

@@ -105,13 +105,15 @@ def begin_order_rollouts(
     return by_rollout
 
 
-def _say_order(experiment_home: ExperimentHome, rollout: str, order: OrderMessage, of: int) -> None:
+def _say_order(
+    experiment_home: ExperimentHome, rollout: str, order: OrderMessage, total: int
+) -> None:
     try:
         experiment_home.queue_guidance(rollout, order.text, ANNOTATOR_AUTHOR)
     except HoustonError as refused:
         if not experiment_home.ended(rollout):
             raise
-        raise StageInvalid(1, of, rollout, "it ended before its order was sent") from refused
+        raise StageInvalid(1, total, rollout, "it ended before its order was sent") from refused
 
 
 def heard_orders(
@@ -138,33 +140,33 @@ def _heard_order(
     return OrderOutcome(order, rollout, step, next(texts, ""), follows_order(order, calls))
 
 
-def obedience_result(heard: Sequence[OrderOutcome]) -> dict[str, Any]:
+def obedience_result(outcomes: Sequence[OrderOutcome]) -> dict[str, Any]:
     """Shares with Wilson's intervals: of all orders, of kinds that training gives, of others.
 
-    `of` counts the orders that were tested, `untested` the others.
+    `total` counts the orders that were tested, `untested` the others.
     """
     parts = {
-        "all": list(heard),
-        "known kinds, other words": [outcome for outcome in heard if outcome.order.known],
-        "other kinds": [outcome for outcome in heard if not outcome.order.known],
+        "all": list(outcomes),
+        "known kinds, other words": [outcome for outcome in outcomes if outcome.order.known],
+        "other kinds": [outcome for outcome in outcomes if not outcome.order.known],
     }
     return {
         "shares": {name: _followed_share(part) for name, part in parts.items()},
         "messages": [
             {**order_json(outcome.order), "rollout": outcome.rollout, "heard_at_step": outcome.step,
              "next_call": outcome.call, "followed": outcome.followed}
-            for outcome in heard
+            for outcome in outcomes
         ],
     }  # fmt: skip
 
 
-def _followed_share(heard: Sequence[OrderOutcome]) -> dict[str, Any]:
-    tested = [outcome.followed for outcome in heard if outcome.followed is not None]
+def _followed_share(outcomes: Sequence[OrderOutcome]) -> dict[str, Any]:
+    tested = [outcome.followed for outcome in outcomes if outcome.followed is not None]
     share = wilson_interval(sum(tested), len(tested))
     return {
         "followed": sum(tested),
         "of": len(tested),
-        "untested": len(heard) - len(tested),
+        "untested": len(outcomes) - len(tested),
         "low": share.low,
         "high": share.high,
     }

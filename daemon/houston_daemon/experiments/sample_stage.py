@@ -63,7 +63,7 @@ class AnnotatorWatch:
         self._solutions = solutions
         self._begun = begun_work
         self._looked: dict[str, int] = begun_work.get(LOOKED_KEY, dict)
-        if begun_work.goes_on:
+        if begun_work.is_resumed:
             self._refuse_unwatched()
 
     def look(self) -> None:

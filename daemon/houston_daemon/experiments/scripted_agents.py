@@ -131,7 +131,7 @@ class ImperfectExpert:
         )
         if not habit or has_message:
             return _act_turn(_BACK_THOUGHT if chat.heard else "", command)
-        return self._drifting(chat, habit, progress, command, looks)
+        return self._drift_turn(chat, habit, progress, command, looks)
 
     def _habit(self, chat: ChatHistory, place: int) -> str:
         """The habit that takes over before a command of the solution; "" for none."""
@@ -140,7 +140,7 @@ class ImperfectExpert:
             return ""
         return source.choice(self._habits.habits)
 
-    def _drifting(
+    def _drift_turn(
         self,
         chat: ChatHistory,
         habit: str,

@@ -110,5 +110,5 @@ def _write_seccomp_filter(root: Path) -> Path | None:
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         temp_file = atomic_file.temporary_sibling(file)
-        atomic_file.write_atomically(file, program, beside=temp_file, durable=False)
+        atomic_file.write_atomically(file, program, temporary_path=temp_file, durable=False)
     return file

@@ -185,15 +185,17 @@ class BranchSnapshot:
     """A commit of that rollout's shadow repository."""
 
 
-def fill_branch_workspace(past: BranchSnapshot, root: Path, workspace: Path) -> None:
-    """Make `workspace` as `past` was; half of one is never a workspace. Raises HoustonError.
+def fill_branch_workspace(branch_snapshot: BranchSnapshot, root: Path, workspace: Path) -> None:
+    """Make `workspace` as `branch_snapshot` was, wholly or not at all. Raises HoustonError.
 
     root: the host's root, which both rollouts share.
     """
-    parent = rollout_folder(root, past.rollout)
+    parent = rollout_folder(root, branch_snapshot.rollout)
     staging_folder = workspace.with_name("workspace.new")
     _remove_partial_copy(staging_folder)
-    lost = restore_snapshot(parent / "shadow", past.commit, staging_folder, parent / "workspace")
+    lost = restore_snapshot(
+        parent / "shadow", branch_snapshot.commit, staging_folder, parent / "workspace"
+    )
     atomic_file.write_atomically(workspace.with_name(_BRANCH_NOTE), msgspec.json.encode(lost))
     point("worker.branch.noted")
     staging_folder.rename(workspace)

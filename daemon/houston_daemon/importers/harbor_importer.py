@@ -297,7 +297,7 @@ def _map_environment(
         task.set_key("environment_variables", name, value)
     variables = {str(name): str(value) for name, value in _table(settings, "env").items()}
     literal = {
-        name: _VARIABLE.sub(lambda found: found[2] or "", value)
+        name: _VARIABLE.sub(lambda match: match[2] or "", value)
         for name, value in variables.items()
     }
     container_image.refuse_placeholders("environment.env of task.toml", literal)
@@ -391,8 +391,8 @@ def _map_verifier(task: ImportedTask, config: Mapping[str, Any], folder: Path) -
 def _with_secrets(text: str) -> str:
     """`${NAME}` as a secret of the daemon's environment, or as its default where it has one."""
 
-    def value_of(found: re.Match[str]) -> str:
-        return f"[secret:{found[1]}]" if found[2] is None else found[2]
+    def value_of(match: re.Match[str]) -> str:
+        return f"[secret:{match[1]}]" if match[2] is None else match[2]
 
     return _VARIABLE.sub(value_of, text)
 

@@ -257,9 +257,9 @@ def _time_of(record: StepRecord, spec: RolloutSpec) -> str | None:
     return str(timestamp) if timestamp else (record.at if spec.elsewhere is None else None)
 
 
-def _guidance_step(said: DeliveredGuidance, at: str | None, names: _PersonNames) -> AtifStep:
-    extra = {HOUSTON_EXTRA: {"author": names(said.author), "guidance": said.id}}
-    return AtifStep(step_id=0, source="user", message=said.text, timestamp=at, extra=extra)
+def _guidance_step(message: DeliveredGuidance, at: str | None, names: _PersonNames) -> AtifStep:
+    extra = {HOUSTON_EXTRA: {"author": names(message.author), "guidance": message.id}}
+    return AtifStep(step_id=0, source="user", message=message.text, timestamp=at, extra=extra)
 
 
 def _agent_step(
@@ -327,8 +327,8 @@ def _observation(record: StepRecord) -> AtifObservation | None:
     return AtifObservation(results=results) if results else None
 
 
-def _result(result: ToolResult, answers_call: bool) -> AtifResult:
-    if answers_call:
+def _result(result: ToolResult, is_call_result: bool) -> AtifResult:
+    if is_call_result:
         own: dict[str, Any] = {"kind": result.kind, "success": result.success}
         if result.fields:
             own["fields"] = result.fields

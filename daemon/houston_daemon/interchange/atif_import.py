@@ -114,7 +114,7 @@ def convert_trajectory(
             rollout.leave_out("trajectory of a subagent")
     if document.continued_trajectory_ref:
         rollout.leave_out(f"continuation in {document.continued_trajectory_ref}")
-    own = _own(document.extra)
+    own = _houston_extra(document.extra)
     if own.get("state") in ("finished", "failed", "cancelled"):
         rollout.state, rollout.reason = own["state"], str(own.get("reason", ""))
     if trial is not None:
@@ -125,19 +125,21 @@ def convert_trajectory(
 def task_of(document: AtifTrajectory, trial: TrialResult | None) -> str:
     """Name of the task, as far as anything says it."""
     named = (
-        trial.task_name.rpartition("/")[2] if trial else str(_own(document.extra).get("task", ""))
+        trial.task_name.rpartition("/")[2]
+        if trial
+        else str(_houston_extra(document.extra).get("task", ""))
     )
     return named or document.agent.name
 
 
-def _own(extra: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def _houston_extra(extra: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """What Houston wrote into an `extra`; empty where it is another program's."""
     houston_extra = (extra or {}).get(HOUSTON_EXTRA)
     return houston_extra if isinstance(houston_extra, Mapping) else {}
 
 
 def _take_step(rollout: ImportedRollout, step: AtifStep) -> None:
-    own = _own(step.extra)
+    own = _houston_extra(step.extra)
     text = _text(rollout, step.message)
     if own.get("summary"):
         rollout.summary(_fork(own, text))
@@ -177,14 +179,14 @@ def _fork(own: Mapping[str, Any], text: str) -> ForkBody:
 
 
 def _sample(step: AtifStep, text: str) -> Any:
-    metrics, own = step.metrics, _own(step.extra)
+    metrics, own = step.metrics, _houston_extra(step.extra)
     thought = "\n\n".join(filter(None, (step.reasoning_content, text)))
     calls = tuple(
         ToolCall(
             id=call.tool_call_id,
             name=call.function_name,
             arguments=call.arguments,
-            error=str(_own(call.extra).get("error", "")),
+            error=str(_houston_extra(call.extra).get("error", "")),
         )
         for call in step.tool_calls or ()
     )
@@ -222,7 +224,7 @@ def _mask(step: AtifStep, own: Mapping[str, Any]) -> str:
 
 
 def _take_result_of_call(rollout: ImportedRollout, result: AtifResult) -> None:
-    own, text = _own(result.extra), _text(rollout, result.content)
+    own, text = _houston_extra(result.extra), _text(rollout, result.content)
     for _ in result.subagent_trajectory_ref or ():
         rollout.leave_out("reference to a subagent")
     if isinstance(own.get("evaluation"), Mapping):

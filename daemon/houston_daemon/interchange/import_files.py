@@ -15,7 +15,7 @@ from houston_daemon.interchange.imported_rollout import NOTHING_IMPORTED
 from houston_shared.control_messages import ImportRollout
 from houston_shared.errors import HoustonError, unreadable_as_error
 
-MOST_FILE_BYTES = 1_000_000_000
+MAX_FILE_BYTES = 1_000_000_000
 """Bytes of the longest file that is read."""
 _LOG_SUFFIX = ".eval"
 
@@ -72,8 +72,8 @@ def _read_trial(folder: Path, task: str) -> Iterator[ImportRollout]:
 
 def _read(path: Path) -> bytes:
     with unreadable_as_error(path, NOTHING_IMPORTED):
-        if path.stat().st_size > MOST_FILE_BYTES:
-            raise HoustonError(f"{path} is larger than {MOST_FILE_BYTES} bytes.", NOTHING_IMPORTED)
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise HoustonError(f"{path} is larger than {MAX_FILE_BYTES} bytes.", NOTHING_IMPORTED)
         return path.read_bytes()
 
 

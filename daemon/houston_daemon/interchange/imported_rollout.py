@@ -21,7 +21,7 @@ from houston_daemon.importers.imported_task import make_task_name, tables_to_tom
 from houston_daemon.review.attention_catalog import SIGNALS_VERSION, AttentionTracker
 from houston_daemon.review.attention_window import RemainingBudgets, observe_step
 from houston_shared.control_messages import (
-    MOST_IMPORTED_STEPS,
+    MAX_IMPORTED_STEPS,
     ImportedGuidance,
     ImportedStep,
     ImportRollout,
@@ -51,7 +51,7 @@ NO_RESULT = "[the file has no result of this call]"
 NO_INSTRUCTIONS = "[the file has no instructions]"
 SCORE_SCALE = 100.0
 """Points of a score of 1."""
-_MOST_LEFT_OUT = 20
+_MAX_OMISSIONS = 20
 _NAME_SPACE = re.compile(r"\s+")
 
 
@@ -131,7 +131,7 @@ class ImportedRollout:
         self._first_kept = 1
         self._steps: list[ImportedStep] = []
         self._left_out: Counter[str] = Counter()
-        self._began: float | None = None
+        self._first_seconds: float | None = None
         self._attention = AttentionTracker(AttentionSettings())
         self._scores = EvaluationScores()
 
@@ -146,7 +146,7 @@ class ImportedRollout:
 
     def system(self, text: str) -> None:
         """What a system prompt says; after the first answer it is a part of the observation."""
-        self._say(text, self._system)
+        self._append_text(text, self._system)
 
     def summary(self, fork: ForkBody) -> None:
         """A summary in the place of earlier steps: with the next answer a new context begins.
@@ -166,14 +166,14 @@ class ImportedRollout:
         observation if it is too long for that. id: the file's own."""
         long = len(text.encode("utf-8", "replace")) > GUIDANCE_TEXT_LIMIT
         if self._open is None or long or not text.strip():
-            self._say(text, self._task)
+            self._append_text(text, self._task)
             return
         name = _NAME_SPACE.sub(" ", author).strip()[:60] or "user"
         self._open.guidance.append(
             ImportedGuidance(author=redact(name), text=redact(_clean(text)), id=id)
         )
 
-    def _say(self, text: str, before: list[str]) -> None:
+    def _append_text(self, text: str, before: list[str]) -> None:
         if text.strip():
             (before if self._open is None else self._open.text).append(_clean(text))
 
@@ -236,7 +236,7 @@ class ImportedRollout:
 
     def observe(self, text: str) -> None:
         """What the agent was shown that answers no call."""
-        self._say(text, self._task)
+        self._append_text(text, self._task)
 
     def score(self, value: float | None, text: str, metrics: Mapping[str, Any]) -> None:
         """Add a score at the end of the newest step.
@@ -274,9 +274,9 @@ class ImportedRollout:
 
     def at(self, seconds: float) -> None:
         """When what came last had happened: unix time."""
-        self._began = seconds if self._began is None else self._began
+        self._first_seconds = seconds if self._first_seconds is None else self._first_seconds
         if self._open is not None:
-            passed = round(max(0.0, seconds - self._began) * 1e6)
+            passed = round(max(0.0, seconds - self._first_seconds) * 1e6)
             self._open.active_us = max(self._open.active_us, passed)
 
     def _close(self) -> None:
@@ -321,12 +321,12 @@ class ImportedRollout:
 
     def _disarm(self, text: str) -> str:
         """Text that can forge no guidance; that something was disarmed is said."""
-        dead, forged_count = disarm(text)
+        safe_text, forged_count = disarm(text)
         self._note_disarmed(forged_count)
-        return dead
+        return safe_text
 
-    def _note_disarmed(self, found: int) -> None:
-        for _ in range(found):
+    def _note_disarmed(self, forged_count: int) -> None:
+        for _ in range(forged_count):
             self.leave_out("look-alike of a guidance tag")
 
     def _head_text(self, texts: list[str]) -> str:
@@ -354,14 +354,16 @@ class ImportedRollout:
         where = " ".join(filter(None, (self.source.file, self.source.id)))
         if not self._steps:
             raise HoustonError(f"{where} has no answer from a model.", NOTHING_IMPORTED)
-        if len(self._steps) > MOST_IMPORTED_STEPS:
+        if len(self._steps) > MAX_IMPORTED_STEPS:
             raise HoustonError(
-                f"{where} has {len(self._steps)} steps; at most {MOST_IMPORTED_STEPS} can be "
+                f"{where} has {len(self._steps)} steps; at most {MAX_IMPORTED_STEPS} can be "
                 "imported.",
                 NOTHING_IMPORTED,
             )
         head = self._head()
-        losses = [_counted(what, count) for what, count in self._left_out.items()][:_MOST_LEFT_OUT]
+        losses = [_with_count(what, count) for what, count in self._left_out.items()][
+            :_MAX_OMISSIONS
+        ]
         message = ImportRollout(
             request=request,
             spec=RolloutSpec(
@@ -427,5 +429,5 @@ def _clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _counted(what: str, count: int) -> str:
+def _with_count(what: str, count: int) -> str:
     return what if count == 1 else f"{what} ({count} times)"

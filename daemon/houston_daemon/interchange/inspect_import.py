@@ -126,7 +126,7 @@ def _convert_sample(log: "EvalLog", sample: "EvalSample", file: str) -> Imported
     rollout = ImportedRollout(source, log.eval.model)
     events = _read_events(sample)
     rollout.tools = tuple(events.tools.values())
-    input_places = _given_places(sample)
+    input_places = _input_places(sample)
     for place, message in enumerate(sample.messages):
         _take_message(rollout, message, events, place in input_places)
     _take_scores(rollout, sample)
@@ -137,7 +137,7 @@ def _convert_sample(log: "EvalLog", sample: "EvalSample", file: str) -> Imported
     return rollout
 
 
-def _given_places(sample: "EvalSample") -> set[int]:
+def _input_places(sample: "EvalSample") -> set[int]:
     """Which of the messages the sample's input holds: by their ids, or in an old log, whose
     messages have none, those at the beginning where they are the same."""
     if isinstance(sample.input, str):
@@ -162,7 +162,7 @@ def _take_scores(rollout: ImportedRollout, sample: "EvalSample") -> None:
 
 
 def _take_message(
-    rollout: ImportedRollout, message: "ChatMessage", events: _ModelEvents, given: bool
+    rollout: ImportedRollout, message: "ChatMessage", events: _ModelEvents, is_input: bool
 ) -> None:
     match message.role:
         case "system":
@@ -172,7 +172,7 @@ def _take_message(
             rollout.user(_text(rollout, message), author)
         case "assistant":
             id = message.id or ""
-            mask = GIVEN_REASON if given or message.source == "input" else ""
+            mask = GIVEN_REASON if is_input or message.source == "input" else ""
             rollout.answer(_sample(rollout, message, events), mask)
             if id in events.times:
                 rollout.at(events.times[id])

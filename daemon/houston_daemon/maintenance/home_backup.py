@@ -221,7 +221,7 @@ def make_backup(home: Home, to: Path | None = None, periodic: bool = False) -> B
     nothing is left then), or when it cannot be written.
     """
     _require_database(home)
-    return write_backup(home, to or home.backups, lambda beside: _copy_home(home, beside), periodic)
+    return write_backup(home, to or home.backups, lambda target: _copy_home(home, target), periodic)
 
 
 class CopiedHome(NamedTuple):
@@ -427,30 +427,30 @@ def _require_database(home: Home) -> None:
         )
 
 
-def _copy_home(home: Home, beside: Home) -> CopiedHome:
-    hold_seconds = durable_copy.copy_database(home.database, beside.database)
-    while not _copy_blobs(home, beside):
-        hold_seconds = max(hold_seconds, durable_copy.copy_database(home.database, beside.database))
-    newest = _query(beside, "SELECT seq, chain FROM events ORDER BY seq DESC LIMIT 1")
+def _copy_home(home: Home, target: Home) -> CopiedHome:
+    hold_seconds = durable_copy.copy_database(home.database, target.database)
+    while not _copy_blobs(home, target):
+        hold_seconds = max(hold_seconds, durable_copy.copy_database(home.database, target.database))
+    newest = _query(target, "SELECT seq, chain FROM events ORDER BY seq DESC LIMIT 1")
     if newest:
-        home_files.write_chain_head(beside, *newest[0])
+        home_files.write_chain_head(target, *newest[0])
     for path in list_adapter_files(home):
-        durable_copy.copy_file(path, beside.path / path.relative_to(home.path))
-    copies = {home.configuration: beside.configuration}
-    copies |= {hub_models.pins_file(home): hub_models.pins_file(beside)}
+        durable_copy.copy_file(path, target.path / path.relative_to(home.path))
+    copies = {home.configuration: target.configuration}
+    copies |= {hub_models.pins_file(home): hub_models.pins_file(target)}
     for path, copy in copies.items():
         if path.is_file():
             durable_copy.copy_file(path, copy)
     return CopiedHome(str(home.path), iso_time(now_us()), hold_seconds)
 
 
-def _copy_blobs(home: Home, beside: Home) -> bool:
+def _copy_blobs(home: Home, target: Home) -> bool:
     """Copy the files that the copied database names; False where one was erased meanwhile."""
-    shutil.rmtree(beside.blobs, ignore_errors=True)
-    for (name,) in _query(beside, "SELECT DISTINCT blob FROM events WHERE blob IS NOT NULL"):
+    shutil.rmtree(target.blobs, ignore_errors=True)
+    for (name,) in _query(target, "SELECT DISTINCT blob FROM events WHERE blob IS NOT NULL"):
         try:
             durable_copy.copy_file(
-                store_reader.blob_path(home, name), store_reader.blob_path(beside, name)
+                store_reader.blob_path(home, name), store_reader.blob_path(target, name)
             )
         except FileNotFoundError:
             if not _query(home, "SELECT 1 FROM events WHERE blob = ? LIMIT 1", name):
@@ -470,30 +470,30 @@ def list_adapter_files(home: Home) -> list[Path]:
 
 
 def _build_checked_manifest(
-    copied: CopiedHome, beside: Home, name: str, periodic: bool
+    copied: CopiedHome, target: Home, name: str, periodic: bool
 ) -> BackupManifest:
-    report = verify_home(beside)
+    report = verify_home(target)
     if not report.sound:
         raise Damaged(
             f"The copy of {copied.path} is not sound: {report.findings[0].text}",
             "No backup was kept.",
             "houston verify",
         )
-    head = home_files.read_chain_head(beside) or home_files.ChainHead(0, "")
-    files = [path for path in sorted(beside.path.iterdir()) if path.is_file()]
-    files += list_adapter_files(beside)
-    everything = [path for path in beside.path.rglob("*") if path.is_file()]
+    head = home_files.read_chain_head(target) or home_files.ChainHead(0, "")
+    files = [path for path in sorted(target.path.iterdir()) if path.is_file()]
+    files += list_adapter_files(target)
+    everything = [path for path in target.path.rglob("*") if path.is_file()]
     return BackupManifest(
         name=name,
         at=copied.at,
         home=copied.path,
         version=version("houston-agents"),
-        schema=_read_schema_version(beside),
+        schema=_read_schema_version(target),
         seq=head.seq,
         chain=head.chain,
         events=report.events,
         bytes=sum(path.stat().st_size for path in everything),
-        files={str(path.relative_to(beside.path)): durable_copy.hash_file(path) for path in files},
+        files={str(path.relative_to(target.path)): durable_copy.hash_file(path) for path in files},
         blobs=len(report.blobs),
         held_seconds=round(copied.held_seconds, 3),
         periodic=periodic,

@@ -192,7 +192,7 @@ class JournalRewriter:
 
     def __init__(self, home: Home, beside: Home) -> None:
         """home: where the blobs are."""
-        self._beside = beside
+        self._target = beside
         beside.database.unlink(missing_ok=True)
         self._connection = sqlite3.connect(beside.database, isolation_level=None)
         for pragma in ("page_size = 8192", "synchronous = OFF", "journal_mode = MEMORY"):
@@ -243,7 +243,7 @@ class JournalRewriter:
             journal.append(EventKey(rollout), "state", state)
         self._connection.execute("COMMIT")
         self._connection.close()
-        home_files.write_chain_head(self._beside, journal.seq, journal.chain)
+        home_files.write_chain_head(self._target, journal.seq, journal.chain)
         return journal.seq
 
 
@@ -280,13 +280,13 @@ class _Repair:
         """Stage 2. Raises HoustonError where nothing can be read at all."""
         self._home = home
         self._copies = copies
-        self._beside = beside
+        self._target = beside
         head = _read_chain_head(copies)
         self._end = (head.seq, head.value) if head else None
         """The last event that is vouched for, with its link."""
         self._source = _open_source(copies, spare_homes, head.seq if head else 0)
         self._spares = [spare for home in spare_homes if (spare := _open_spare(home))]
-        self._earlier = EarlierRepairs(self._source.rows())
+        self._earlier_repairs = EarlierRepairs(self._source.rows())
         self._unsound_after_rewrite: dict[int, str] = {}
         self._restored: list[str] = []
 
@@ -300,7 +300,7 @@ class _Repair:
         """Stages 3 to 5; raises HoustonError when the new database does not become sound."""
         for _ in range(REPAIR_ROUNDS):
             result = self._rebuild()
-            report = verify_home(self._beside)
+            report = verify_home(self._target)
             if report.sound:
                 return result
             self._unsound_after_rewrite |= {f.seq: f.text for f in report.findings if f.seq}
@@ -330,12 +330,12 @@ class _Repair:
     def _rebuild(self) -> RepairResult:
         """Stages 3 and 4."""
         self._restored = []
-        self._earlier.kept_aside.clear()
+        self._earlier_repairs.kept_aside.clear()
         damage = self._assess_damage()
         lost: dict[int, tuple[str, str]] = {}
         returned: dict[str, list[int]] = {}
         with (self._copies.path / "aside.jsonl").open("wb") as aside:
-            rewriter = JournalRewriter(self._home, self._beside)
+            rewriter = JournalRewriter(self._home, self._target)
             for decision in self._decisions():
                 owner, seq = self._owner_of(decision), decision.seq
                 reason = decision.aside_reason or damage.aside_reason(decision, owner.rollout)
@@ -345,7 +345,7 @@ class _Repair:
                 if decision.returned and decision.row:
                     rollout = str(decision.row.rollout)
                     if reason:
-                        self._earlier.kept_aside[seq] = rollout, reason
+                        self._earlier_repairs.kept_aside[seq] = rollout, reason
                     else:
                         returned.setdefault(rollout, []).append(seq)
                 elif reason:
@@ -363,7 +363,7 @@ class _Repair:
             mended=tuple(dict.fromkeys(self._restored)),
             paused=paused,
             returned={rollout: tuple(seqs) for rollout, seqs in returned.items()},
-            stays=_group_losses(self._earlier.kept_aside),
+            stays=_group_losses(self._earlier_repairs.kept_aside),
             seq=newest,
         )
 
@@ -396,7 +396,7 @@ class _Repair:
 
     def _spare_rows(self, seq: int) -> Iterable[EventRow]:
         rows = [row for spare in self._spares if (row := spare.database.row(seq))]
-        return [row for row in rows if self._earlier.allows(seq, row)]
+        return [row for row in rows if self._earlier_repairs.allows(seq, row)]
 
 
 def _open_source(copies: Home, spare_homes: list[Home], last: int) -> SalvagedDatabase:

@@ -302,13 +302,13 @@ class EarlierRepairs:
     """What earlier repairs did, read once; damaged events are ignored."""
 
     def __init__(self, rows: Iterable[EventRow]) -> None:
-        self._aside: set[int] = set()
+        self._set_aside_seqs: set[int] = set()
         self._repaired: dict[int, int] = {}
         """Event that was set aside → the first event that says so."""
-        self._worked: dict[str, int] = {}
+        self._newest_activity: dict[str, int] = {}
         """Rollout → its newest event of `_CONTRADICTED_KINDS`."""
         self._erased: set[int] = set()
-        self._erasing: dict[str, int] = {}
+        self._newest_erasure: dict[str, int] = {}
         """Rollout → the newest event that erased some of its bodies."""
         self.kept_aside: dict[int, tuple[str, str]] = {}
         """Events that a backup has and that stay aside all the same: rollout, and why."""
@@ -319,7 +319,7 @@ class EarlierRepairs:
         """Whether a backup's row may stand in the place of event `seq`."""
         if seq in self._erased and not spare.erased:
             return False
-        if seq not in self._aside:
+        if seq not in self._set_aside_seqs:
             return True
         rollout = str(spare.rollout)
         objection = self._objection(seq, rollout, str(spare.kind))
@@ -329,21 +329,21 @@ class EarlierRepairs:
 
     def _objection(self, seq: int, rollout: str, kind: str) -> str:
         since = self._repaired.get(seq, 0)
-        if self._erasing.get(rollout, 0) > since:
+        if self._newest_erasure.get(rollout, 0) > since:
             return "texts of its rollout were erased since"
-        if kind in _CONTRADICTED_KINDS and self._worked.get(rollout, 0) > since:
+        if kind in _CONTRADICTED_KINDS and self._newest_activity.get(rollout, 0) > since:
             return "its rollout has continued without it"
         return ""
 
     def _note(self, row: EventRow) -> None:
         if row.kind == QUARANTINED_KIND:
-            self._aside.add(row.seq)
+            self._set_aside_seqs.add(row.seq)
         elif row.kind in _CONTRADICTED_KINDS:
-            self._worked[row.rollout] = row.seq
+            self._newest_activity[row.rollout] = row.seq
         elif row.kind in VOUCHING_KINDS and _is_row_sound(row):
             match msgspec.msgpack.decode(row.body, type=event_bodies.BODY_TYPES[row.kind]):
                 case event_bodies.BodiesErased(seqs=seqs):
-                    self._erasing[row.rollout] = row.seq
+                    self._newest_erasure[row.rollout] = row.seq
                     self._erased.update(seqs)
                 case event_bodies.JournalRepaired(seqs=seqs):
                     for seq in seqs:

@@ -71,13 +71,13 @@ def decision_text(question: str, earlier: Sequence[Decision], decision: Decision
     if left_out:
         lines.append(f"({left_out} earlier steps are left out)")
     for number, before in enumerate(recent_decisions, left_out + 1):
-        lines += [f"Step {number}:", *_said(before)]
+        lines += [f"Step {number}:", *_decision_lines(before)]
         lines += ["Result:", _cut(before.result, RESULT_CHARACTERS) or "(nothing)"]
-    lines += [f"Step {len(earlier) + 1}, the decision:", *_said(decision)]
+    lines += [f"Step {len(earlier) + 1}, the decision:", *_decision_lines(decision)]
     return "\n".join(lines)
 
 
-def _said(decision: Decision) -> list[str]:
+def _decision_lines(decision: Decision) -> list[str]:
     """Thought and action, a line or more for each."""
     thought = _cut(decision.thought, THOUGHT_CHARACTERS)
     action = f"{decision.action} {_cut(decision.action_input, INPUT_CHARACTERS)}".strip()

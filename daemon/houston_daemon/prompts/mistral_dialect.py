@@ -107,14 +107,16 @@ class MistralV13Dialect(read.FamilyDialect):
         thoughts = (reasoning.strip().removeprefix("[THINK]"), content)
         return AgentAction("\n".join(filter(None, map(str.strip, thoughts))), calls)
 
-    def _opening(self, system: str, shown: Sequence[PromptPiece], text: str) -> list[PromptPiece]:
+    def _opening(
+        self, system: str, tool_pieces: Sequence[PromptPiece], text: str
+    ) -> list[PromptPiece]:
         """System prompt, tools and the first message, in the format's order."""
         system_pieces = [
             template_piece("[SYSTEM_PROMPT]"),
             content_piece(system),
             template_piece("[/SYSTEM_PROMPT]"),
         ]
-        return [*(system_pieces if system else []), *shown, *self._person(text)]
+        return [*(system_pieces if system else []), *tool_pieces, *self._person(text)]
 
     def _person(self, text: str) -> list[PromptPiece]:
         return [
@@ -160,8 +162,10 @@ class MistralV3Dialect(MistralV13Dialect):
             template_piece("</s>"),
         ]
 
-    def _opening(self, system: str, shown: Sequence[PromptPiece], text: str) -> list[PromptPiece]:
-        return [*shown, *self._person("\n\n".join(filter(None, (system, text))))]
+    def _opening(
+        self, system: str, tool_pieces: Sequence[PromptPiece], text: str
+    ) -> list[PromptPiece]:
+        return [*tool_pieces, *self._person("\n\n".join(filter(None, (system, text))))]
 
     def _result(self, call_id: str, text: str) -> str:
         return read.compact_json({"content": text, "call_id": _call_id(call_id)})

@@ -83,9 +83,9 @@ class ChatmlJsonDialect(read.FamilyDialect):
 
     def assistant(self, thought: str, calls: Sequence[ToolCall]) -> list[PromptPiece]:
         """See `Dialect.assistant`; without calls the thought stands as plain text."""
-        return [content_piece(self._written(thought, calls)), template_piece("<|im_end|>")]
+        return [content_piece(self._format_answer(thought, calls)), template_piece("<|im_end|>")]
 
-    def _written(self, thought: str, calls: Sequence[ToolCall]) -> str:
+    def _format_answer(self, thought: str, calls: Sequence[ToolCall]) -> str:
         if not calls:
             return thought
         listed = [{"name": call.name, "arguments": call.arguments} for call in calls]

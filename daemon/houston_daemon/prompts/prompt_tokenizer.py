@@ -78,7 +78,7 @@ class PromptTokenizer:
         number = self._tokenizer.token_to_id(token)
         return None if number is None else int(number)
 
-    def lacks(self, tokens: Iterable[str]) -> str:
+    def first_missing_token(self, tokens: Iterable[str]) -> str:
         """The first of `tokens` that is not a single token of the vocabulary; empty where all
         are."""
         return next((token for token in tokens if self._markup(token) != [self.id_of(token)]), "")
@@ -112,7 +112,7 @@ class PromptTokenizer:
         self._tokenizer.encode_special_tokens = True
         anchor = _ANCHOR if self._prefixes else ""
         ids: list[int] = []
-        for part in self._broken(text):
+        for part in self._split_added_tokens(text):
             encoded = self._tokenizer.encode(anchor + part, add_special_tokens=False).ids
             ids += encoded[len(anchor) :]
         return ids
@@ -128,7 +128,7 @@ class PromptTokenizer:
                 text = following
         return ids + self._content(text)
 
-    def _broken(self, text: str) -> list[str]:
+    def _split_added_tokens(self, text: str) -> list[str]:
         """The text in parts none of which holds a whole added token."""
         if not self._added:
             return [text]

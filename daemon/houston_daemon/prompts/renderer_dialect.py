@@ -115,10 +115,10 @@ class CharacterTokenizer:
             if number < _FIRST_MARKUP:
                 text += chr(number)
                 continue
-            pieces += [PromptPiece(unbroken(text), False)] if text else []
+            pieces += [PromptPiece(unescape_markup(text), False)] if text else []
             pieces.append(PromptPiece(self.token_text(number), True))
             text = ""
-        return [*pieces, PromptPiece(unbroken(text), False)] if text else pieces
+        return [*pieces, PromptPiece(unescape_markup(text), False)] if text else pieces
 
     def _pattern(self) -> re.Pattern[str]:
         longest_first = sorted(self._ids, key=len, reverse=True)
@@ -135,13 +135,13 @@ class CharacterTokenizer:
         return tokens + [(ord(text[at]), at, at + 1) for at in range(end, len(text))]
 
 
-def unbroken(content: Any) -> Any:
+def unescape_markup(content: Any) -> Any:
     """Content, also inside lists and objects, as it was before its markup was broken."""
     if isinstance(content, str):
         return _MARK.join(part.replace(_MARK, "") for part in content.split(2 * _MARK))
     if isinstance(content, Mapping):
-        return {unbroken(key): unbroken(value) for key, value in content.items()}
-    return [unbroken(value) for value in content] if isinstance(content, list) else content
+        return {unescape_markup(key): unescape_markup(value) for key, value in content.items()}
+    return [unescape_markup(value) for value in content] if isinstance(content, list) else content
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,7 +264,7 @@ class RendererDialect(read.FamilyDialect):
 
     def assistant(self, thought: str, calls: Sequence[ToolCall]) -> list[PromptPiece]:
         """See `Dialect.assistant`; the first call where the family writes one an answer."""
-        return self._tokenizer.pieces(self._answer(thought, calls[: self._most_calls]))
+        return self._tokenizer.pieces(self._answer(thought, calls[: self._max_calls]))
 
     def read_action(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
         """See `FamilyDialect.read_action`."""
@@ -279,7 +279,7 @@ class RendererDialect(read.FamilyDialect):
         listed = [tool.openai() for tool in tools.values()] or None
         try:
             answer = self._renderer.parse_response(
-                ids, tools=listed, prompt_ids=self._asked if prompt is None else prompt
+                ids, tools=listed, prompt_ids=self._generation_prompt if prompt is None else prompt
             )
         except _PARSER_ERRORS as problem:
             raise read.UnreadableAnswer(f"it cannot be read ({problem})") from problem
@@ -287,11 +287,14 @@ class RendererDialect(read.FamilyDialect):
             if attempt.status not in ("ok", "unknown_tool", "invalid_json"):
                 raise read.UnreadableAnswer(f"a call cannot be read ({attempt.status})")
         calls = [
-            read.build_call(unbroken(call.name), unbroken(call.arguments), step, index, tools)
+            read.build_call(
+                unescape_markup(call.name), unescape_markup(call.arguments), step, index, tools
+            )
             for index, call in enumerate(answer.tool_calls)
         ]
         texts = [
-            unbroken(text or "").strip() for text in (answer.reasoning_content, answer.content)
+            unescape_markup(text or "").strip()
+            for text in (answer.reasoning_content, answer.content)
         ]
         return texts[0], texts[1], read.require_call_count(calls)
 
@@ -372,11 +375,14 @@ class RendererDialect(read.FamilyDialect):
     def _observation(
         self, results: Sequence[PromptToolResult], tail: str, stop: str | None
     ) -> _Ids:
-        usual = self._called[-1] if results else self._plain[-1]
+        usual = self._call_answer[-1] if results else self._text_answer[-1]
         sampled = self._tokenizer.convert_tokens_to_ids(stop) if stop else usual
         if stop != "" and (ids := self._next_turn(sampled, results, tail)) is not None:
             return ids
-        for closing in (usual, self._plain[-1]):  # no stop, or none that ends a turn by itself
+        for closing in (
+            usual,
+            self._text_answer[-1],
+        ):  # no stop, or none that ends a turn by itself
             if (ids := self._next_turn(closing, results, tail)) is not None:
                 return [closing, *ids]
         raise self._family.refusal(
@@ -387,8 +393,11 @@ class RendererDialect(read.FamilyDialect):
     def _next_turn(self, end: int, results: Sequence[PromptToolResult], tail: str) -> _Ids | None:
         """What follows an answer that ended with the token `end`; None where the renderer would
         render the answer anew."""
-        answer = [*(self._called if end == self._called[-1] else self._plain)[:-1], end]
-        before = [*self._asked, *answer]
+        answer = [
+            *(self._call_answer if end == self._call_answer[-1] else self._text_answer)[:-1],
+            end,
+        ]
+        before = [*self._generation_prompt, *answer]
         text = "\n".join(part for part in (*(result.text for result in results), tail) if part)
         unnamed = [PromptToolResult("0.0", "unknown", "")]
         for messages in (
@@ -397,7 +406,7 @@ class RendererDialect(read.FamilyDialect):
             self._tool_messages(unnamed, text),
         ):
             rendered = messages and self._renderer.bridge_to_next_turn(
-                self._asked, answer, messages
+                self._generation_prompt, answer, messages
             )
             if rendered and rendered.token_ids[: len(before)] == before:
                 ids: _Ids = rendered.token_ids[len(before) :]
@@ -419,33 +428,35 @@ class RendererDialect(read.FamilyDialect):
 
     def _learn_answers(self) -> None:
         """How the family's answers look, from answers that it is asked to write."""
-        self._asked = self._render([_ASKED])
-        text = self._renderer.parse_response([*map(ord, "x")], prompt_ids=self._asked)
+        self._generation_prompt = self._render([_ASKED])
+        text = self._renderer.parse_response([*map(ord, "x")], prompt_ids=self._generation_prompt)
         self._is_open = text.reasoning_complete is False
-        self._thought_place, self._most_calls = "content", None
+        self._thought_place, self._max_calls = "content", None
         self._repeated = self._opening_of(self._answer("ok", []))
-        self._called, self._plain = self._answer("", [_CALL]), self._answer("ok", [])
+        self._call_answer, self._text_answer = self._answer("", [_CALL]), self._answer("ok", [])
         places = ["content", "reasoning_content"]
         for place in (*(reversed(places) if self._is_open or self._reasoning else places), ""):
             self._thought_place = place
-            if not self._not_read_back("why", [_CALL], self._asked):
+            if not self._not_read_back("why", [_CALL], self._generation_prompt):
                 break
         try:
             several = self._answer("why", [_CALL, _CALL])
         except ValueError:  # a template that has no place for two
-            several, self._most_calls = self._called, 1
+            several, self._max_calls = self._call_answer, 1
         self.form = self._tokenizer.decode(self._answer("", [_FORM_CALL])[:-1]).strip()
-        ends = [self._called[-1], self._plain[-1], *self._renderer.get_stop_token_ids()]
+        ends = [self._call_answer[-1], self._text_answer[-1], *self._renderer.get_stop_token_ids()]
         self.stop_tokens = tuple(dict.fromkeys(map(self._tokenizer.token_text, ends)))
-        names = self._names([*several, *self._called])
+        names = self._names([*several, *self._call_answer])
         names |= {token for token in self._tokenizer.markup if _THINK.match(token)}
         self.answer_tokens = tuple(sorted(names.difference(self.stop_tokens)))
 
     def _opening_of(self, answer: _Ids) -> _Ids:
         """The markup that stands at the end of a prompt and again at the beginning of an answer."""
-        lengths = range(min(len(answer), len(self._asked)), 0, -1)
+        lengths = range(min(len(answer), len(self._generation_prompt)), 0, -1)
         repeats = (
-            answer[:length] for length in lengths if answer[:length] == self._asked[-length:]
+            answer[:length]
+            for length in lengths
+            if answer[:length] == self._generation_prompt[-length:]
         )
         return next((repeat for repeat in repeats if self._names(repeat)), [])
 
@@ -455,10 +466,10 @@ class RendererDialect(read.FamilyDialect):
 
     def _require_invariants(self) -> None:
         """Raise ConfigurationError that names the first one which the family breaks."""
-        self._require_read_back([self._asked])
-        prompts = [self._asked] + [
-            [*self._asked, *answer, *self._observation(results, "tail", stop)]
-            for results, answer in (([_RESULT], self._called), ((), self._plain))
+        self._require_read_back([self._generation_prompt])
+        prompts = [self._generation_prompt] + [
+            [*self._generation_prompt, *answer, *self._observation(results, "tail", stop)]
+            for results, answer in (([_RESULT], self._call_answer), ((), self._text_answer))
             for stop in (*self.stop_tokens, "", None)
         ]
         self._require_read_back(prompts)
@@ -472,7 +483,7 @@ class RendererDialect(read.FamilyDialect):
     def _require_read_back(self, prompts: Sequence[_Ids]) -> None:
         for thought in ("", "why" if self._thought_place else ""):
             for prompt in prompts:
-                calls = [_CALL, _CALL][: self._most_calls]
+                calls = [_CALL, _CALL][: self._max_calls]
                 if reason := self._not_read_back(thought, calls, prompt):
                     raise self._family.refusal(
                         "an answer that is written anew must be read back as it was said "

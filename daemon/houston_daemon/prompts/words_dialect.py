@@ -61,7 +61,7 @@ class WordsDialect(read.FamilyDialect):
 
     def assistant(self, thought: str, calls: Sequence[ToolCall]) -> list[PromptPiece]:
         """See `Dialect.assistant`: the first call; without calls the thought."""
-        text = _written(calls[0]) if calls else thought
+        text = _format_call(calls[0]) if calls else thought
         return [*_words(text), PromptPiece(f" {END}", True)]
 
     def read_action(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
@@ -102,5 +102,5 @@ def _arguments(words: Sequence[str], tool: ToolSpec | None) -> dict[str, str]:
     return dict(zip(keys, parts, strict=True))
 
 
-def _written(call: ToolCall) -> str:
+def _format_call(call: ToolCall) -> str:
     return " ".join((call.name, *(str(value) for value in call.arguments.values())))

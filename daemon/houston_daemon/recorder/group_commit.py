@@ -50,10 +50,10 @@ class _BatchRollback(Exception):
 class GroupCommit:
     """Runs batches on one store."""
 
-    def __init__(self, store: Store, meanwhile: WhileCommitting) -> None:
-        """meanwhile: what the recorder's thread does while a large commit runs."""
+    def __init__(self, store: Store, during_commit: WhileCommitting) -> None:
+        """during_commit: what the recorder's thread does while a large commit runs."""
         self._store = store
-        self._meanwhile = meanwhile
+        self._during_commit = during_commit
         self._committer = ThreadPoolExecutor(1, "houston-commit")
         self.durations = DurationWindow()
         """Of commits that stored something."""
@@ -65,21 +65,21 @@ class GroupCommit:
         self.fault = ""
         """The last fault of a handler; it stays until the daemon ends."""
 
-    def run(self, works: Sequence[WorkItem]) -> None:
+    def run(self, items: Sequence[WorkItem]) -> None:
         """Handle all messages in one transaction and commit it; afterwards answers may be sent.
 
         Raises errors of the database or the disk; the recorder then ends.
         """
         try:
-            self._run_transaction(works)
+            self._run_transaction(items)
         except _BatchRollback:
-            for work in works:
+            for work in items:
                 self._run_alone(work)
         except (sqlite3.OperationalError, OSError) as problem:
             if not is_disk_full(problem, self._store.home.path):
                 raise
             self._note_full(problem)
-            for work in works:
+            for work in items:
                 self._run_alone(work)
 
     def _run_alone(self, work: WorkItem) -> None:
@@ -93,19 +93,19 @@ class GroupCommit:
                 raise
             work.refuse(Refusal("DISK_FULL", DISK_FULL_REASON))
 
-    def _run_transaction(self, works: Sequence[WorkItem]) -> None:
+    def _run_transaction(self, items: Sequence[WorkItem]) -> None:
         store = self._store
         connection = store.connection
         before = store.savepoint()
         connection.execute("BEGIN IMMEDIATE")
         point("recorder.transaction.begun")
         try:
-            for work in works:
+            for work in items:
                 self._handle_one(work)
             wrote = store.journal.seq != before.journal.seq
             began = time.perf_counter()
             point("recorder.commit.before")
-            self._commit(len(works))
+            self._commit(len(items))
             point("recorder.commit.after")
             if wrote:
                 self.commits += 1
@@ -138,7 +138,7 @@ class GroupCommit:
         commit = self._committer.submit(execute, "COMMIT")
         try:
             point("recorder.commit.during")
-            self._meanwhile(commit)
+            self._during_commit(commit)
         finally:
             wait([commit])
         commit.result()

@@ -54,21 +54,21 @@ REQUIRED_ROLES: dict[type[wire.FromPerson], tuple[Role, str]] = {
 
 
 class NotAllowed(HoustonError):
-    """The sender may not do this. deed: in words. needs: the role that would suffice."""
+    """The sender may not do this. operation: in words. needs: the role that would suffice."""
 
-    def __init__(self, deed: str, needs: Role, explanation: str, next: str) -> None:
-        cause = f"{deed[:1].upper()}{deed[1:]} needs the role {needs}; {explanation}."
+    def __init__(self, operation: str, needs: Role, explanation: str, next: str) -> None:
+        cause = f"{operation[:1].upper()}{operation[1:]} needs the role {needs}; {explanation}."
         super().__init__(cause, "Nothing was changed.", next)
-        self.what = deed
+        self.what = operation
         self.needs = needs
 
 
 class NotOwner(NotAllowed):
     """It belongs to another user."""
 
-    def __init__(self, deed: str, name: str) -> None:
+    def __init__(self, operation: str, name: str) -> None:
         explanation = f"{name} may only change what the same Unix user wrote"
-        super().__init__(deed, "operator", explanation, "")
+        super().__init__(operation, "operator", explanation, "")
 
 
 _OWNER_UIDS = frozenset((os.geteuid(), 0))
@@ -116,11 +116,11 @@ class RoleBook:
 
     def refusal(self, peer: "Peer", message: wire.FromPerson) -> NotAllowed | None:
         """Why this user may not send this message; None when they may."""
-        least, deed = REQUIRED_ROLES.get(type(message), ("operator", type(message).__name__))
+        least, operation = REQUIRED_ROLES.get(type(message), ("operator", type(message).__name__))
         if peer.role is not None and ROLE_RANKS[peer.role] >= ROLE_RANKS[least]:
             return None
         explanation = f"{peer.name} {f'has the role {peer.role}' if peer.role else 'has none'}"
-        return NotAllowed(deed, least, explanation, f"Ask an operator: {self.operators()}.")
+        return NotAllowed(operation, least, explanation, f"Ask an operator: {self.operators()}.")
 
     def operators(self) -> str:
         """Who is operator, for people to ask."""

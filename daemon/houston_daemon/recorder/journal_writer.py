@@ -232,18 +232,18 @@ def write_blob(home: Home, data: bytes) -> str:
 def _replace_blob_file(home: Home, path: Path, packed: bytes) -> None:
     """Write the file and make its name in its folder durable."""
 
-    def share(beside: Path) -> None:
+    def share(temporary_path: Path) -> None:
         """Give folder and file the mode of `blobs/`: the annotators' group may read, or nobody."""
         mode = home.blobs.stat().st_mode & 0o7777
         path.parent.chmod(mode)
-        beside.chmod(0o640 if mode & 0o050 else 0o600)
+        temporary_path.chmod(0o640 if mode & 0o050 else 0o600)
         point("recorder.blob.synced")
 
     path.parent.mkdir(mode=0o700, exist_ok=True)
     point("recorder.blob.before")
     with atomic_file.open_atomically(
         path,
-        beside=path.with_name(f"{path.stem}.{threading.get_ident()}.new"),
+        temporary_path=path.with_name(f"{path.stem}.{threading.get_ident()}.new"),
         before_rename=share,
         after_rename=lambda: point("recorder.blob.named"),
     ) as file:

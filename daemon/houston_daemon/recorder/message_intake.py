@@ -41,7 +41,7 @@ from houston_shared.wire import (
 
 LOGGER = logging.getLogger("houston.recorder")
 FIRST_WAIT_SECONDS = 60.0
-LONGEST_WAIT_SECONDS = 3600.0
+MAX_WAIT_SECONDS = 3600.0
 """Seconds before the count of further attempts is stored."""
 ATTEMPTS_CHECK_SECONDS = 0.2
 """How often is looked for what is due."""
@@ -73,14 +73,14 @@ class AttemptCounter:
         self._stored = 0
         self._looked = -ATTEMPTS_CHECK_SECONDS
 
-    def count(self, peer: Peer | None, deed: str, needs: str = "", about: str = "") -> None:
+    def count(self, peer: Peer | None, operation: str, needs: str = "", about: str = "") -> None:
         """Count a refused attempt.
 
         peer: None if the kernel did not identify the sender. needs: the role that would suffice.
         about: the rollout or guidance that was meant.
         """
         uid, name = (peer.uid, peer.name) if peer else (-1, "unknown")
-        key = (uid, deed)
+        key = (uid, operation)
         if key not in self._tried and len(self._tried) >= MAX_TRACKED_ATTEMPTS:
             key, uid, name = (-2, ""), -2, "others"
         body = RefusedAttempt(
@@ -88,7 +88,7 @@ class AttemptCounter:
             uid=uid,
             pid=peer.pid if peer else 0,
             role=(peer.role or "") if peer else "",
-            what=deed,
+            what=operation,
             needs=needs,
             about=about[:80],
         )
@@ -115,22 +115,20 @@ class AttemptCounter:
         """Attempts that no event holds yet."""
         return sum(attempt.unstored for attempt in self._tried.values())
 
-    def postpone(self, all_tried: list[_AttemptCount]) -> None:
+    def postpone(self, attempts: list[_AttemptCount]) -> None:
         """They could not be stored: they stay counted and are tried again later."""
-        for attempt in all_tried:
+        for attempt in attempts:
             attempt.not_before = self._clock() + FIRST_WAIT_SECONDS
 
-    def mark_stored(self, all_tried: list[_AttemptCount]) -> None:
+    def mark_stored(self, attempts: list[_AttemptCount]) -> None:
         """They are on disk: the next events of the same kind come later."""
         now = self._clock()
-        for attempt in all_tried:
-            quiet = not attempt.wait or now - attempt.not_before >= LONGEST_WAIT_SECONDS
-            attempt.wait = (
-                FIRST_WAIT_SECONDS if quiet else min(LONGEST_WAIT_SECONDS, attempt.wait * 2)
-            )
+        for attempt in attempts:
+            quiet = not attempt.wait or now - attempt.not_before >= MAX_WAIT_SECONDS
+            attempt.wait = FIRST_WAIT_SECONDS if quiet else min(MAX_WAIT_SECONDS, attempt.wait * 2)
             attempt.not_before = now + attempt.wait
             attempt.unstored -= attempt.writing
-        self._stored += len(all_tried)
+        self._stored += len(attempts)
         if len(self._tried) >= MAX_TRACKED_ATTEMPTS:
             self._tried = {key: count for key, count in self._tried.items() if count.unstored}
 
@@ -173,7 +171,7 @@ class MessageIntake:
     def __init__(self, status: Callable[[Store], Status], book: RoleBook) -> None:
         """status: what answers a question for the daemon's status. book: who may say what."""
         self._status = status
-        self._book = book
+        self._role_book = book
         self.attempts = AttemptCounter()
         self._logged: set[tuple[str, str]] = set()
 
@@ -220,7 +218,7 @@ class MessageIntake:
         self, router: RouterSocket, frames: ReceivedFrames, message: ControlRequest, peer: Peer
     ) -> PersonMessage | None:
         """Work for who has the role that the message needs."""
-        problem = self._book.refusal(peer, message)
+        problem = self._role_book.refusal(peer, message)
         if problem is None:
             return PersonMessage(router, frames, message, peer, self._status, self._note)
         if not isinstance(message, ReportPresence):  # consoles say it every few seconds

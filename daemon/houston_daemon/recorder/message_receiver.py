@@ -161,7 +161,7 @@ class MessageReceiver:
         identities: PeerIdentities,
         intake: MessageIntake,
         storage_refusal: Callable[[], Refusal | None],
-        wakes: WakeupPipe,
+        wakeup_pipe: WakeupPipe,
         remote: RouterSocket | None = None,
     ) -> None:
         """storage_refusal: why nothing of a worker can be stored now. remote: `ingest` for other
@@ -171,8 +171,8 @@ class MessageReceiver:
         self._ingests = deque([self.ingest, *([remote] if remote else [])])
         self._intake = intake
         self._storage_refusal = storage_refusal
-        self._wakes = wakes
-        self._blob_queue = BlobWriteQueue(home, wakes.wake)
+        self._wakeup_pipe = wakeup_pipe
+        self._blob_queue = BlobWriteQueue(home, wakeup_pipe.wake)
         self._workers = self._poller(*self._ingests)
         self._received_during_commit: list[WorkItem] = []
         """Messages of workers that came while a commit ran."""
@@ -211,7 +211,7 @@ class MessageReceiver:
         early, self._received_during_commit = self._received_during_commit, []
         return early + self._blob_queue.take_ready()
 
-    def receive_from_workers(self, most: int) -> list[WorkItem]:
+    def receive_from_workers(self, max_messages: int) -> list[WorkItem]:
         """What workers said and can be done now."""
         if self.is_full:
             return []
@@ -219,7 +219,7 @@ class MessageReceiver:
         self._ingests.rotate()  # where there are two, none waits for the other's crowd
         received: list[WorkerMessage | WorkerHeartbeats] = []
         for router in self._ingests:
-            room = most - len(received)
+            room = max_messages - len(received)
             received += _receive_batch(router, room, self._intake.decode_worker_message)
         for work in received:
             if isinstance(work, WorkerHeartbeats):
@@ -235,7 +235,7 @@ class MessageReceiver:
     def receive_until(self, future: "Future[Any]") -> None:
         """Receive from workers while a commit runs: receiving and decoding take as long as it."""
         self._commit_began = time.perf_counter()
-        future.add_done_callback(lambda _: self._wakes.wake())
+        future.add_done_callback(lambda _: self._wakeup_pipe.wake())
         while not future.done():
             room = WORKER_BATCH_SIZE - len(self._received_during_commit)
             if room <= 0 or self.is_full:
@@ -243,7 +243,7 @@ class MessageReceiver:
                 return
             self._received_during_commit += self.receive_from_workers(room)
             self._workers.poll(POLL_TIMEOUT_MS)
-            self._wakes.drain()  # whoever woke us is heard in the next turn, which follows at once
+            self._wakeup_pipe.drain()  # the next turn follows at once, and receives its message
 
     def close(self) -> None:
         """Wait for bodies that are being written; no more are taken."""
@@ -253,16 +253,18 @@ class MessageReceiver:
         poller = zmq.Poller()
         for part in parts:
             poller.register(part.socket, zmq.POLLIN)
-        poller.register(self._wakes.descriptor, zmq.POLLIN)
+        poller.register(self._wakeup_pipe.descriptor, zmq.POLLIN)
         return poller
 
 
 def _receive_batch(
-    router: RouterSocket, most: int, decode: Callable[[RouterSocket, ReceivedFrames], T | None]
+    router: RouterSocket,
+    max_messages: int,
+    decode: Callable[[RouterSocket, ReceivedFrames], T | None],
 ) -> list[T]:
-    """What came on a socket, up to `most` messages, as far as it can be understood."""
+    """What came on a socket, up to `max_messages` messages, as far as it can be understood."""
     batch: list[T] = []
-    for _ in range(most):
+    for _ in range(max_messages):
         frames = router.receive()
         if frames is None:
             break

@@ -184,12 +184,12 @@ class RecorderLoop:
         self._disk_work: list[WorkItem] = []
         """What the state of the disk asks for, in the next batch."""
         self._clock = WallClock()
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
         self._limits = find_cgroup_folders().mechanism
         self.reported = SupervisorReport()
         """What the supervisor said last of the processes it keeps."""
         self._intake = MessageIntake(self.status, identities.roles)
-        self.wakes = WakeupPipe()
+        self.wakeup_pipe = WakeupPipe()
         """Ends the loop's sleep; to be closed by whoever could still wake it."""
         self._remote = _open_remote(store.home, remote)
         self._host_changes = HostChanges(store.home)
@@ -199,7 +199,7 @@ class RecorderLoop:
             identities,
             self._intake,
             self._storage_refusal,
-            self.wakes,
+            self.wakeup_pipe,
             self._remote,
         )
         self._bindings = SocketBindings(
@@ -255,29 +255,29 @@ class RecorderLoop:
             self._remote.close(LINGER_MS if clean else 0)
         self._context.destroy(linger=LINGER_MS if clean else 0)
 
-    def _finish_turns(self, most: int) -> None:
+    def _finish_turns(self, max_messages: int) -> None:
         """Do what is queued, but not for ever."""
-        for _ in range(most):
+        for _ in range(max_messages):
             if not self._run_turn():
                 return
 
     def _run_turn(self) -> bool:
         """One batch and what follows it; whether there may be more at once."""
-        self.wakes.drain()
+        self.wakeup_pipe.drain()
         self._store.workers.note_turn(listening=not self._receiving.is_full)
         began = self._receiving.oldest_received_at()
-        works = self._collect()
-        self.current_batch = works
-        if works:
+        items = self._collect()
+        self.current_batch = items
+        if items:
             point("recorder.batch.before")
-            self._commits.run(works)
+            self._commits.run(items)
             if self._commits.disk_full:
                 self._commits.disk_full = ""
                 self._disk_space.note_refused_write()
             point("recorder.batch.after")
-            self._answer_and_publish(works)
+            self._answer_and_publish(items)
             self.current_batch = []
-            if answered := sum(isinstance(work, _OF_WORKERS) for work in works):
+            if answered := sum(isinstance(work, _OF_WORKERS) for work in items):
                 self._answered += answered
                 self._answer_seconds.append(time.perf_counter() - began)
         self._live.count_listeners()
@@ -288,28 +288,28 @@ class RecorderLoop:
         if self._remote:
             self._remote.log_refused_handshakes()
         self._search.poll()
-        return bool(works)
+        return bool(items)
 
     def _collect(self) -> list[WorkItem]:
-        works: list[WorkItem] = []
+        items: list[WorkItem] = []
         while self._calls:
-            works.append(self._calls.popleft())
-        works += self._disk_work
+            items.append(self._calls.popleft())
+        items += self._disk_work
         self._disk_work = []
-        works += self._receiving.receive_from_people()
+        items += self._receiving.receive_from_people()
         if refused := self._intake.attempts.take_due(last=self.stopping):
-            works.append(refused)
+            items.append(refused)
         waiting = self._receiving.take_waiting()
-        works += waiting
-        works += self._collect_cleanup_results()
+        items += waiting
+        items += self._collect_cleanup_results()
         if jumped := self._clock.check_jump():
-            works.append(SupervisorCall(partial(store_clock_jump, seconds=jumped)))
+            items.append(SupervisorCall(partial(store_clock_jump, seconds=jumped)))
         if self._remote and self._host_changes.check():
-            works.append(SupervisorCall(store_host_changes))
+            items.append(SupervisorCall(store_host_changes))
         if self._store.presence.due(last=self.stopping):
-            works.append(SupervisorCall(self._store.presence.write))
-        works += self._receiving.receive_from_workers(WORKER_BATCH_SIZE - len(waiting))
-        return works
+            items.append(SupervisorCall(self._store.presence.write))
+        items += self._receiving.receive_from_workers(WORKER_BATCH_SIZE - len(waiting))
+        return items
 
     def _collect_cleanup_results(self) -> list[WorkItem]:
         """Hosts are freed beside the recorder; what came of it is stored with the batch."""
@@ -318,15 +318,15 @@ class RecorderLoop:
                 self._store.cleanup_requests
             )
             self._cleaner.start([request.order for request in self._cleanup_in_progress.values()])
-        works: list[WorkItem] = []
+        items: list[WorkItem] = []
         for report in self._cleaner.take_reports():
             request = self._cleanup_in_progress.pop(report.rollout)
-            works.append(
+            items.append(
                 SupervisorCall(
                     partial(rollout_handlers.store_cleanup_result, request=request, report=report)
                 )
             )
-        return works
+        return items
 
     def _hold_for_disk(self) -> None:
         """Pause rollouts while the disk is full; tried again where even that found no room."""
@@ -338,13 +338,13 @@ class RecorderLoop:
     def _storage_refusal(self) -> Refusal | None:
         return self._disk_space.refusal() or self._maintenance.checkpoints.refusal()
 
-    def _answer_and_publish(self, works: list[WorkItem]) -> None:
+    def _answer_and_publish(self, items: list[WorkItem]) -> None:
         """Everything here happens because the batch is on disk."""
         store = self._store
         # Rollouts whose worker may have to hear something.
         touched = {each.rollout for each in store.journal.appended if each.kind in CONTROL_KINDS}
         self._controls.forget(touched)
-        for work in works:
+        for work in items:
             point("recorder.answer.before")
             work.answer(store, self._controls.get)
         point("recorder.push.before")
@@ -382,7 +382,7 @@ class RecorderLoop:
         return Status(
             pid=os.getpid(),
             state="draining" if store.draining else "running",
-            uptime=time.monotonic() - self._began,
+            uptime=time.monotonic() - self._started_at,
             epoch=self._epoch,
             version=version("houston-agents"),
             home=str(store.home.path),

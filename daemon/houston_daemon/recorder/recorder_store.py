@@ -62,7 +62,7 @@ class _ConsoleView(NamedTuple):
     """Where the console of a process looked last."""
 
     rollout: str
-    heard: float
+    reported_at: float
     """By the monotonic clock, seconds; so are the next two."""
 
 
@@ -191,12 +191,12 @@ class PresenceTracker:
         message: ReportPresence,
     ) -> None:
         """Count the time since that console's last word, and see whether its person has left."""
-        silent = (now - before.heard) * 1e6 > SILENCE_US
+        silent = (now - before.reported_at) * 1e6 > SILENCE_US
         if silent and before.rollout == message.rollout:
             return
         look = self._row(store.connection, before.rollout, author, self._wall())
         if not silent:
-            look.count(before.heard, now, message.active)
+            look.count(before.reported_at, now, message.active)
         if before.rollout != message.rollout:
             look.here = int(self._is_on_other_console(before.rollout, author, now))
         if look.visits:
@@ -205,7 +205,7 @@ class PresenceTracker:
     def _is_on_other_console(self, rollout: str, author: Author, now: float) -> bool:
         """Whether another console of the same person looks at a rollout."""
         return any(
-            view.rollout == rollout and (now - view.heard) * 1e6 <= SILENCE_US
+            view.rollout == rollout and (now - view.reported_at) * 1e6 <= SILENCE_US
             for (uid, name, pid), view in self._consoles.items()
             if (uid, name) == (author.uid, author.name) and pid != author.pid
         )

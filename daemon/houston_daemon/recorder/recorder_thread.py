@@ -52,8 +52,8 @@ _OPEN_ERRORS = (sqlite3.Error, OSError, UnicodeDecodeError)
 """How a database or a disk says no; SQLite's words about damage may quote the damage."""
 
 
-def _redacted(stands: tuple[ReplicaStatus, ...]) -> tuple[ReplicaStatus, ...]:
-    return tuple(msgspec.structs.replace(each, state=redact(each.state)) for each in stands)
+def _redact_replicas(replicas: tuple[ReplicaStatus, ...]) -> tuple[ReplicaStatus, ...]:
+    return tuple(msgspec.structs.replace(each, state=redact(each.state)) for each in replicas)
 
 
 def begin_epoch(
@@ -194,13 +194,15 @@ class Recorder:
             troubles=redact_all(dict(report.troubles)),
             training=redact_all(dict(report.training)),
             unplaced=redact_all(dict(report.unplaced)),
-            replicas={name: _redacted(stands) for name, stands in report.replicas.items()},
+            replicas={
+                name: _redact_replicas(replicas) for name, replicas in report.replicas.items()
+            },
         )
-        self._call(lambda _: setattr(self._running(), "reported", report))
+        self._call(lambda _: setattr(self._require_loop(), "reported", report))
 
     def status(self, patience: float) -> Status:
         """How the daemon stands. Raises TimeoutError when the recorder is silent for so long."""
-        return self._call(lambda store: self._running().status(store), patience)
+        return self._call(lambda store: self._require_loop().status(store), patience)
 
     def use_roles(self, roles: RoleSettings) -> None:
         """Set who may do what. Raises ConfigurationError, and then keeps the previous roles."""
@@ -212,7 +214,7 @@ class Recorder:
 
     def use_replicas(self, replicas: Mapping[str, tuple[EngineReplica, ...]]) -> None:
         """Engine that has several servers → those servers: workers are told at once."""
-        self._call(lambda store: self._running().use_replicas(store, replicas))
+        self._call(lambda store: self._require_loop().use_replicas(store, replicas))
 
     def replica_uses(self) -> list[tuple[str, ReplicaUse]]:
         """Engine and replica, once for each rollout that keeps to it."""
@@ -238,18 +240,18 @@ class Recorder:
 
     def drain(self) -> None:
         """Tell every worker to leave at the next safe point."""
-        self._call(lambda store: self._running().drain(store))
+        self._call(lambda store: self._require_loop().drain(store))
 
     def stop(self) -> None:
         """Answer what is queued, checkpoint, close the database, unbind. Idempotent."""
         try:
-            self._call(lambda _: setattr(self._running(), "stopping", True))
+            self._call(lambda _: setattr(self._require_loop(), "stopping", True))
         except HoustonError as already:
             LOGGER.debug("stop: %s", already)
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join()
 
-    def _running(self) -> RecorderLoop:
+    def _require_loop(self) -> RecorderLoop:
         assert self._loop is not None
         return self._loop
 
@@ -265,7 +267,7 @@ class Recorder:
                     self._closed_reason, "Nothing was changed.", "houston daemon restart"
                 )
             self._calls.append(call)
-            self._running().wakes.wake()
+            self._require_loop().wakeup_pipe.wake()
         result: T = call.future.result(patience)
         return result
 
@@ -299,7 +301,7 @@ class Recorder:
             self._refuse_calls(loop, f"The recorder has failed ({cause}).")
             loop.close(clean=False)
             self._tell(RecorderFailed(cause, damaged))
-        loop.wakes.close()
+        loop.wakeup_pipe.close()
 
     def _refuse_calls(self, loop: RecorderLoop, reason: str) -> None:
         """From now on calls are refused; those that wait are, too."""
@@ -323,6 +325,6 @@ class Recorder:
             loop.open(self._group)
         except BaseException:
             loop.close(clean=True)
-            loop.wakes.close()
+            loop.wakeup_pipe.close()
             raise
         return loop

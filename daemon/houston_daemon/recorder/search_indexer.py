@@ -104,7 +104,7 @@ class SearchIndexer:
         self._home = home
         self._pipe = pipe
         self._seq = 0
-        self._begun_at = 0
+        self._start_seq = 0
         """The event up to which erased bodies were gone when the index was begun."""
         self._problem = ""
 
@@ -155,8 +155,8 @@ class SearchIndexer:
             self._seq = 0
             return True
         if self._seq == 0:
-            self._begun_at = newest
-        if any(kind == "erased" and seq > self._begun_at for seq, _, kind, _ in events):
+            self._start_seq = newest
+        if any(kind == "erased" and seq > self._start_seq for seq, _, kind, _ in events):
             raise StaleIndex("bodies were erased, and the index is rebuilt without them")
         if not events:
             return False

@@ -16,7 +16,7 @@ from houston_daemon.recorder.search_indexer import GATHER_SECONDS, RETRY_SECONDS
 from houston_shared.home import Home
 
 LOGGER = logging.getLogger("houston.search")
-LONGEST_DELAY_SECONDS = 60.0
+MAX_DELAY_SECONDS = 60.0
 STOP_SECONDS = 5.0
 """How long the page in hand may take at a stop; then the process is killed: no page is lost."""
 
@@ -33,7 +33,7 @@ class SearchIndexerProcess:
         """When it is started: a short wait, so that a start is not slowed by it."""
         self._delay = RETRY_SECONDS
         """Until the next start, should this one end by itself; twice as long each time."""
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
         self.seq = 0
         """Newest event that was looked at; read by the status."""
         self.problem = ""
@@ -75,7 +75,7 @@ class SearchIndexerProcess:
     def _start(self) -> None:
         command = [sys.executable, "-m", "houston_daemon.recorder.search_indexer"]
         command += [str(os.getpid()), str(self._home.path)]
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
         try:
             process = subprocess.Popen(
                 command,
@@ -115,12 +115,12 @@ class SearchIndexerProcess:
                 LOGGER.warning("%s", report.note)
 
     def _schedule_restart(self, problem: str) -> None:
-        if time.monotonic() - self._began > LONGEST_DELAY_SECONDS:
+        if time.monotonic() - self._started_at > MAX_DELAY_SECONDS:
             self._delay = RETRY_SECONDS
         LOGGER.warning("%s; search lags, again in %g s", problem, self._delay)
         self.problem = problem
         self._due = time.monotonic() + self._delay
-        self._delay = min(LONGEST_DELAY_SECONDS, 2 * self._delay)
+        self._delay = min(MAX_DELAY_SECONDS, 2 * self._delay)
 
     def _close(self, process: "subprocess.Popen[bytes]") -> None:
         for end in (process.stdin, process.stdout):

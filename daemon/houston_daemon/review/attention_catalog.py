@@ -166,10 +166,10 @@ def load_signals(names: tuple[str, ...]) -> dict[str, Signal]:
 
 
 def active_signals(
-    window: AttentionWindow, limits: AttentionSettings, among: Mapping[str, Signal] = SIGNALS
+    window: AttentionWindow, limits: AttentionSettings, signals: Mapping[str, Signal] = SIGNALS
 ) -> dict[str, str]:
     """The signals that hold for the newest step of `window`, each with its reason in words."""
-    reasons = ((name, says(window, limits)) for name, says in among.items())
+    reasons = ((name, says(window, limits)) for name, says in signals.items())
     return {name: reason[:MAX_REASON_CHARACTERS] for name, reason in reasons if reason}
 
 

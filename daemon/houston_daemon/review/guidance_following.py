@@ -31,9 +31,9 @@ class GuidanceFollowing:
     def __init__(self, task: Task) -> None:
         self._task = task
         self._records: deque[StepRecord] = deque(maxlen=KEPT_STEPS)
-        self._heard_step = 0
+        self._guidance_step = 0
         """The step whose guidance is followed; 0 for none."""
-        self._acted = 0
+        self._action_count = 0
         """Steps since that did more than sleep."""
 
     def replay(self, record: StepRecord) -> None:
@@ -46,22 +46,22 @@ class GuidanceFollowing:
         if not guidance or not self._records:
             return
         self._records[-1] = msgspec.structs.replace(self._records[-1], guidance=guidance)
-        self._heard_step, self._acted = self._records[-1].step, 0
+        self._guidance_step, self._action_count = self._records[-1].step, 0
 
     def take(self, record: StepRecord) -> str:
         """Take a step that closes; returns which guidance it does not follow, in words. Each is
         reported once."""
         self._records.append(record)
         most = self._task.attention.guidance_steps
-        if not self._heard_step or not most:
+        if not self._guidance_step or not most:
             return ""
         observed = observe_record(record)
-        self._acted += observed is not None and observed.acts
+        self._action_count += observed is not None and observed.acts
         reason = self._contradiction(record.step)
-        if not reason and self._acted >= most:
+        if not reason and self._action_count >= most:
             reason = self._nothing_named()
-        if reason or self._acted >= most:
-            self._heard_step = 0
+        if reason or self._action_count >= most:
+            self._guidance_step = 0
         return reason
 
     def _contradiction(self, step: int) -> str:
@@ -75,19 +75,19 @@ class GuidanceFollowing:
 
     def _nothing_named(self) -> str:
         """Which message no step since has named anything of; empty for none."""
-        step = next((each for each in self._records if each.step == self._heard_step), None)
+        step = next((each for each in self._records if each.step == self._guidance_step), None)
         if step is None:
             return ""
         later_text = "\n".join(
-            _agent_text(record) for record in self._records if record.step > self._heard_step
+            _agent_text(record) for record in self._records if record.step > self._guidance_step
         ).lower()
         for message in step.guidance:
             words = asked_words(message.text)
             if words and not any(word in later_text for word in words):
                 named = ", ".join(words[:3])
                 return (
-                    f"heard in step {step.step}, and {self._acted} steps since name nothing of it"
-                    f" ({named}): {excerpt(message.text)}"
+                    f"heard in step {step.step}, and {self._action_count} steps since name nothing"
+                    f" of it ({named}): {excerpt(message.text)}"
                 )
         return ""
 

@@ -109,9 +109,9 @@ class RuleFollower:
         send_verdicts(self._loaded.home, messages)
         self._looked[position.rollout] = position
         if not position.ended:
-            self._keep(trace)
+            self._cache_trace(trace)
 
-    def _keep(self, trace: RolloutTrace) -> None:
+    def _cache_trace(self, trace: RolloutTrace) -> None:
         """Keep what was read; what was looked at longest ago is forgotten first."""
         self._traces[trace.rollout] = trace
         sizes = {name: _observation_characters(old.steps) for name, old in self._traces.items()}

@@ -17,8 +17,8 @@ from houston_daemon.review.rules.rule_catalog import RuleMask, run_rules
 from houston_shared import verdict_precedence
 from houston_shared.control_client import send_with_retry
 from houston_shared.control_messages import (
-    MOST_JUDGED_RANGES,
-    MOST_JUDGED_STEPS,
+    MAX_JUDGED_RANGES,
+    MAX_JUDGED_STEPS,
     REASON_LIMIT,
     JudgedSteps,
     Judgement,
@@ -106,8 +106,8 @@ def verdict_ranges(verdicts: Mapping[int, StepVerdict]) -> Iterator[JudgedSteps]
     numbered = enumerate(sorted(verdicts))
     for (_, verdict), group in groupby(numbered, lambda at: (at[1] - at[0], verdicts[at[1]])):
         steps = [step for _, step in group]
-        for at in range(0, len(steps), MOST_JUDGED_STEPS):
-            part = steps[at : at + MOST_JUDGED_STEPS]
+        for at in range(0, len(steps), MAX_JUDGED_STEPS):
+            part = steps[at : at + MAX_JUDGED_STEPS]
             yield JudgedSteps(
                 first=part[0], last=part[-1], verdict=verdict.verdict, reason=verdict.reason
             )
@@ -119,7 +119,7 @@ def message_parts(ranges: Sequence[JudgedSteps]) -> Iterator[tuple[JudgedSteps, 
     steps = 0
     for span in ranges:
         size = span.last - span.first + 1
-        if part and (len(part) == MOST_JUDGED_RANGES or steps + size > MOST_JUDGED_STEPS):
+        if part and (len(part) == MAX_JUDGED_RANGES or steps + size > MAX_JUDGED_STEPS):
             yield tuple(part)
             part, steps = [], 0
         part.append(span)

@@ -248,7 +248,7 @@ KERNEL_KILL_SECONDS = 1.5
 """What the kernel may take to end a process that was killed."""
 ORPHANED_ENGINE_SECONDS = 3.0
 """What an engine without a daemon may take to end by itself."""
-LEAST_ORPHANED_ENGINE_SECONDS = 0.2
+MIN_ORPHANED_ENGINE_SECONDS = 0.2
 """The same where the daemon before it took nearly all the time."""
 
 
@@ -285,7 +285,7 @@ def stop_running_daemon(loaded: LoadedConfiguration, keep_engine: bool) -> Stopp
         forced = "it did not answer" if refused else "it did not drain"
         _kill_daemon(home, owner.pid)
     seconds_left = max(
-        LEAST_ORPHANED_ENGINE_SECONDS, min(ORPHANED_ENGINE_SECONDS, end - time.monotonic())
+        MIN_ORPHANED_ENGINE_SECONDS, min(ORPHANED_ENGINE_SECONDS, end - time.monotonic())
     )
     return StoppedDaemon(
         owner.pid,

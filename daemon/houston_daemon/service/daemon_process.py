@@ -93,7 +93,7 @@ WORKER_MODULES_BY_ENGINE = {"recorded": "houston_daemon.demo.recording_player"}
 """Workers of engine kinds that are not run by the rollout loop."""
 OPENING_SECONDS = 300.0
 """What systemd is asked for while a store is opened: a migration or a long log takes its time."""
-LEAST_ENGINE_SECONDS = 0.5
+MIN_ENGINE_STOP_SECONDS = 0.5
 """What engines get to end, however late it is."""
 
 
@@ -342,7 +342,7 @@ def _stop_recorder_and_engines(
     recorder: RecorderHandle, engines: EngineSupervisor, keep: bool, seconds: float
 ) -> None:
     """End the engines and close the database, both at once, in what is left of the time."""
-    patience = max(LEAST_ENGINE_SECONDS, seconds)
+    patience = max(MIN_ENGINE_STOP_SECONDS, seconds)
     ending = threading.Thread(target=engines.stop, args=(keep, patience), daemon=True)
     ending.start()
     point("supervisor.stop.before")

@@ -124,9 +124,9 @@ class EditReloader:
         """Follow what is there now; whether to look once more: what was written into a new folder
         before it was watched told nobody."""
         # Changed from the first: it was read some time ago, and may have been edited since.
-        self._configuration.follow([self._file.path], as_changed=True)
+        self._configuration.follow([self._file.path], report_existing=True)
         self._follow_tasks()
-        self._recipes.follow(self._folder.glob("*.toml"), as_changed=self._followed_before)
+        self._recipes.follow(self._folder.glob("*.toml"), report_existing=self._followed_before)
         self._followed_before = True
         files = self._configuration.followed | self._tasks.followed
         self._watcher.follow([*files, self._folder / "*.toml"])

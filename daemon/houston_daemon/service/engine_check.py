@@ -256,10 +256,13 @@ class _TrialSampler:
         pieces = self._dialect.question("You tell stories.", "Begin one.")
         prompt = self._tokens.encode(pieces)
         warm = await self._plain(prompt, 1.0)
-        likeliest, cold = await self._plain(prompt, 0.0), await self._plain(prompt, _COLD)
+        greedy_sample, low_temperature_sample = (
+            await self._plain(prompt, 0.0),
+            await self._plain(prompt, _COLD),
+        )
         if not warm.logprobs:
             return CheckFinding("log-probabilities", "fail", "there are none", _RAW_STEP)
-        if (bent := _is_after_temperature(likeliest, cold)) is None:
+        if (bent := _is_after_temperature(greedy_sample, low_temperature_sample)) is None:
             note = "it is too sure of its words to tell of what"
         elif bent:
             text = "they are taken after the temperature, not of the policy itself"
@@ -298,14 +301,17 @@ class _TrialSampler:
 _RAW_STEP = "vLLM: start it with --logprobs-mode raw_logprobs. Nothing else can be trained on."
 
 
-def _is_after_temperature(likeliest: EngineSample, cold: EngineSample) -> bool | None:
+def _is_after_temperature(
+    greedy_sample: EngineSample, low_temperature_sample: EngineSample
+) -> bool | None:
     """Whether log-probabilities change with the temperature; None where the tokens do not tell.
 
-    likeliest: sampled at 0, where they are the model's own; cold: the same prompt near 0.
+    greedy_sample: sampled at 0, where they are the model's own; low_temperature_sample: the same
+    prompt near 0.
     """
     pairs = zip(
-        likeliest.token_ids or (), cold.token_ids or (),
-        likeliest.logprobs or (), cold.logprobs or (),
+        greedy_sample.token_ids or (), low_temperature_sample.token_ids or (),
+        greedy_sample.logprobs or (), low_temperature_sample.logprobs or (),
         strict=False,
     )  # fmt: skip
     for token, other, own, scaled in pairs:

@@ -25,7 +25,7 @@ from houston_daemon.engines.engine_process import (
 )
 from houston_shared.times_and_counts import iso_time, now_us
 
-LONGEST_CHECK_SECONDS = 5.0
+MAX_CHECK_SECONDS = 5.0
 ENGINE_END_SECONDS = 10.0
 SHARED_MEMORY_FOLDER = "/dev/shm/"
 
@@ -61,18 +61,18 @@ class EngineGuard:
     def __init__(self, state_file: Path, pid: int, started: int, lock: Path) -> None:
         self._state_file, self._pid, self._started = state_file, pid, started
         self._lock = lock
-        self._first = _open_lock(lock)
+        self._daemon_lock = _open_lock(lock)
         """The lock as it was: a home that is moved keeps it."""
         self._mapped: set[str] = set()
 
     def wait(self, seconds: float) -> bool:
         """Until the engine has ended (True), or has had no daemon for so long (False)."""
-        pause = min(LONGEST_CHECK_SECONDS, seconds / 4)
+        pause = min(MAX_CHECK_SECONDS, seconds / 4)
         alone_since: float | None = None
         while process_start_time(self._pid) == self._started:
             self._mapped |= _mapped_shared_memory(server_processes(self._state_file, self._pid))
             now = time.monotonic()
-            if self._held():
+            if self._is_in_use():
                 alone_since = None
             elif alone_since is None:
                 alone_since = now
@@ -100,9 +100,9 @@ class EngineGuard:
     def _session(self) -> int:
         return self._pid if process_start_time(self._pid) in (None, self._started) else 0
 
-    def _held(self) -> bool:
+    def _is_in_use(self) -> bool:
         """Whether a command asks, or a daemon runs on the home, by whatever path it is reached."""
-        if self._first >= 0 and _is_lock_held(self._first):
+        if self._daemon_lock >= 0 and _is_lock_held(self._daemon_lock):
             return True
         if _is_file_locked(self._lock, fcntl.LOCK_SH):
             return True

@@ -342,26 +342,29 @@ async def _server_token_ids(
 
 
 def compare_tokenizers(
-    server: ServerAddress, tokens: PromptTokenizer, dialect: Dialect, theirs: Sequence[int] | None
+    server: ServerAddress,
+    tokens: PromptTokenizer,
+    dialect: Dialect,
+    server_ids: Sequence[int] | None,
 ) -> CheckFinding:
-    """Whether the configured tokenizer is the server's. theirs: what the server made of
+    """Whether the configured tokenizer is the server's. server_ids: what the server made of
     `tokenizer_text`; None where it does not say."""
-    if theirs is None:
+    if server_ids is None:
         text = f"{tokens.path}; the server has no /tokenize to compare it with"
         return CheckFinding("tokenizer", "skip", text)
     ours = tokens.encode([PromptPiece(tokenizer_text(dialect), True)])
-    if list(theirs) == ours:
+    if list(server_ids) == ours:
         return ok_finding("tokenizer", f"{tokens.path}, and the server's: {len(ours)} ids alike")
     place = next(
-        (at for at, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b),
-        min(len(ours), len(theirs)),
+        (at for at, (a, b) in enumerate(zip(ours, server_ids, strict=False)) if a != b),
+        min(len(ours), len(server_ids)),
     )
     token_text = tokens.decode(ours[place : place + 1])
     return CheckFinding(
         "tokenizer",
         "fail",
         f"{tokens.path} is not the server's: token {place + 1} of a text, {token_text!r}, is"
-        f" {_id_at(ours, place)} here and {_id_at(theirs, place)} there",
+        f" {_id_at(ours, place)} here and {_id_at(server_ids, place)} there",
         f"Set {server.key('tokenizer')} to the tokenizer.json of the model that it serves.",
     )
 

@@ -17,7 +17,7 @@ from houston_shared.control_messages import ReplicaStatus
 from houston_shared.engine_settings import EngineSettings, server_name
 from houston_shared.wire import EngineReplica, ReplicaUse
 
-DRAIN_LEAST_SECONDS = 5.0
+MIN_DRAIN_SECONDS = 5.0
 """How long a server is waited for at least that was taken out of the configuration: a worker that
 has just begun has not said yet where it samples."""
 
@@ -60,7 +60,7 @@ class WatchedEngine:
     """Whether it was said that its rollouts wait."""
 
     @property
-    def _kept(self) -> dict[str, WatchedReplica]:
+    def _active_replicas(self) -> dict[str, WatchedReplica]:
         """Those of the configuration, or else whatever there is."""
         replicas = {
             name: each for name, each in self.replicas.items() if each.draining_since is None
@@ -70,7 +70,7 @@ class WatchedEngine:
     @property
     def state(self) -> str:
         """`ready` while one is; `starting` while one may come to be; else why all are down."""
-        replicas = self._kept
+        replicas = self._active_replicas
         states = [each.state for each in replicas.values()]
         for state in ("ready", "starting"):
             if state in states:
@@ -85,12 +85,14 @@ class WatchedEngine:
     @property
     def is_starting(self) -> bool:
         """Whether one of its servers has not been ready yet but may become so."""
-        return any(each.state == "starting" for each in self._kept.values())
+        return any(each.state == "starting" for each in self._active_replicas.values())
 
     @property
     def url(self) -> str:
         """Where the first one answers that is ready; empty where workers know that themselves."""
-        return next((each.url for each in self._kept.values() if each.state == "ready"), "")
+        return next(
+            (each.url for each in self._active_replicas.values() if each.state == "ready"), ""
+        )
 
     @property
     def restarts(self) -> int:
@@ -100,11 +102,11 @@ class WatchedEngine:
     @property
     def next_try(self) -> float:
         """When the next of its servers that are down is started again."""
-        return min((each.next_try for each in self._kept.values()), default=0.0)
+        return min((each.next_try for each in self._active_replicas.values()), default=0.0)
 
     def ready_urls(self) -> dict[str, str]:
         """Name of each server that is ready, and where it answers."""
-        replicas = self._kept.items()
+        replicas = self._active_replicas.items()
         return {name: each.url for name, each in replicas if each.state == "ready"}
 
     def announced_replicas(self) -> tuple[EngineReplica, ...]:
@@ -142,7 +144,7 @@ class WatchedEngine:
             name
             for name, each in self.replicas.items()
             if each.draining_since is not None
-            and now - each.draining_since >= DRAIN_LEAST_SECONDS
+            and now - each.draining_since >= MIN_DRAIN_SECONDS
             and name not in used
         ]
 

@@ -88,7 +88,7 @@ class EngineSupervisor:
         self._recorder = recorder
         self._tell = tell
         self._watched: dict[str, WatchedEngine] = {}
-        self._edited: set[str] = set()
+        self._edited_engines: set[str] = set()
         """Engines that run with settings which were edited since."""
         self._ending: dict[str, threading.Thread] = {}
         """Server → what ends the last one of its name that was let go, or has ended it."""
@@ -213,21 +213,21 @@ class EngineSupervisor:
     def mark_edited(self, name: str) -> None:
         """Record that its settings changed: it is made anew as soon as no rollout uses it."""
         if name in self._watched:
-            self._edited.add(name)
+            self._edited_engines.add(name)
 
     def replace_edited(self, used: Collection[str]) -> None:
         """Let go of engines that were edited and that nobody uses now."""
-        for name in self._edited - set(used):
+        for name in self._edited_engines - set(used):
             LOGGER.info(
                 "engine %s was edited and is not in use: it is created anew when needed", name
             )
-            self._edited.discard(name)
+            self._edited_engines.discard(name)
             self.drop(name)
 
     @property
     def edited_in_use(self) -> tuple[str, ...]:
         """Engines that go on with the settings from before an edit."""
-        return tuple(sorted(self._edited))
+        return tuple(sorted(self._edited_engines))
 
     def reachable(self, name: str) -> str | None:
         """URL of an engine that answers (empty where workers know it), None while it does not."""

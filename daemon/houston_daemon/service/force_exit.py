@@ -26,7 +26,7 @@ STOP_RESERVE_SECONDS = 1.2
 """Of the time for leaving: for `daemon stop`, which ends what a daemon cut short has left."""
 EXIT_MARGIN_SECONDS = 0.5
 """Between the moment by which a process means to be gone and the one at which it is cut short."""
-LEAST_SHUTDOWN_SECONDS = 4.0
+MIN_SHUTDOWN_SECONDS = 4.0
 """Time for leaving where less is configured: store and engines need some."""
 TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -44,12 +44,12 @@ class ForceExit:
         self._ending = False
         self._guard = threading.Lock()
         self._end: float | None = None
-        self._heard, self._hear = socket.socketpair()
+        self._wakeup_reader, self._wakeup_writer = socket.socketpair()
 
     def start(self, numbers: Iterable[signal.Signals]) -> None:
         """From now on these signals come here, and none of them ends the process by itself."""
-        self._hear.setblocking(False)
-        signal.set_wakeup_fd(self._hear.fileno(), warn_on_full_buffer=False)
+        self._wakeup_writer.setblocking(False)
+        signal.set_wakeup_fd(self._wakeup_writer.fileno(), warn_on_full_buffer=False)
         for number in numbers:
             signal.signal(number, lambda *_: None)  # heard by the descriptor
         threading.Thread(target=self._run, name="houston-signals", daemon=True).start()
@@ -63,7 +63,7 @@ class ForceExit:
             self._ending = True
             end = self._limit(self._patience)
         with contextlib.suppress(BlockingIOError):  # a full buffer wakes it, too
-            self._hear.send(b"\0")  # the thread waits with the new limit
+            self._wakeup_writer.send(b"\0")  # the thread waits with the new limit
         return end - EXIT_MARGIN_SECONDS
 
     def end_soon(self) -> None:
@@ -80,18 +80,20 @@ class ForceExit:
     def _run(self) -> None:
         while True:
             end = self._end
-            self._heard.settimeout(None if end is None else max(0.001, end - time.monotonic()))
+            self._wakeup_reader.settimeout(
+                None if end is None else max(0.001, end - time.monotonic())
+            )
             try:
-                signals = self._heard.recv(64)
+                signals = self._wakeup_reader.recv(64)
             except (TimeoutError, BlockingIOError):
                 signals = b""
             for byte in signals:
                 if byte:
-                    self._signalled(signal.Signals(byte))
+                    self._handle_signal(signal.Signals(byte))
             if self._end is not None and time.monotonic() >= self._end:
                 _dump_stacks_and_exit()
 
-    def _signalled(self, number: signal.Signals) -> None:
+    def _handle_signal(self, number: signal.Signals) -> None:
         if number in TERMINATION_SIGNALS:
             with self._guard:
                 first, self._ending = not self._ending, True
@@ -101,7 +103,7 @@ class ForceExit:
 
 def shutdown_seconds(loaded: LoadedConfiguration) -> float:
     """How long a stop may take in all, whatever hangs: from the first signal, engines included."""
-    return max(LEAST_SHUTDOWN_SECONDS, loaded.config.daemon.drain_seconds)
+    return max(MIN_SHUTDOWN_SECONDS, loaded.config.daemon.drain_seconds)
 
 
 def force_exit_seconds(loaded: LoadedConfiguration) -> float:

@@ -83,7 +83,7 @@ class GpuLedger:
             granted: GpusByHost = {}
             for host, count in counts.items():
                 numbers = self._free(other_leases, host, shared)[:count]
-                first = self._who_is_before(holder, host)
+                first = self._blocking_holder(holder, host)
                 if first or len(numbers) < count:
                     reason = self._waiting_reason(other_leases, host, count, len(numbers), first)
                     self._queue[holder] = _GpuRequest(counts, self._clock())  # its place is kept
@@ -109,15 +109,15 @@ class GpuLedger:
         """Give back whatever `holder` has, and wait for nothing."""
         self.release_others(lambda other_holder: other_holder != holder)
 
-    def release_others(self, keeps: Callable[[str], bool]) -> None:
+    def release_others(self, is_kept: Callable[[str], bool]) -> None:
         """Free the leases of holders that live no more."""
         with self._turn:
-            leases = tuple(lease for lease in self._leases.leases if keeps(lease.holder))
+            leases = tuple(lease for lease in self._leases.leases if is_kept(lease.holder))
             waiting = {
-                holder: reason for holder, reason in self._leases.waiting.items() if keeps(holder)
+                holder: reason for holder, reason in self._leases.waiting.items() if is_kept(holder)
             }
             self._write(leases, waiting)
-            self._queue = {holder: asks for holder, asks in self._queue.items() if keeps(holder)}
+            self._queue = {holder: asks for holder, asks in self._queue.items() if is_kept(holder)}
 
     def gpus_of(self, holder: str) -> GpusByHost:
         """What `holder` has."""
@@ -161,7 +161,7 @@ class GpuLedger:
                     del users[lease.gpu]
         return sorted(users, key=lambda number: (users[number], number))
 
-    def _who_is_before(self, holder: str, host: str) -> str:
+    def _blocking_holder(self, holder: str, host: str) -> str:
         """Who is to have GPUs of a host before `holder` may; empty where nobody is."""
         fresh = self._clock() - _FRESH_REQUEST_SECONDS
         engine = holder.startswith(ENGINE_HOLDER_PREFIX)
@@ -224,12 +224,12 @@ class RolloutGpus:
         self._reader = Reader(home)
         """Open from the first spec that a round of the supervisor reads to its end."""
         self._ledger = ledger
-        self._asked: dict[str, tuple[dict[str, int], bool]] = {}
+        self._requests: dict[str, tuple[dict[str, int], bool]] = {}
         """What rollouts asked for that asked for some; the others start at once, or not here."""
 
     def try_lease(self, rollout: str) -> bool:
         """Whether it has the GPUs it asked for; else it waits, and the ledger says why."""
-        request = self._asked.get(rollout)
+        request = self._requests.get(rollout)
         if request is None:
             spec = self.read_spec(rollout)
             if spec is None:
@@ -241,7 +241,7 @@ class RolloutGpus:
             }
             if not gpus:
                 return True
-            request = self._asked[rollout] = (gpus, spec.gpus_shared)
+            request = self._requests[rollout] = (gpus, spec.gpus_shared)
         return not isinstance(self._ledger.lease(_ROLLOUT_PREFIX + rollout, *request), str)
 
     def end_round(self) -> None:
@@ -272,7 +272,7 @@ class RolloutGpus:
         if not rollouts:
             return
         for rollout in rollouts:
-            self._asked.pop(rollout, None)
+            self._requests.pop(rollout, None)
         freed = {_ROLLOUT_PREFIX + rollout for rollout in rollouts}
         try:
             self._ledger.release_others(lambda holder: holder not in freed)

@@ -36,7 +36,7 @@ class PeriodicBackup:
     def __init__(self, loaded: LoadedConfiguration) -> None:
         self._loaded = loaded
         self._child: subprocess.Popen[bytes] | None = None
-        self._first = self._not_before = time.monotonic() + BACKUP_FIRST_SECONDS
+        self._first_due = self._not_before = time.monotonic() + BACKUP_FIRST_SECONDS
         self._listed_at = -1e9
         self._failed = ""
         self._corrupt: list[str] = []
@@ -65,7 +65,7 @@ class PeriodicBackup:
             return {
                 "backup": f"changed since they were made, and now unusable: {names}; remove them"
             }
-        if self.newest and now >= self._first and self._is_older_than(BACKUP_OVERDUE_FACTOR):
+        if self.newest and now >= self._first_due and self._is_older_than(BACKUP_OVERDUE_FACTOR):
             hours = self._loaded.config.backup.every_hours
             old = format_duration(time.time() - self.newest[0])
             return {"backup": f"the newest is {old} old, one is due every {hours:g} h"}

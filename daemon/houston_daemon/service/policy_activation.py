@@ -57,9 +57,9 @@ class PolicyActivations:
         self._recorder = recorder
         self._engines = engines
         self._tell = tell
-        self._trying = 0
+        self._current_seq = 0
         """Sequence of what is being tried; 0 for nothing."""
-        self._earlier_found = False
+        self._has_read_earlier = False
         """Whether engines of full weights were looked for that an earlier daemon has left."""
         self.active: dict[str, str] = {}
         """Engine → the policy that its new rollouts sample with; own models are left out."""
@@ -80,11 +80,11 @@ class PolicyActivations:
         newest = {request.engine: request for request in requests}
         for request in requests:
             instead = newest[request.engine]
-            if request is not instead and request.seq != self._trying:
+            if request is not instead and request.seq != self._current_seq:
                 reason = f"{instead.by} asked for {instead.policy or 'its own model'} instead."
                 self._end(ActivationResult(request.seq, False, reason))
         for request in newest.values():
-            if not self._trying:
+            if not self._current_seq:
                 self._try_or_end(request)
 
     def _try_or_end(self, request: ActivationRow) -> None:
@@ -95,7 +95,7 @@ class PolicyActivations:
 
     def on_result(self, event: ActivationResult) -> None:
         """Take note of what came of one."""
-        self._trying = 0
+        self._current_seq = 0
         try:
             self._end(event)
         except HoustonError as problem:
@@ -128,7 +128,7 @@ class PolicyActivations:
             return
         if self._engines.is_starting(serving):
             return  # before any rollout asks for the policy, all have it that may be asked
-        self._trying = request.seq
+        self._current_seq = request.seq
         key = adapter_loader.key_from_variable(engine.api_key_env)
         limit = policy_constraints.adapter_limit(engine)
         servers = [
@@ -227,9 +227,9 @@ class PolicyActivations:
 
         Those of an earlier daemon, too: a restart keeps engines, and what used one may be over.
         """
-        if not self._earlier_found:
+        if not self._has_read_earlier:
             self._engines.watch(running_policy_engines(self._home, full))
-            self._earlier_found = True
+            self._has_read_earlier = True
         for name in {policy.name for policy in full} & self._engines.states.keys() - wanted_names:
             if name not in self._loaded.config.engines:
                 LOGGER.info("engine %s is no longer used: ending it", name)

@@ -163,7 +163,7 @@ class ClusterLine:
             case PlaceRequest():
                 self._spawn(self._hold_place(order))
             case ReleasePlace(name):
-                self._spawn(self._let_go(name))
+                self._spawn(self._release_when_connected(name))
             case StartAtPlace(worker, place):
                 line = socket.socket(fileno=descriptors[0]) if descriptors else None
                 self._spawn(self._run_worker(worker, place, line))
@@ -272,7 +272,7 @@ class ClusterLine:
         names = [
             name
             for name, place in self._places.items()
-            if (actor_place := _found(place)) and actor_place.node == node
+            if (actor_place := _actor_place(place)) and actor_place.node == node
         ]
         for name in names:
             self._release(name)
@@ -340,7 +340,7 @@ class ClusterLine:
     async def _hold_place(self, request: PlaceRequest) -> None:
         await self._connected.wait()
         if before := self._places.get(request.name):
-            if actor_place := _found(before):
+            if actor_place := _actor_place(before):
                 self._say(PlaceFound(request.name, actor_place.node))
             return
         place = self._make_place(request)
@@ -352,7 +352,7 @@ class ClusterLine:
                 words = ray_placement.in_one_line(problem)
                 self._say(PlacePending(request.name, f"Ray refused it: {words}", refused=True))
             return
-        if trouble := self._trouble_with(actor_place):
+        if trouble := self._unreachable_reason(actor_place):
             if self._places.pop(request.name, None) is place:
                 self._spawn(self._leave(place))
                 self._say(PlacePending(request.name, trouble, refused=True))
@@ -360,15 +360,15 @@ class ClusterLine:
         if self._places.get(request.name) is place:
             self._say(PlaceFound(request.name, actor_place.node))
 
-    def _trouble_with(self, found: ActorPlace) -> str:
-        if self._may_be_on(found.host):
+    def _unreachable_reason(self, actor_place: ActorPlace) -> str:
+        if self._may_be_on(actor_place.host):
             return ""
         return (
-            f"the node {node_name(found.node)} is on {found.host}, and workers reach the recorder"
-            " on this machine only: name `[ray] endpoint`"
+            f"the node {node_name(actor_place.node)} is on {actor_place.host}, and workers reach"
+            " the recorder on this machine only: name `[ray] endpoint`"
         )
 
-    async def _let_go(self, name: str) -> None:
+    async def _release_when_connected(self, name: str) -> None:
         await self._connected.wait()  # after the request, which waits for the same
         self._release(name)
 
@@ -393,7 +393,7 @@ class ClusterLine:
         try:
             await self._follow(worker, log)
         except Exception as problem:  # noqa: BLE001 whatever Ray raises of an actor that has ended
-            _append(log, f"{await self._why_lost(worker, problem)}\n")
+            _append(log, f"{await self._loss_reason(worker, problem)}\n")
         finally:
             self._workers.pop(key, None)
             worker.started.set()
@@ -453,9 +453,9 @@ class ClusterLine:
         if worker.actor is not None:
             worker.actor.send.remote(worker.order.rollout, worker.order.lease, data)
 
-    async def _why_lost(self, worker: _RunningWorker, problem: Exception) -> str:
+    async def _loss_reason(self, worker: _RunningWorker, problem: Exception) -> str:
         """Why an actor ended, in a line: the worker's last words."""
-        actor_place = _found(worker.place)
+        actor_place = _actor_place(worker.place)
         if actor_place is None:
             return f"it ended before it was placed: {ray_placement.in_one_line(problem)}"
         if (
@@ -465,13 +465,13 @@ class ClusterLine:
             del self._actors[actor_place.node]  # the next worker there has another
         place = f"node {node_name(actor_place.node)} on {actor_place.host}"
         deadline = time.monotonic() + NODE_VERDICT_SECONDS
-        while self._lives(actor_place.node):
+        while self._is_node_alive(actor_place.node):
             if not ray_placement.may_be_lost(problem) or time.monotonic() > deadline:
                 return f"its actor on the {place} ended: {ray_placement.in_one_line(problem)}"
             await asyncio.sleep(LOOK_SECONDS / 4)
         return f"the {place} was lost, and the worker with it"
 
-    def _lives(self, node: str) -> bool:
+    def _is_node_alive(self, node: str) -> bool:
         return node not in self._nodes or self._nodes[node].alive
 
     def _signal(self, order: SignalWorker) -> None:
@@ -487,7 +487,7 @@ def _close_line(worker: _RunningWorker) -> None:
         worker.line = None
 
 
-def _found(place: _Place) -> ActorPlace | None:
+def _actor_place(place: _Place) -> ActorPlace | None:
     """Where a place is, once that is known."""
     is_found = place.found.done() and not place.found.cancelled() and not place.found.exception()
     return place.found.result() if is_found else None

@@ -19,7 +19,7 @@ STORE_BYTES = 80_000_000
 """Object store of a cluster of our own: workers put nothing there, and Ray wants no less."""
 WORKERS_PER_ACTOR = 10_000
 """Calls that run at the same time in the actor of a node: Ray wants a limit."""
-LEAST_CPUS = 0.0001
+MIN_WORKER_CPUS = 0.0001
 """Of a place that asks for nothing: a bundle has to ask for something, and Ray counts in these."""
 _MEBIBYTE = 1 << 20
 _CREATED = "CREATED"
@@ -64,7 +64,7 @@ def make_group(request: PlaceRequest, node: str) -> Any:
     another one is used if that has no room."""
     from ray.util.placement_group import placement_group
 
-    bundle: dict[str, float] = {"CPU": max(request.cpus, LEAST_CPUS)}
+    bundle: dict[str, float] = {"CPU": max(request.cpus, MIN_WORKER_CPUS)}
     if request.memory:
         bundle["memory"] = request.memory
     selector = [request.labels] if request.labels else None
@@ -167,12 +167,12 @@ def waiting_reason(
 ) -> str:
     """Why a request has no place. free: what Ray says is unused in the whole cluster, memory in
     bytes."""
-    asks = _describe_request(request)
+    demand = _describe_request(request)
     living = [node for node in nodes if node.alive]
     if not any(_fits(request, node) for node in living):
         offers = "; ".join(_describe_offer(node) for node in living[:4]) or "there is none"
         more = f"; and {len(living) - 4} more" if len(living) > 4 else ""
-        return f"{IMPOSSIBLE}{asks}, more than any node has ({offers}{more})"
+        return f"{IMPOSSIBLE}{demand}, more than any node has ({offers}{more})"
     if all(
         amount <= free.get(name, 0.0)
         for name, amount in (
@@ -181,11 +181,13 @@ def waiting_reason(
             ("GPU", request.gpus),
         )
     ):
-        return f"waits for Ray to place it; asks for {asks}"
+        return f"waits for Ray to place it; asks for {demand}"
     unused = [_amount(free.get("CPU", 0.0), "CPU")] if request.cpus else []
     unused += [f"{free.get('memory', 0.0) / _MEBIBYTE:,.0f} MB"] if request.memory else []
     unused += [_amount(free.get("GPU", 0.0), "GPU")] if request.gpus else []
-    return f"waits for {asks} on one node; free in the whole cluster: {', '.join(unused) or 'any'}"
+    return (
+        f"waits for {demand} on one node; free in the whole cluster: {', '.join(unused) or 'any'}"
+    )
 
 
 def _fits(request: PlaceRequest, node: ClusterNode) -> bool:

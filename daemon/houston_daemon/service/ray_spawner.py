@@ -141,12 +141,12 @@ class RaySpawner(WorkerSpawner):
         self._gives_gpus = settings.schedules_gpus
         self._requests: dict[str, PlaceRequest] = {}
         """What rollouts ask for, of those that were looked at."""
-        self._asked: dict[str, float] = {}
+        self._requested_at: dict[str, float] = {}
         """Place → when somebody wanted it last, monotonic; of those that were asked for."""
         self._refused_until: dict[str, float] = {}
-        self._found: dict[str, str] = {}
+        self._nodes_by_place: dict[str, str] = {}
         """Place that is held → its node."""
-        self._waits: dict[str, str] = {}
+        self._wait_reasons: dict[str, str] = {}
         """Place → why there is none yet."""
         self._unschedulable: set[str] = set()
         """Places that no node has room for, whatever ends there."""
@@ -161,15 +161,17 @@ class RaySpawner(WorkerSpawner):
         shares: it goes to a shared worker, and none of these has room now. room: how many more may
         run: nobody would use more places than that.
         """
-        request = self._spare() if shares else self._request(spec)
+        request = self._spare_request() if shares else self._request(spec)
         name, now = request.name, time.monotonic()
-        if name not in self._asked:
+        if name not in self._requested_at:
             if self._refused_until.get(name, 0.0) > now:
                 return False
-            if len(self._asked.keys() - self._unschedulable) >= room or not self._ask(request, now):
+            if len(self._requested_at.keys() - self._unschedulable) >= room or not self._ask(
+                request, now
+            ):
                 return False
-        self._asked[name] = now
-        return name in self._found
+        self._requested_at[name] = now
+        return name in self._nodes_by_place
 
     def _ask(self, request: PlaceRequest, now: float) -> bool:
         """Ask for a place; whether that could be done now."""
@@ -181,10 +183,10 @@ class RaySpawner(WorkerSpawner):
             LOGGER.error("the process that speaks with Ray could not be started: %s", problem)
             return False
         self._send(request)
-        self._waits[request.name] = "waits for the cluster to answer"
+        self._wait_reasons[request.name] = "waits for the cluster to answer"
         return True
 
-    def _spare(self) -> PlaceRequest:
+    def _spare_request(self) -> PlaceRequest:
         return PlaceRequest(SPARE_PLACE, cpus=self._cpus)
 
     def _request(self, spec: RolloutSpec) -> PlaceRequest:
@@ -193,16 +195,18 @@ class RaySpawner(WorkerSpawner):
             request = place_request(spec, self._cpus, self._gives_gpus)
             self._requests[spec.rollout] = request
         node = self._last.get(spec.rollout).node
-        return msgspec.structs.replace(request, node=node if self._lives(node) else "")
+        return msgspec.structs.replace(request, node=node if self._is_node_alive(node) else "")
 
-    def _lives(self, node: str) -> bool:
+    def _is_node_alive(self, node: str) -> bool:
         return node in self._nodes and self._nodes[node].alive
 
     def expire_places(self, now: float) -> None:
         """Give back places that nobody has asked for again, and write down what waits. now:
         monotonic."""
-        self._last.write({**self._waits})
-        for name in [name for name, at in self._asked.items() if now - at > UNWANTED_SECONDS]:
+        self._last.write({**self._wait_reasons})
+        for name in [
+            name for name, at in self._requested_at.items() if now - at > UNWANTED_SECONDS
+        ]:
             self._send(ReleasePlace(name))
             self._forget(name)
 
@@ -211,9 +215,9 @@ class RaySpawner(WorkerSpawner):
         self._requests.pop(rollout, None)
 
     def _forget(self, name: str) -> None:
-        self._asked.pop(name, None)
-        self._found.pop(name, None)
-        self._waits.pop(name, None)
+        self._requested_at.pop(name, None)
+        self._nodes_by_place.pop(name, None)
+        self._wait_reasons.pop(name, None)
         self._unschedulable.discard(name)
 
     # --- workers ----------------------------------------------------------------------------------
@@ -225,10 +229,10 @@ class RaySpawner(WorkerSpawner):
 
         Raises OSError when the process that speaks with the cluster cannot be started.
         """
-        place = self._request(spec) if spec else self._spare()
+        place = self._request(spec) if spec else self._spare_request()
         if spec is not None:
             before = self._last.get(spec.rollout)
-            if before.node and self._found.get(place.name) != before.node:
+            if before.node and self._nodes_by_place.get(place.name) != before.node:
                 lay = ["--workspace-was-on", before.words]
                 request = msgspec.structs.replace(request, arguments=[*request.arguments, *lay])
         self.ensure_running()
@@ -247,17 +251,17 @@ class RaySpawner(WorkerSpawner):
             case ClusterNode():
                 self._note_node(message)
             case PlaceFound(name, node):
-                if name in self._asked:
-                    self._found[name] = node
-                    self._waits.pop(name, None)
+                if name in self._requested_at:
+                    self._nodes_by_place[name] = node
+                    self._wait_reasons.pop(name, None)
                     self._unschedulable.discard(name)
                 return [RunnableChanged()]
             case PlacePending(name, reason, refused, impossible):
-                if name in self._asked:
-                    self._waits[name] = reason
+                if name in self._requested_at:
+                    self._wait_reasons[name] = reason
                     (self._unschedulable.add if impossible else self._unschedulable.discard)(name)
                 if refused:
-                    self._asked.pop(name, None)
+                    self._requested_at.pop(name, None)
                     self._refused_until[name] = time.monotonic() + ASK_AGAIN_SECONDS
             case WorkerStarted(rollout, lease, _, node):
                 if lease:  # a shared worker has none, and its rollouts no workspace
@@ -274,11 +278,17 @@ class RaySpawner(WorkerSpawner):
         self._nodes[node.id] = node
         if before is not None and before.alive and not node.alive:
             LOGGER.error("the node %s of the cluster, on %s, was lost", node.name, node.host)
-            for name in [name for name, at in self._found.items() if at == node.id]:
+            for name in [name for name, at in self._nodes_by_place.items() if at == node.id]:
                 self._forget(name)
 
     def _handle_loss(self) -> None:
-        for places in (self._asked, self._found, self._waits, self._unschedulable, self._nodes):
+        for places in (
+            self._requested_at,
+            self._nodes_by_place,
+            self._wait_reasons,
+            self._unschedulable,
+            self._nodes,
+        ):
             places.clear()
         super()._handle_loss()
 
@@ -310,7 +320,7 @@ class RaySpawner(WorkerSpawner):
     @property
     def unplaced(self) -> dict[str, str]:
         """Rollout → why it waits for a node; SPARE_PLACE for the next that many will share."""
-        return dict(self._waits)
+        return dict(self._wait_reasons)
 
 
 def place_request(spec: RolloutSpec, cpus: float, schedules_gpus: bool) -> PlaceRequest:

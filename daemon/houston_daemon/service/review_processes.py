@@ -25,7 +25,7 @@ REVIEW_LOGGER = logging.getLogger("houston.review")
 FIRST_START_SECONDS = 2.0
 """After a start rollouts come first."""
 RETRY_SECONDS = 5.0
-LONGEST_DELAY_SECONDS = 300.0
+MAX_DELAY_SECONDS = 300.0
 RULES_CHILD_MODULE = "houston_daemon.review.live_rules_child"
 SCORES_CHILD_MODULE = "houston_daemon.training.prm.live_scores_child"
 DRAFTS_CHILD_MODULE = "houston_daemon.review.critic.live_drafts_child"
@@ -60,8 +60,8 @@ class ReviewProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._rest = b""
         """The beginning of a report whose end has not come."""
-        self._backoff = Backoff(RETRY_SECONDS, LONGEST_DELAY_SECONDS)
-        self._began = 0.0
+        self._backoff = Backoff(RETRY_SECONDS, MAX_DELAY_SECONDS)
+        self._started_at = 0.0
         self._failed: dict[str, str] = {}
         self._ended = ""
 
@@ -121,7 +121,7 @@ class ReviewProcess:
 
     def _start(self, now: float) -> None:
         command = [sys.executable, "-m", self._module, str(os.getpid())]
-        self._began = now
+        self._started_at = now
         try:
             self._process = subprocess.Popen(
                 [*command, str(self._loaded.home.path), self._loaded.file],
@@ -161,7 +161,7 @@ class ReviewProcess:
                 REVIEW_LOGGER.warning("%s: %s: %s", self._name, subject or every, reason)
 
     def _retry_later(self, now: float, problem: str) -> None:
-        steady = now - self._began > LONGEST_DELAY_SECONDS
+        steady = now - self._started_at > MAX_DELAY_SECONDS
         REVIEW_LOGGER.warning("%s; again in %g s", problem, self._backoff.fail(now, first=steady))
         self._ended = problem
 

@@ -175,7 +175,7 @@ def _is_plain_place(workdir: str, image: str) -> bool:
     place = PurePosixPath(workdir)
     if not place.is_absolute() or ".." in place.parts or len(place.parts) < 2:
         return False
-    return bool(image) or not any(map(place.is_relative_to, sandbox_profile.TAKEN_FOLDERS))
+    return bool(image) or not any(map(place.is_relative_to, sandbox_profile.RESERVED_FOLDERS))
 
 
 def _check_activate(task: LoadedTask) -> None:
@@ -455,8 +455,8 @@ def require_engine(
             NOTHING_STARTED,
             f"{failed.next} All lines: houston engine check {name}",
         )
-    ours = running.get(name, "down").split(":")[0] != "down"
-    if engine.is_daemon_child and engine.port and not ours and is_port_taken(engine.port):
+    is_running = running.get(name, "down").split(":")[0] != "down"
+    if engine.is_daemon_child and engine.port and not is_running and is_port_taken(engine.port):
         raise port_taken_error(name, engine.port)
 
 

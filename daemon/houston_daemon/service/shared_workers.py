@@ -19,7 +19,7 @@ from houston_daemon.agent.shared_worker_line import MESSAGE_BYTES, RolloutExited
 from houston_daemon.recorder.recorder_handle import Assignment
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
 
-ROLLOUTS_IN_A_LIFE = 2_000
+MAX_WORKER_ROLLOUTS = 2_000
 """After so many a worker takes no more: whatever a library keeps for each ends with its process."""
 IDLE_SECONDS = 30.0
 """How long a worker without rollouts stays: the next group often comes within seconds."""
@@ -94,7 +94,7 @@ class SharedWorkers:
     @property
     def has_room(self) -> bool:
         """Whether any takes another rollout; of another engine than it has, it does not."""
-        return any(self._takes(worker) for worker in self._workers.values())
+        return any(self._can_take(worker) for worker in self._workers.values())
 
     def give(self, assignment: Assignment, urls: Mapping[str, str]) -> str:
         """Have a worker run a rollout, a new one where none has room; its name. Raises OSError."""
@@ -139,21 +139,21 @@ class SharedWorkers:
         """End workers that have had no rollout for a while, or take no more."""
         for worker in self._workers.values():
             spent = worker.retired or now - worker.idle_since > IDLE_SECONDS
-            if worker.pid and not worker.rollouts and (spent or not self._takes(worker)):
+            if worker.pid and not worker.rollouts and (spent or not self._can_take(worker)):
                 worker.retired = True
                 try:
                     worker.line.shutdown(socket.SHUT_WR)
                 except OSError:  # it has ended, which is heard next
                     continue
 
-    def _takes(self, worker: _SharedWorker) -> bool:
+    def _can_take(self, worker: _SharedWorker) -> bool:
         has_room = len(worker.rollouts) < self.capacity
-        return has_room and not worker.retired and worker.taken < ROLLOUTS_IN_A_LIFE
+        return has_room and not worker.retired and worker.taken < MAX_WORKER_ROLLOUTS
 
     def _send_to_living(self, arguments: tuple[str, ...], order: bytes) -> Iterator[_SharedWorker]:
         """Workers that were started so, have room, and took the order."""
         for worker in self._workers.values():
-            if worker.arguments == arguments and self._takes(worker):
+            if worker.arguments == arguments and self._can_take(worker):
                 try:
                     worker.line.send(order, socket.MSG_DONTWAIT)
                 except OSError:  # it has ended, which is heard next

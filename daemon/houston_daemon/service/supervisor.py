@@ -81,7 +81,7 @@ ROUND_SECONDS = 0.01
 """From one round to the next at least."""
 FULL_ROUND_SECONDS = 0.25
 """Of those in which all is looked at: each reads the database ten times."""
-LEAST_PAUSE_SECONDS = 0.25
+MIN_PAUSE_SECONDS = 0.25
 """However little patience the configuration has."""
 
 
@@ -365,11 +365,13 @@ class Supervisor:
         self._announce_replicas()
         now, gpus = time.monotonic(), self._rollout_gpus
         try:
-            self._workers.start_runnable(now, resumable, self._engines.reachable, self._equipped)
+            self._workers.start_runnable(
+                now, resumable, self._engines.reachable, self._has_resources
+            )
         finally:
             gpus.end_round()
 
-    def _equipped(self, rollout: str) -> bool:
+    def _has_resources(self, rollout: str) -> bool:
         """Whether a rollout has its GPUs, and in a cluster a place on a node."""
         if not self._rollout_gpus.try_lease(rollout):
             return False
@@ -428,7 +430,7 @@ class Supervisor:
         ends = [IDLE_SECONDS, watchdog_seconds() or IDLE_SECONDS]
         ends += [
             settings.silent_seconds / 4,
-            max(LEAST_PAUSE_SECONDS, settings.engine_patience_seconds),
+            max(MIN_PAUSE_SECONDS, settings.engine_patience_seconds),
         ]
         ends += [due - now for due in dues if due]
         ends += [self._full_round_due - now] if self._needs_full_round else []

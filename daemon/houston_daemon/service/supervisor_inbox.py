@@ -18,10 +18,10 @@ class SupervisorInbox:
     def __init__(self) -> None:
         self._events: deque[object] = deque()
         self._selector = selectors.DefaultSelector()
-        self._wake, self._woken = socket.socketpair()
+        self._wake, self._wakeup_reader = socket.socketpair()
         self._wake.setblocking(False)
-        self._woken.setblocking(False)
-        self._selector.register(self._woken, selectors.EVENT_READ)
+        self._wakeup_reader.setblocking(False)
+        self._selector.register(self._wakeup_reader, selectors.EVENT_READ)
 
     def put(self, event: object) -> None:
         """Add an event and wake whoever waits."""
@@ -46,9 +46,9 @@ class SupervisorInbox:
     def wait(self, seconds: float) -> list[object]:
         """Everything that has come, waiting up to `seconds` for the first."""
         for key, _ in self._selector.select(0 if self._events else max(0.0, seconds)):
-            if key.fileobj is self._woken:
+            if key.fileobj is self._wakeup_reader:
                 with contextlib.suppress(BlockingIOError):
-                    while self._woken.recv(4096):
+                    while self._wakeup_reader.recv(4096):
                         pass
             elif isinstance(key.fileobj, socket.socket):
                 self._read(key)

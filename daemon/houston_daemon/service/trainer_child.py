@@ -24,7 +24,7 @@ _PARENT_DEATH_SIGNAL = signal.SIGUSR1
 def main(arguments: list[str]) -> int:
     """Run the command; returns its exit code."""
     parent, seconds, command = int(arguments[0]), float(arguments[1]), arguments[2:]
-    woken, wake = socket.socketpair()
+    wakeup_reader, wake = socket.socketpair()
     wake.setblocking(False)
     # A handler alone would come too late for a signal just before a wait; the byte ends the wait.
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
         return 1
     signal.signal(signal.SIGTERM, lambda *_: None)
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=_end_with_first)
-    _pass_on_term(child, woken, seconds)
+    _pass_on_term(child, wakeup_reader, seconds)
     code = child.wait()
     return 128 - code if code < 0 else code
 
@@ -44,17 +44,23 @@ def _end_with_first() -> None:
     end_with_parent(os.getppid())
 
 
-def _pass_on_term(child: "subprocess.Popen[bytes]", woken: socket.socket, seconds: float) -> None:
+def _pass_on_term(
+    child: "subprocess.Popen[bytes]", wakeup_reader: socket.socket, seconds: float
+) -> None:
     """Return when the command has ended; end the session `seconds` after the first TERM."""
     ended = os.pidfd_open(child.pid)
-    sources: list[int | socket.socket] = [ended, woken]
+    sources: list[int | socket.socket] = [ended, wakeup_reader]
     deadline: float | None = None
     while True:
         seconds_left = None if deadline is None else max(0.0, deadline - time.monotonic())
         ready = select.select(sources, [], [], seconds_left)[0]
         if ended in ready:
             return
-        if woken in ready and signal.SIGTERM in woken.recv(4096) and deadline is None:
+        if (
+            wakeup_reader in ready
+            and signal.SIGTERM in wakeup_reader.recv(4096)
+            and deadline is None
+        ):
             deadline = time.monotonic() + seconds
             child.send_signal(signal.SIGTERM)
         if deadline is not None and time.monotonic() >= deadline:

@@ -65,7 +65,7 @@ class TrainerGpus:
         """
         if not gpu_count or (gpu_count > 1 and self._loaded.config.ray.schedules_gpus):
             return None
-        if reason := self._refused(run, gpu_count, share):
+        if reason := self._refusal_reason(run, gpu_count, share):
             return GpuRefusal(reason, False)
         leased = self._ledger.lease(_TRAINER_PREFIX + run, {LOCAL_HOST: gpu_count}, share)
         return GpuRefusal(leased, True) if isinstance(leased, str) else None
@@ -90,7 +90,7 @@ class TrainerGpus:
             lambda holder: not holder.startswith(_TRAINER_PREFIX) or holder in holders
         )
 
-    def _refused(self, run: str, gpu_count: int, share: bool) -> str:
+    def _refusal_reason(self, run: str, gpu_count: int, share: bool) -> str:
         """Why it can never have them as things are; empty where it can."""
         count = self._loaded.gpus(LOCAL_HOST)
         if gpu_count > count:
@@ -251,15 +251,15 @@ class Trainers:
         self._children: dict[str, _TrainerProcess] = {}
         self._crashes: dict[str, _TrainerCrashes] = {}
         self._runs: list[TrainingRunRow] = []
-        self._leaving = False
-        self._swept = False
+        self._is_shutting_down = False
+        self._has_ended_leftovers = False
 
     def __len__(self) -> int:
         return len(self._children)
 
     def update(self, now: float) -> None:
         """Start what may run, end what was cancelled. Raises HoustonError."""
-        if self._leaving:
+        if self._is_shutting_down:
             return
         with Reader(self._home) as reader:
             unfinished = reader.run(policy_queries.list_training_runs(unfinished=True))
@@ -275,7 +275,7 @@ class Trainers:
         for run in self._runs:
             if child := self._children.get(run.id):
                 _ask_to_end(child, run.cancelling)
-            elif not self._is_ours(run):
+            elif not self._owns_run(run):
                 continue
             elif run.cancelling:  # its process went with a daemon that died, and left its GPUs
                 self._set_state(run.id, "cancelled", "")
@@ -307,7 +307,7 @@ class Trainers:
             [trainer_launch.trainer_mark(self._home, event.run)], KILLED_TRAINER_SECONDS
         )
         self._gpus.release(event.run)
-        if self._leaving:
+        if self._is_shutting_down:
             return
         try:
             self._conclude(event.run, code, child.ending, now)
@@ -316,20 +316,20 @@ class Trainers:
 
     def begin_shutdown(self) -> None:
         """Ask all to write a checkpoint and end; they go on at the next start."""
-        self._leaving = True
+        self._is_shutting_down = True
         for child in self._children.values():
             _signal_trainer(child, signal.SIGTERM)
 
     def kill(self) -> None:
         """End all at once."""
-        self._leaving = True
+        self._is_shutting_down = True
         for child in self._children.values():
             try:
                 os.killpg(child.process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
 
-    def _is_ours(self, run: TrainingRunRow) -> bool:
+    def _owns_run(self, run: TrainingRunRow) -> bool:
         """Whether to start or end it is ours: a person may have gone on with it while no daemon
         ran. A trainer of ours would end at once beside that one, which is no crash."""
         self._end_left_processes()
@@ -345,11 +345,11 @@ class Trainers:
 
     def _end_left_processes(self) -> None:
         """End what a daemon that died has left, once: nothing may write beside ours."""
-        if not self._swept:
+        if not self._has_ended_leftovers:
             kill_by_environment(
                 trainer_launch.all_trainer_marks(self._home), KILLED_TRAINER_SECONDS
             )
-            self._swept = True
+            self._has_ended_leftovers = True
 
     def _may_start(self, run: TrainingRunRow, now: float) -> bool:
         """Whether it may start: after a crash not at once, and on the CPU one at a time."""
@@ -411,7 +411,7 @@ class Trainers:
             return  # somebody else was there first, and what the folder says is theirs
         failed = progress is not None and progress.state == "failed"
         if code and not ending and not failed:
-            self._crashed(run, code, progress.step if progress else 0, now)
+            self._record_crash(run, code, progress.step if progress else 0, now)
             return
         self._crashes.pop(run, None)
         if code == 0:  # also of one that was cancelled as it ended: its policy is there
@@ -421,7 +421,7 @@ class Trainers:
         else:
             self._set_state(run, "failed", message or f"it ended with exit code {code}")
 
-    def _crashed(self, run: str, code: int, step: int, now: float) -> None:
+    def _record_crash(self, run: str, code: int, step: int, now: float) -> None:
         crashes = self._crashes.setdefault(run, _TrainerCrashes())
         delay = crashes.backoff.fail(now, first=crashes.step != step)
         crashes.step, count = step, crashes.backoff.failures

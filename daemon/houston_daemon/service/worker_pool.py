@@ -156,7 +156,7 @@ class WorkerPool:
                 )
         for rollout, worker in self._running.items():
             if worker.silent:
-                troubles[f"worker of {rollout}"] = self._quiet(worker)
+                troubles[f"worker of {rollout}"] = self._silence_reason(worker)
         return troubles
 
     def wait_reason(self, paused: Collection[str]) -> str:
@@ -166,7 +166,7 @@ class WorkerPool:
         holding = f"paused rollouts hold {paused_count} of {self.limit} (`max_rollouts`)"
         return f"waits for a worker: {holding}" if 2 * paused_count >= self.limit else ""
 
-    def _quiet(self, worker: _RunningWorker) -> str:
+    def _silence_reason(self, worker: _RunningWorker) -> str:
         limit = f"ended after {self._silences.limit:g} s"
         return f"silent for {worker.silent:.0f} s; {'killed' if worker.hung else limit}"
 
@@ -211,11 +211,11 @@ class WorkerPool:
         now: float,
         resumable: dict[str, ResumableRollout],
         reachable: EngineUrlLookup,
-        equipped: Callable[[str], bool] = lambda _: True,
+        has_resources: Callable[[str], bool] = lambda _: True,
     ) -> None:
         """Start workers for runnable rollouts, oldest first, as far as the limits allow.
 
-        equipped: whether a rollout has the GPUs that it asked for.
+        has_resources: whether a rollout has the GPUs that it asked for.
         Raises HoustonError when the recorder cannot store it now; the next call tries again.
         """
         self._report_ends()
@@ -237,7 +237,7 @@ class WorkerPool:
             self.is_full = len(self._running) >= self.limit
             if self.is_full or self._starting_count >= STARTING_WORKERS_LIMIT:
                 return
-            if equipped(rollout):
+            if has_resources(rollout):
                 self._start(rollout, urls, now)
 
     @property

@@ -90,7 +90,7 @@ class WorkerSpawner:
         """Counts those in a row that did not live for STEADY_SECONDS."""
         self._last_words = ""
         """What the last one that ended wrote last."""
-        self._began = 0.0
+        self._started_at = 0.0
         self._patience = patience
         self._limit = FIRST_ANSWER_SECONDS
         """`patience`, once it has said something."""
@@ -199,7 +199,7 @@ class WorkerSpawner:
         finally:
             theirs.close()
         point("supervisor.fork_server.after")
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
         self._limit, self._pinged, self._silent = FIRST_ANSWER_SECONDS, False, 0.0
         self._line = ours
         self._inbox.listen(ours, self._receive)
@@ -237,7 +237,7 @@ class WorkerSpawner:
         self.close()
         now = time.monotonic()
         self.restarts += 1
-        delay = self._backoff.fail(now, first=now - self._began > STEADY_SECONDS)
+        delay = self._backoff.fail(now, first=now - self._started_at > STEADY_SECONDS)
         words = self._last_words = read_last_line(self._log) or "it wrote nothing"
         LOGGER.error("the fork server has ended, with %s workers: %s", len(self._running), words)
         for rollout, lease in self._running:

@@ -7,7 +7,7 @@ this rule. The fork server has its own limits (`worker_spawner`), in the same ki
 
 from pathlib import Path
 
-NOTICED_SILENCE_PART = 0.25
+SILENCE_WARN_FRACTION = 0.25
 """A silence of this part of the limit is shown in the status."""
 STARVED_SILENCE_FACTOR = 10.0
 """Silent for so many times the limit, a worker is taken for hung, however crowded the machine."""
@@ -28,7 +28,7 @@ class SilenceWatch:
 
         node: where it runs; empty for this machine.
         """
-        if seconds < self.limit * NOTICED_SILENCE_PART:
+        if seconds < self.limit * SILENCE_WARN_FRACTION:
             self._run_delay.pop((node, pid), None)
             return False
         if (node, pid) not in self._run_delay:

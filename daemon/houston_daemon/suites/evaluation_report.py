@@ -27,7 +27,7 @@ NAMES_SHOWN = 12
 def report_json(runs: Sequence[SuiteRun]) -> dict[str, Any]:
     """One run, or one before and one after, as one object. Raises HoustonError for runs of other
     tasks."""
-    arms = [{**_played(run), **run_figures(run)} for run in runs]
+    arms = [{**_run_settings(run), **run_figures(run)} for run in runs]
     head = {"suite": runs[-1].suite, "version": runs[-1].version, "split": runs[-1].split}
     if len(runs) == 1:
         return {**head, "after": arms[0]}
@@ -40,7 +40,7 @@ _DECODING = ("agent", "temperature", "purify")
 """What two arms should have alike, where policies are compared."""
 
 
-def _played(run: SuiteRun) -> dict[str, Any]:
+def _run_settings(run: SuiteRun) -> dict[str, Any]:
     """Who played, and how."""
     return {
         "policy": run.policy or "base",

@@ -77,7 +77,7 @@ class FileTask:
     kind: str
     instructions: str
     files: Mapping[str, str]
-    wanted: Mapping[str, str]
+    expected_files: Mapping[str, str]
     solution: Calls
     """Calls that solve it, one a step, as scripts have them."""
 
@@ -106,7 +106,7 @@ def file_task(split: str, index: int) -> FileTask:
     return FileTask(kind, say, files, expected_files, solution)
 
 
-Made = tuple[dict[str, str], Calls]
+TaskFilesAndCalls = tuple[dict[str, str], Calls]
 Words = Mapping[str, str]
 
 
@@ -114,34 +114,34 @@ def _call(name: str, **arguments: str) -> dict[str, object]:
     return {"name": name, "arguments": arguments}
 
 
-def _written(path: str, text: str, before: Calls) -> Made:
+def _write_solution(path: str, text: str, before: Calls) -> TaskFilesAndCalls:
     calls = [*before, _call("write", path=path, text=text), _call("finish")]
     return {path: text}, calls
 
 
-def _write_task(files: Words, names: list[str], words: Words, number: str) -> Made:
-    return _written(words["out"], words["word"], [])
+def _write_task(files: Words, names: list[str], words: Words, number: str) -> TaskFilesAndCalls:
+    return _write_solution(words["out"], words["word"], [])
 
 
-def _copy_task(files: Words, names: list[str], words: Words, number: str) -> Made:
-    return _written(words["out"], number, [_call("read", path=names[-1])])
+def _copy_task(files: Words, names: list[str], words: Words, number: str) -> TaskFilesAndCalls:
+    return _write_solution(words["out"], number, [_call("read", path=names[-1])])
 
 
-def _searched(names: list[str]) -> Calls:
+def _read_calls(names: list[str]) -> Calls:
     """A look at every file up to the one that is meant."""
     return [_call("list"), *(_call("read", path=name) for name in names)]
 
 
-def _find_task(files: Words, names: list[str], words: Words, number: str) -> Made:
-    return _written(words["out"], number, _searched(names))
+def _find_task(files: Words, names: list[str], words: Words, number: str) -> TaskFilesAndCalls:
+    return _write_solution(words["out"], number, _read_calls(names))
 
 
-def _change_task(files: Words, names: list[str], words: Words, number: str) -> Made:
+def _change_task(files: Words, names: list[str], words: Words, number: str) -> TaskFilesAndCalls:
     text = files[names[-1]].replace(number, words["number"])
-    return _written(names[-1], text, _searched(names))
+    return _write_solution(names[-1], text, _read_calls(names))
 
 
-_MAKERS: Mapping[str, Callable[[Words, list[str], Words, str], Made]] = {
+_MAKERS: Mapping[str, Callable[[Words, list[str], Words, str], TaskFilesAndCalls]] = {
     "write": _write_task,
     "copy": _copy_task,
     "find": _find_task,

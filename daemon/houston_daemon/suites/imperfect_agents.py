@@ -83,7 +83,7 @@ def file_choices(split: str, index: int, spec: RolloutSpec | None = None) -> Pla
 
 def wrong_writes(task: FileTask) -> Calls:
     """What might be written instead, each as one call: another text, or into another file."""
-    ((path, text),) = task.wanted.items()
+    ((path, text),) = task.expected_files.items()
     others = {line.split()[1] for line in task.files.values()} - set(text.split())
     words = [*sorted(others), *(["done"] if task.kind == "write" else task.files.values())]
     writes = [call("write", path=path, text=word) for word in words if word != text]
@@ -92,7 +92,7 @@ def wrong_writes(task: FileTask) -> Calls:
 
 def failing_calls(task: FileTask) -> Calls:
     """Calls that bring nothing."""
-    ((path, text),) = task.wanted.items()
+    ((path, text),) = task.expected_files.items()
     return [call("read", path="notes.txt"), call("open", path=path), call("search", text=text)]
 
 

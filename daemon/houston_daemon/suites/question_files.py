@@ -23,7 +23,7 @@ import msgspec
 
 from houston_daemon.environments.questions.answer_scorers import CHOICE_LETTERS
 from houston_daemon.environments.questions.hidden_tests import HiddenTests, TestCase
-from houston_daemon.environments.questions.question_set import MOST_TEXT
+from houston_daemon.environments.questions.question_set import MAX_TEXT_CHARACTERS
 from houston_daemon.suites.suite_catalog import UNATTENDED, TaskSource
 from houston_shared import atomic_file
 from houston_shared.errors import HoustonError, UsageError, unreadable_as_error
@@ -64,14 +64,14 @@ class _Row:
 
     def text(self, *names: str) -> str:
         """The first of some columns that is there, as text. Raises HoustonError for none."""
-        if text := self.maybe(*names):
+        if text := self.optional_text(*names):
             return text
         raise self.error(f"it has no text in {' or '.join(f'`{name}`' for name in names)}")
 
-    def maybe(self, *names: str) -> str:
+    def optional_text(self, *names: str) -> str:
         """The same, or empty. Raises HoustonError for what is no text."""
         for name in names:
-            if text := self._checked(name, self._values.get(name)):
+            if text := self._validate_text(name, self._values.get(name)):
                 return text
         return ""
 
@@ -80,13 +80,13 @@ class _Row:
         for none."""
         for name in names:
             if isinstance(listed := self._values.get(name), list):
-                return tuple(filter(None, (self._checked(name, value) for value in listed)))
+                return tuple(filter(None, (self._validate_text(name, value) for value in listed)))
         return (self.text(*names),)
 
-    def _checked(self, name: str, value: Any) -> str:
+    def _validate_text(self, name: str, value: Any) -> str:
         text = _as_text(value)
-        if len(text) > MOST_TEXT:
-            raise self.error(f"`{name}` has more than {MOST_TEXT} characters")
+        if len(text) > MAX_TEXT_CHARACTERS:
+            raise self.error(f"`{name}` has more than {MAX_TEXT_CHARACTERS} characters")
         if not is_utf8(text):
             raise self.error(f"`{name}` has half a surrogate pair, which is no character")
         return text
@@ -119,13 +119,15 @@ def read_question_file(
         raise UsageError(f"{file} has no question.", NOTHING_EVALUATED)
     chosen: QuestionKind = kind or _kind_of(rows[0])
     questions = [
-        _READERS[chosen](row, row.maybe("id", "question_id", "record id") or str(number))
+        _READERS[chosen](row, row.optional_text("id", "question_id", "record id") or str(number))
         for number, row in enumerate(rows, 1)
     ]
     places_by_id: dict[str, str] = {}
     for row, question in zip(rows, questions, strict=True):
-        if len(question.question) > MOST_TEXT:
-            raise row.error(f"the question as it is asked has more than {MOST_TEXT} characters")
+        if len(question.question) > MAX_TEXT_CHARACTERS:
+            raise row.error(
+                f"the question as it is asked has more than {MAX_TEXT_CHARACTERS} characters"
+            )
         if question.id in places_by_id:
             raise row.error(f"the id {question.id!r} is also that of {places_by_id[question.id]}")
         places_by_id[question.id] = row.where
@@ -158,7 +160,7 @@ def _gpqa(row: _Row, id: str) -> EvaluationQuestion:
     wrong = [
         row.text(f"incorrect answer {number}")
         for number in range(1, len(CHOICE_LETTERS))
-        if row.maybe(f"incorrect answer {number}")
+        if row.optional_text(f"incorrect answer {number}")
     ]
     if not wrong:
         raise row.error("it has no `Incorrect Answer 1`")
@@ -194,7 +196,7 @@ def _livecodebench(row: _Row, id: str) -> EvaluationQuestion:
     if not cases:
         raise row.error("it has no test case")
     function = _function_name(row)
-    question, starter = row.text("question_content"), row.maybe("starter_code")
+    question, starter = row.text("question_content"), row.optional_text("starter_code")
     interface = (
         f"The program must define this:\n```python\n{starter}\n```"
         if function
@@ -268,16 +270,16 @@ def _read_rows(file: Path) -> list[tuple[str, dict[str, Any]]]:
         csv.field_size_limit(1 << 30)
         return _numbered(file, "row", enumerate(csv.DictReader(io.StringIO(text, newline="")), 1))
     if file.suffix == ".json" or text.lstrip().startswith("["):
-        listed = _parsed(text, str(file))
+        listed = _parse_json(text, str(file))
         return _numbered(
             file, "row", enumerate(listed if isinstance(listed, list) else [listed], 1)
         )
     lines = ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
-    parsed = ((number, _parsed(line, f"{file}, line {number}")) for number, line in lines)
+    parsed = ((number, _parse_json(line, f"{file}, line {number}")) for number, line in lines)
     return _numbered(file, "line", parsed)
 
 
-def _parsed(text: str, where: str) -> Any:
+def _parse_json(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as problem:

@@ -13,9 +13,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-LEAST_TEXT = 30
+MIN_TEXT_CHARACTERS = 30
 """Letters and digits of a text that is sought within another: shorter ones stand in many."""
-LEAST_NUMBERS = 2
+MIN_NUMBERS = 2
 """Different numbers that a question must have to be found by them: one alone says little."""
 SAME_WORDS = 0.5
 """Share of all words of both that both have. A rewording keeps the things that a problem is about:
@@ -65,35 +65,35 @@ def _normalize(text: str) -> _NormalizedText:
 class _Index:
     """Finds the questions that a text may hold, or be a part of, without comparing them all.
 
-    Where one of two texts stands in the other and has LEAST_TEXT letters, a window of the longer
-    one at a multiple of the stride begins within the first letters of the shorter one.
+    Where one of two texts stands in the other and has MIN_TEXT_CHARACTERS letters, a window of the
+    longer one at a multiple of the stride begins within the first letters of the shorter one.
     """
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         """texts: letters of each question, by its id."""
-        self._whole: dict[str, list[str]] = defaultdict(list)
-        self._begin: dict[str, list[str]] = defaultdict(list)
-        self._hold: dict[str, list[str]] = defaultdict(list)
+        self._by_text: dict[str, list[str]] = defaultdict(list)
+        self._by_first_window: dict[str, list[str]] = defaultdict(list)
+        self._by_window: dict[str, list[str]] = defaultdict(list)
         for id, letters in texts.items():
             if letters:
-                self._whole[letters].append(id)
+                self._by_text[letters].append(id)
             for window in _first_windows(letters):
-                self._begin[window].append(id)
+                self._by_first_window[window].append(id)
             for window in _strided_windows(letters):
-                self._hold[window].append(id)
+                self._by_window[window].append(id)
 
     def candidates(self, letters: str) -> set[str]:
         """Ids of questions; those that share a window only are among them."""
-        ids = set(self._whole.get(letters, ()))
+        ids = set(self._by_text.get(letters, ()))
         for window in _strided_windows(letters):
-            ids.update(self._begin.get(window, ()))
+            ids.update(self._by_first_window.get(window, ()))
         for window in _first_windows(letters):
-            ids.update(self._hold.get(window, ()))
+            ids.update(self._by_window.get(window, ()))
         return ids
 
 
-_STRIDE = LEAST_TEXT // 2
-_WINDOW = LEAST_TEXT - _STRIDE + 1
+_STRIDE = MIN_TEXT_CHARACTERS // 2
+_WINDOW = MIN_TEXT_CHARACTERS - _STRIDE + 1
 
 
 def _first_windows(letters: str) -> list[str]:
@@ -118,7 +118,7 @@ def find_leaks(
     index = _Index({id: normalized.letters for id, normalized in by_id.items()})
     by_numbers: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for id, normalized in by_id.items():
-        if len(set(normalized.numbers)) >= LEAST_NUMBERS:
+        if len(set(normalized.numbers)) >= MIN_NUMBERS:
             by_numbers[normalized.numbers].append(id)
     leaks: dict[str, Leak] = {}
     for trained in training:
@@ -136,7 +136,7 @@ def _same_text(one: str, other: str) -> bool:
     if one == other:
         return True
     shorter, longer = sorted((one, other), key=len)
-    return len(shorter) >= LEAST_TEXT and shorter in longer
+    return len(shorter) >= MIN_TEXT_CHARACTERS and shorter in longer
 
 
 def _shared_words(one: set[str], other: set[str]) -> float:

@@ -71,13 +71,13 @@ class _QuestionMaker:
         )
         atexit.register(self._process.kill)
 
-    def ask(self, asked: dict[str, Any]) -> GymQuestion:
+    def ask(self, request: dict[str, Any]) -> GymQuestion:
         """Raises HoustonError where the child is no more."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None
         try:
             with self._lock:
-                stdin.write(json.dumps(asked).encode() + b"\n")
+                stdin.write(json.dumps(request).encode() + b"\n")
                 stdin.flush()
                 return msgspec.json.decode(stdout.readline(), type=GymQuestion)
         except (OSError, msgspec.MsgspecError):

@@ -151,7 +151,7 @@ def _write_file_task(split: str, index: int, folder: Path) -> str:
     task = file_task(split, index)
     head = _task_text("small-workstation", split, index, "small_workstation", task.instructions, 64)
     files = _table("small_workstation.files", task.files)
-    return head + files + _table("small_workstation.wanted", task.wanted)
+    return head + files + _table("small_workstation.wanted", task.expected_files)
 
 
 def _write_python_problem(split: str, index: int, folder: Path) -> str:
@@ -339,9 +339,9 @@ class TaskSource:
     default: int = DEFAULT_TASKS
     """How many are played where nobody says."""
 
-    def count_to_play(self, asked: int | None) -> int:
+    def resolve_task_count(self, requested_count: int | None) -> int:
         """How many to play: as many as requested, but no more than there are."""
-        count = asked or self.default
+        count = requested_count or self.default
         return count if self.count is None else min(count, self.count)
 
 

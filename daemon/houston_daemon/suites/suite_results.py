@@ -28,7 +28,7 @@ from houston_shared.wilson_interval import ConfidenceInterval, wilson_interval
 
 SIGNIFICANCE = 0.05
 """p below which a difference is said to be beyond chance."""
-LEAST_SUCCESS, MOST_SUCCESS = 0.05, 0.30
+MIN_SUCCESS_RATE, MAX_SUCCESS_RATE = 0.05, 0.30
 """Share of held-out tasks that a warmed-up model solves, for rewards to teach it something."""
 _BOOTSTRAP_SEED = 1
 
@@ -61,10 +61,10 @@ def kept_runs(suites: Path, name: str) -> list[Path]:
     return sorted(suites.glob(f"{name}.json" if "/" in name else f"*/{name}.json"))
 
 
-def pass_at(k: int, tried: int, solved: int) -> float:
-    """The chance that one of `k` attempts solves a world of whose `tried` attempts `solved` did:
+def pass_at(k: int, attempts: int, solved: int) -> float:
+    """The chance that one of `k` attempts solves a world of whose `attempts` attempts `solved` did:
     1 - C(n - c, k) / C(n, k)."""
-    return 1.0 - math.comb(tried - solved, k) / math.comb(tried, k)
+    return 1.0 - math.comb(attempts - solved, k) / math.comb(attempts, k)
 
 
 def run_figures(run: SuiteRun) -> dict[str, Any]:
@@ -102,12 +102,12 @@ def _episodes(run: SuiteRun) -> int:
     return sum(len(world.attempts) for world in run.worlds)
 
 
-def _solved(world: SuiteWorld) -> int:
+def _count_solved(world: SuiteWorld) -> int:
     return sum(attempt.solved for attempt in world.attempts)
 
 
 def _pass_interval(run: SuiteRun, k: int) -> ConfidenceInterval:
-    shares = [pass_at(k, len(world.attempts), _solved(world)) for world in run.worlds]
+    shares = [pass_at(k, len(world.attempts), _count_solved(world)) for world in run.worlds]
     tried_once = all(len(world.attempts) == 1 for world in run.worlds)
     if tried_once or len(set(shares)) == 1:  # a bootstrap of what is all alike has no width
         return wilson_interval(sum(shares), len(shares))
@@ -163,14 +163,16 @@ def compare_runs(before: SuiteRun, after: SuiteRun) -> dict[str, Any]:
 
 
 def _solved_shares(run: SuiteRun) -> dict[int, Fraction]:
-    return {world.index: Fraction(_solved(world), len(world.attempts)) for world in run.worlds}
+    return {
+        world.index: Fraction(_count_solved(world), len(world.attempts)) for world in run.worlds
+    }
 
 
 def _all_cells(run: SuiteRun) -> dict[str, Cells]:
     """By name of a figure, its value in each world: every `pass@k`, and the means."""
     passes: dict[str, Cells] = {
         f"pass@{k}": {
-            str(world.index): {0: pass_at(k, len(world.attempts), _solved(world))}
+            str(world.index): {0: pass_at(k, len(world.attempts), _count_solved(world))}
             for world in run.worlds
         }
         for k in _pass_sizes(run)
@@ -217,7 +219,7 @@ def check_can_learn(who: str, success: float, tasks: str, advice: str) -> None:
 
     who: the subject of the sentence. tasks: their name. advice: the alternative.
     """
-    if not LEAST_SUCCESS <= success <= MOST_SUCCESS:
+    if not MIN_SUCCESS_RATE <= success <= MAX_SUCCESS_RATE:
         raise HoustonError(
             f"{who} solves {success:.0%} of {tasks} that it has not seen.",
             "Below 5 % hardly anything is learned; above 30 % little is left to learn.",

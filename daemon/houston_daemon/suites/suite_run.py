@@ -120,7 +120,7 @@ def _spec_batches(
     batch: list[RolloutSpec] = []
     folder = suites_folder(loaded.home) / "tasks"
     for index in range(order.worlds):
-        task = _as_ordered(load_task(order.tasks.write(index, folder)), order)
+        task = _apply_order(load_task(order.tasks.write(index, folder)), order)
         if not index:  # they are all of one kind
             rollout_start_checks.check_task_names(task)
             rollout_start_checks.check_machine(task)
@@ -145,7 +145,7 @@ def _spec_batches(
         yield batch
 
 
-def _as_ordered(task: LoadedTask, order: SuiteOrder) -> LoadedTask:
+def _apply_order(task: LoadedTask, order: SuiteOrder) -> LoadedTask:
     """The task with the agent and the temperature that are asked for."""
     text = task.text
     if order.temperature is not None:

@@ -198,7 +198,7 @@ def warm_up(
     for number in range(1, recipe.epochs + 1):
         net.train()
         for batch in _batches(traces, recipe.rows, source):
-            loss = net(**_padded(batch)).loss
+            loss = net(**_collate(batch)).loss
             loss.backward()
             torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
             optimizer.step()
@@ -218,7 +218,7 @@ def _batches(
     return batches
 
 
-def _padded(batch: Sequence[WordEpisode | CritiqueTrace]) -> dict[str, torch.Tensor]:
+def _collate(batch: Sequence[WordEpisode | CritiqueTrace]) -> dict[str, torch.Tensor]:
     """Ids, mask and labels, shape (traces, longest); answers alone have labels."""
     longest = max(len(trace.ids) for trace in batch)
     ids = torch.zeros(len(batch), longest, dtype=torch.long)

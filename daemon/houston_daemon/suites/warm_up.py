@@ -64,7 +64,7 @@ def warm_up_model(
     """
     begun = time.monotonic()
     tell(f"{recipe.traces} rollouts of the scripted agent …")
-    scripted = _sampled(folder, recipe)
+    scripted = _sample_rollouts(folder, recipe)
     tell(f"the agent solved {scripted['pass@1']['value']:.0%}; training …")
     trained = _trained(folder, recipe)
     report = {
@@ -74,7 +74,7 @@ def warm_up_model(
     }
     if recipe.worlds:
         tell(f"{recipe.worlds} validation tasks …")
-        report["validation"] = _measured(folder, recipe)
+        report["validation"] = _measure_validation(folder, recipe)
     report["seconds"] = round(time.monotonic() - begun, 1)
     text = json.dumps(report, indent=1) + "\n"
     (folder / "warm_up.json").write_text(text, encoding="utf-8")
@@ -92,7 +92,7 @@ def _home(
     return ExperimentHome(place, engines, at_once, advice=advice)
 
 
-def _sampled(folder: Path, recipe: WarmUpRecipe) -> dict[str, Any]:
+def _sample_rollouts(folder: Path, recipe: WarmUpRecipe) -> dict[str, Any]:
     """The scripted agent's rollouts; figures of `suite run`."""
     suite, place = find_suite(recipe.suite), folder / _HOME
     specs = ScriptedSpecs(_home(place, {}))
@@ -127,7 +127,7 @@ def _trained(folder: Path, recipe: WarmUpRecipe) -> dict[str, Any]:
     return dict(run["result"])
 
 
-def _measured(folder: Path, recipe: WarmUpRecipe) -> dict[str, Any]:
+def _measure_validation(folder: Path, recipe: WarmUpRecipe) -> dict[str, Any]:
     """The model on validation tasks, by the embedded engine; figures of `suite run`."""
     dialect = find_suite(recipe.suite).dialect
     engine = {"kind": "embedded", "model": str(folder), "dialect": dialect}

@@ -98,8 +98,8 @@ class WordEpisode:
         head = self.speaker.renderer.head("", (), words, False)
         self.ids = list(head.token_ids or ())
 
-    def step(self, sampled: Sequence[int], said: str = "") -> None:
-        """Take an answer, with its stop token. said: what a person says behind its observation."""
+    def step(self, sampled: Sequence[int], instruction: str = "") -> None:
+        """Take an answer with its stop token. instruction: a person's, after its observation."""
         speaker, number = self.speaker, len(self.answers) + 1
         self.answers.append((len(self.ids), len(self.ids) + len(sampled)))
         words = sampled[:-1] if sampled and sampled[-1] == speaker.end else sampled
@@ -110,7 +110,7 @@ class WordEpisode:
             self.score = float(result.fields.get("overall_score", self.score))
         self.done = is_finish_accepted(results) or number >= self.most_steps
         # The dialect shows nothing of clock and budgets, which stand in the tail.
-        guidance = (DeliveredGuidance(id="1", author="", text=said),) if said else ()
+        guidance = (DeliveredGuidance(id="1", author="", text=instruction),) if instruction else ()
         sample = msgspec.structs.replace(
             _NO_SAMPLE, token_ids=tuple(sampled), calls=action.calls, malformed=action.malformed
         )

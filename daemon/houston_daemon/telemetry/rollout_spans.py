@@ -89,7 +89,7 @@ def read_rollout_span(rollout: str, content: bool) -> ReadPlan[RolloutSpan | Non
     )
     if not ended:
         return None
-    attributes = _known(
+    attributes = _without_empty(
         {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": row.task,
@@ -146,7 +146,7 @@ class _StepSpans:
         self._trace = trace_id(row)
         self._id = span_id(row, *key[1:])
         self._spans: list[RolloutSpan] = []
-        self._began: dict[str, int] = {}
+        self._start_times: dict[str, int] = {}
         """By number of the call, when it was stored that it is about to run."""
         self._closed: tuple[JournalEvent, ObservationBody] | None = None
         self._score: float | None = None
@@ -159,33 +159,33 @@ class _StepSpans:
             case "sample":
                 self._spans.append(self._sample(event, body))
             case "intent":
-                self._began[_number(event)] = event.at
+                self._start_times[_number(event)] = event.at
             case "result":
                 self._spans.append(self._call(event, body))
             case "observation":
                 self._closed = (event, body)
 
-    def finish(self, heard: Sequence[int]) -> list[RolloutSpan]:
-        """All of them, the step's own first. heard: when guidance was joined, microseconds."""
+    def finish(self, guidance_times: Sequence[int]) -> list[RolloutSpan]:
+        """All spans, the step's first. guidance_times: when guidance was joined, microseconds."""
         if self._closed is None:
             return []
         event, closed = self._closed
         starts = [span.start for span in self._spans]
         end = event.at * _NANOSECONDS
-        attributes = _known(
+        attributes = _without_empty(
             {
                 "gen_ai.conversation.id": self._row.id,
                 "houston.step": self._key.step,
                 "houston.attempt": self._key.attempt,
                 "houston.attention": list(closed.attention),
                 "houston.files.changed": len(closed.files) + closed.more_files,
-                "houston.guidance.heard": len(heard),
+                "houston.guidance.heard": len(guidance_times),
             }
         )
         name = f"step {self._key.step}"
         if self._key.attempt > 1:
             name += f" attempt {self._key.attempt}"
-        events = [SpanEvent("houston.guidance", at * _NANOSECONDS, {}) for at in heard]
+        events = [SpanEvent("houston.guidance", at * _NANOSECONDS, {}) for at in guidance_times]
         if self._score is not None:
             named = {"gen_ai.evaluation.name": self._row.task}
             score = named | {"gen_ai.evaluation.score.value": self._score}
@@ -202,7 +202,7 @@ class _StepSpans:
         sampled = body.completion_tokens
         if sampled is None and body.token_ids is not None:
             sampled = len(body.token_ids)
-        attributes = _known(
+        attributes = _without_empty(
             {
                 "gen_ai.operation.name": "chat",
                 "gen_ai.conversation.id": self._row.id,
@@ -238,9 +238,9 @@ class _StepSpans:
 
     def _call(self, event: JournalEvent, body: ToolResult) -> RolloutSpan:
         end = event.at * _NANOSECONDS
-        began = self._began.get(_number(event))
+        began = self._start_times.get(_number(event))
         start = began * _NANOSECONDS if began else end - int(body.seconds * 1e9)
-        attributes = _known(
+        attributes = _without_empty(
             {
                 "gen_ai.operation.name": "execute_tool",
                 "gen_ai.conversation.id": self._row.id,
@@ -288,7 +288,7 @@ def _call_part(call: ToolCall) -> dict[str, Any]:
     return {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
 
 
-def _known(values: Mapping[str, Any]) -> dict[str, AttributeValue]:
+def _without_empty(values: Mapping[str, Any]) -> dict[str, AttributeValue]:
     """Those that something is known of."""
     return {name: value for name, value in values.items() if value not in (None, "", [])}
 

@@ -178,16 +178,17 @@ class OtlpSender:
         self._recording = span_recording.SpanRecording(version)
         self._exporter = exporter or span_recording.otlp_exporter(traces_address(address))
         self._address = address
-        self._said = _LastMessage()
-        logging.getLogger(_EXPORTER_LOGGER).addHandler(self._said)
+        self._last_message = _LastMessage()
+        logging.getLogger(_EXPORTER_LOGGER).addHandler(self._last_message)
         logging.getLogger(_EXPORTER_LOGGER).propagate = False
 
     def send(self, spans: Sequence[RolloutSpan]) -> str:
         """Why they were not taken; empty where they were."""
-        self._said.text = ""
+        self._last_message.text = ""
         if self._recording.export(spans, self._exporter):
             return ""
-        return f"{self._address} does not take spans: {self._said.text or 'no reason was given'}"
+        reason = self._last_message.text or "no reason was given"
+        return f"{self._address} does not take spans: {reason}"
 
 
 class _LastMessage(logging.Handler):

@@ -47,10 +47,10 @@ def list_guidance(rollout: str) -> ReadPlan[list[Guidance]]:
     return (yield from _read_guidance("rollout = ? ORDER BY place", (rollout,)))
 
 
-def list_guidance_by_author(author: str, most: int) -> ReadPlan[list[Guidance]]:
+def list_guidance_by_author(author: str, limit: int) -> ReadPlan[list[Guidance]]:
     """What a person said last to any rollout, at most so much, in the order it was queued."""
     newest = "SELECT id FROM guidance WHERE author = ? ORDER BY number DESC LIMIT ?"
-    return (yield from _read_guidance(f"id IN ({newest}) ORDER BY number", (author, most)))
+    return (yield from _read_guidance(f"id IN ({newest}) ORDER BY number", (author, limit)))
 
 
 def find_guidance(id: str) -> ReadPlan[Guidance]:

@@ -24,7 +24,7 @@ from houston_shared.store.job_queries import NO_JOBS, FailedJob, JobSummary
 from houston_shared.store.journal_events import JournalEvent, ReadPlan, RunSql
 from houston_shared.store.last_actions import LastAction, read_last_actions
 from houston_shared.store.presence_queries import ClaimStatus, Person, PresenceRow
-from houston_shared.store.process_reward_queries import LONGEST_WEAK_RUN, WeakRun, read_weak_runs
+from houston_shared.store.process_reward_queries import MAX_WEAK_RUN, WeakRun, read_weak_runs
 from houston_shared.store.rollout_queries import RolloutRow, ScorePoint
 from houston_shared.times_and_counts import format_duration, now_us, pluralize
 
@@ -170,7 +170,7 @@ UNHEARD_SECONDS = 600
 """Seconds that guidance may be queued for a running rollout before somebody should look."""
 FURTHER_REASON_SHARE = 0.1
 """Share of its weight that each reason after the heaviest adds."""
-MOST_FURTHER_WEIGHT = 20.0
+MAX_FURTHER_WEIGHT = 20.0
 
 
 class FailingEvaluator(NamedTuple):
@@ -251,12 +251,12 @@ class RolloutNeed(NamedTuple):
         return "; ".join(reason.text for reason in self.reasons)
 
 
-def rank_rollouts(standings: Sequence[RolloutOverview], now: int) -> list[RolloutNeed]:
+def rank_rollouts(overviews: Sequence[RolloutOverview], now: int) -> list[RolloutNeed]:
     """All of them, who needs a person most first; then those that live, then the newest.
 
     now: UTC microseconds.
     """
-    return sorted((compute_rollout_need(overview, now) for overview in standings), key=_rank_key)
+    return sorted((compute_rollout_need(overview, now) for overview in overviews), key=_rank_key)
 
 
 def _rank_key(need: RolloutNeed) -> tuple[float, bool, int, str]:
@@ -270,7 +270,7 @@ def compute_rollout_need(overview: RolloutOverview, now: int) -> RolloutNeed:
     if not reasons:
         return RolloutNeed(overview, 0.0, ())
     further = sum(reason.weight * FURTHER_REASON_SHARE for reason in reasons[1:])
-    weight = reasons[0].weight + min(MOST_FURTHER_WEIGHT, further)
+    weight = reasons[0].weight + min(MAX_FURTHER_WEIGHT, further)
     is_mine = bool(overview.reader) and reasons[0].weight == HANDED_WEIGHT
     halved = overview.viewers and not is_mine  # who looks is not whom it was handed to
     return RolloutNeed(overview, round(weight / 2 if halved else weight, 1), reasons)
@@ -284,7 +284,7 @@ def _need_reasons(overview: RolloutOverview, now: int) -> Iterator[NeedReason]:
         yield from _ended_reasons(overview)
         return
     yield from _signal_need_reasons(overview)
-    if (failed := _failed_job_to_tell(overview)) is not None:
+    if (failed := _reportable_failed_job(overview)) is not None:
         yield _failed_job_reason(failed, overview.seen_seq)
     if overview.evaluator is not None:
         yield _evaluator_reason(overview.evaluator, overview.seen_seq)
@@ -331,7 +331,7 @@ def _ended_reasons(overview: RolloutOverview) -> Iterator[NeedReason]:
 def _signal_need_reasons(overview: RolloutOverview) -> Iterator[NeedReason]:
     rollout = overview.rollout
     was_seen = 0 < overview.marked_seq <= overview.seen_seq
-    names_given = {EVALUATOR_SIGNAL, JOB_SIGNAL if _failed_job_to_tell(overview) else ""}
+    names_given = {EVALUATOR_SIGNAL, JOB_SIGNAL if _reportable_failed_job(overview) else ""}
     for step in overview.marked:
         for name in step.signals:
             if name in names_given or (name in LASTING_SIGNALS and step.step < rollout.steps):
@@ -345,7 +345,7 @@ def _signal_need_reasons(overview: RolloutOverview) -> Iterator[NeedReason]:
             yield NeedReason(name, text, weight // 2 if was_seen else weight, step.step)
 
 
-def _failed_job_to_tell(overview: RolloutOverview) -> FailedJob | None:
+def _reportable_failed_job(overview: RolloutOverview) -> FailedJob | None:
     """A job that failed lately, where no signal of a step says more of it."""
     has_signal = any(JOB_SIGNAL in step.signals for step in overview.marked)
     failed = overview.jobs.failed
@@ -368,7 +368,7 @@ def _evaluator_reason(failing: FailingEvaluator, seen_seq: int) -> NeedReason:
 
 
 def _weak_run_reason(run: WeakRun, seen_seq: int) -> NeedReason:
-    count = f"{run.steps} or more" if run.steps == LONGEST_WEAK_RUN else str(run.steps)
+    count = f"{run.steps} or more" if run.steps == MAX_WEAK_RUN else str(run.steps)
     text = (
         f"weak decisions: {count} in a row, step {run.last} scored {run.score:.2f} by {run.policy}"
     )

@@ -22,9 +22,9 @@ from houston_shared.times_and_counts import pluralize
 
 PEOPLE_EVENT_KINDS = ("state", "cancel", "verdict", "bookmark", "claim", "fork")
 """Kinds of events, besides those of steps, that are worth a stop."""
-MOST_FILES_NAMED = 12
+MAX_NAMED_FILES = 12
 """Files that are named at most: those changed most."""
-MOST_REASONS_READ = 200
+MAX_REASONS_READ = 200
 """Marked steps whose reasons are read: the newest."""
 
 
@@ -141,8 +141,8 @@ def read_changes_since(rollout: str, after: int) -> ReadPlan[ChangesSinceEvent]:
         evaluations=tuple(scored),
         best_before=(yield from _read_best_score(rollout, after)),
         guidance=tuple(message for _, message in deliveries),
-        files=tuple(files[:MOST_FILES_NAMED]),
-        more_files=max(0, len(files) - MOST_FILES_NAMED),
+        files=tuple(files[:MAX_NAMED_FILES]),
+        more_files=max(0, len(files) - MAX_NAMED_FILES),
         events=tuple(sorted(events)),
     )
 
@@ -231,7 +231,7 @@ def _read_marked_steps(steps: list[_StepSummary]) -> ReadPlan[list[NotableEvent]
     """Steps with signals or failed calls; the reasons of old ones among many are not read."""
     marked = [step for step in steps if step.attention or step.errors]
     events = yield from journal_events.events_by_seq(
-        [step.seq for step in marked[-MOST_REASONS_READ:] if step.attention]
+        [step.seq for step in marked[-MAX_REASONS_READ:] if step.attention]
     )
     stops: list[NotableEvent] = []
     for run in _merge_repeated_stops(marked):

@@ -44,7 +44,7 @@ from houston_shared.times_and_counts import iso_time
 
 EVENTS_PER_PAGE = 400
 """Events read in one transaction."""
-MOST_INDEX_GUESSES = 1_000
+MAX_INDEX_GUESSES = 1_000
 """Events that the index names before the journal is looked through."""
 EVENTS_ON_FIRST_PAGE = 50
 """Of the first page: something is to be seen soon."""
@@ -116,7 +116,7 @@ def read_guessed_seqs(matcher: SearchMatcher) -> ReadPlan[list[int]]:
     try:
         rows = yield RunSql(
             "SELECT rowid FROM entries WHERE entries MATCH ? ORDER BY rowid DESC LIMIT ?",
-            (expression, MOST_INDEX_GUESSES),
+            (expression, MAX_INDEX_GUESSES),
             where="search",
         )
     except NoSearchIndex:
@@ -325,7 +325,7 @@ def _strip_escapes(raw: bytes) -> bytes:
     return _ESCAPE_SEQUENCES.sub(b"", raw) if b"\x1b" in raw else raw
 
 
-MOST_SLOW_TEXTS = 20
+MAX_SLOW_TEXTS = 20
 """Texts that a pattern may be given up on; then the search is."""
 PROGRESS_SECONDS = 0.1
 """How long matching goes on before what was found is said."""
@@ -444,7 +444,7 @@ class _HitCounter:
         self._matcher = matcher
         self.looked = 0
         self.slow = 0
-        self._guessed: set[int] = set()
+        self._guessed_seqs: set[int] = set()
 
     def guesses(self, pages: Iterable[Sequence[SearchableText]]) -> Iterator[SearchProgress]:
         """What is in texts that are looked at again later, where they do not count twice."""
@@ -453,7 +453,7 @@ class _HitCounter:
             for progress in self.texts(texts):
                 guessed.update(hit.seq for hit in progress.hits)
                 yield progress
-        self._guessed = guessed
+        self._guessed_seqs = guessed
 
     def texts(self, candidates: Iterable[SearchableText]) -> Iterator[SearchProgress]:
         """What is in these texts, reported at least every `PROGRESS_SECONDS`."""
@@ -461,7 +461,7 @@ class _HitCounter:
         reported_at = time.monotonic()
         for text in candidates:
             event = text.event
-            if event.seq in self._guessed:
+            if event.seq in self._guessed_seqs:
                 continue
             self.looked += 1
             if place := self._place(text.text):
@@ -494,7 +494,7 @@ class _HitCounter:
             return self._matcher.first(text)
         except PatternTooSlow:
             self.slow += 1
-        if self.slow >= MOST_SLOW_TEXTS:
+        if self.slow >= MAX_SLOW_TEXTS:
             raise HoustonError(
                 f"The pattern {self._matcher.text!r} takes too long for {self.slow} texts.",
                 "The search has ended.",

@@ -232,7 +232,7 @@ def list_known_names() -> ReadPlan[list[str]]:
     return [name for (name,) in rows if name]
 
 
-LEAST_NAME_LIKENESS = 0.6
+MIN_NAME_SIMILARITY = 0.6
 """From which a name may be meant for another: names are short, and two letters of `ben` change
 places."""
 
@@ -242,7 +242,7 @@ def find_meant_name(name: str, known: Sequence[str]) -> str:
     if name in known:
         return ""
     by_lower = {each.lower(): each for each in known}
-    near = close_matches(name.lower(), by_lower, 1, LEAST_NAME_LIKENESS)
+    near = close_matches(name.lower(), by_lower, 1, MIN_NAME_SIMILARITY)
     return by_lower[near[0]] if near else ""
 
 

@@ -136,7 +136,7 @@ def reward_curve(rewards: Sequence[StepReward], cells: int) -> list[float]:
 
 WEAK_RUN_STEPS = 3
 """Weak decisions in a row that ask for a person."""
-LONGEST_WEAK_RUN = 20
+MAX_WEAK_RUN = 20
 """Steps of a run that are counted at most."""
 
 
@@ -144,7 +144,7 @@ class WeakRun(NamedTuple):
     """Weak decisions in a row, up to the newest that was scored."""
 
     steps: int
-    """How many, at most `LONGEST_WEAK_RUN`."""
+    """How many, at most `MAX_WEAK_RUN`."""
     last: int
     """The newest of them."""
     score: float
@@ -168,7 +168,7 @@ def read_weak_runs(behind: int) -> ReadPlan[dict[str, WeakRun]]:
         " JOIN steps s ON s.rollout = r.id AND s.step > r.steps - ? AND s.step <= r.steps"
         " AND s.current JOIN process_rewards p USING (rollout, step, attempt)"
         " WHERE r.state IN ('queued', 'running', 'paused') ORDER BY r.id, s.step DESC, p.seq DESC",
-        (LONGEST_WEAK_RUN,),
+        (MAX_WEAK_RUN,),
     )
     runs: dict[str, WeakRun] = {}
     for rollout, group in groupby(rows, key=lambda row: row[0]):

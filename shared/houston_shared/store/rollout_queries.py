@@ -190,10 +190,12 @@ def list_engines_waited_for() -> ReadPlan[list[EngineWaitedFor]]:
         " WHERE (state = 'running' OR paused_by = 'engine') AND substr(activity, 1, ?) = ?",
         (len(AWAY_ACTIVITY), AWAY_ACTIVITY),
     )
-    by: dict[str, list[str]] = {}
+    by_engine: dict[str, list[str]] = {}
     for engine, activity in rows:
-        by.setdefault(engine_waited_for(activity, engine), []).append(activity)
-    return [EngineWaitedFor(name, max(texts), len(texts)) for name, texts in sorted(by.items())]
+        by_engine.setdefault(engine_waited_for(activity, engine), []).append(activity)
+    return [
+        EngineWaitedFor(name, max(texts), len(texts)) for name, texts in sorted(by_engine.items())
+    ]
 
 
 def engine_waited_for(activity: str, engine: str) -> str:
@@ -484,7 +486,7 @@ def scores_around(rollout: str, step: int) -> ReadPlan[tuple[float | None, float
     return before[-1] if before else None, after[-1] if after else None
 
 
-MOST_SCORES = 32
+MAX_SCORES = 32
 """Scores of one rollout that are given unless asked otherwise: the newest."""
 
 
@@ -506,7 +508,7 @@ class ScorePoint(NamedTuple):
 
 
 def score_history(
-    rollouts: Sequence[str], most: int = MOST_SCORES
+    rollouts: Sequence[str], limit: int = MAX_SCORES
 ) -> ReadPlan[dict[str, list[ScorePoint]]]:
     """By rollout, its newest scores, oldest of them first; with those of a past that it shares."""
     history: dict[str, list[ScorePoint]] = {rollout: [] for rollout in rollouts}
@@ -520,7 +522,7 @@ def score_history(
         )
         for id, parent, step in branches:
             history[id] = (yield from _scores_until(parent, step)) + history[id]
-    return {rollout: scores[-most:] for rollout, scores in history.items()}
+    return {rollout: scores[-limit:] for rollout, scores in history.items()}
 
 
 def _scores_until(rollout: str, last: int) -> ReadPlan[list[ScorePoint]]:

@@ -173,7 +173,7 @@ SEARCH_SCOPES: tuple[SearchScope, ...] = ("rollout", "task", "all")
 SEARCH_TARGETS: tuple[SearchTarget, ...] = ("steps", "diffs", "searches", "terminals")
 PATTERN_SECONDS_PER_TEXT = 0.1
 """What a pattern may take for one text."""
-MOST_QUERY_CHARACTERS = 1_000
+MAX_QUERY_CHARACTERS = 1_000
 """Characters of a query that count."""
 MatchSpan: TypeAlias = tuple[int, int]
 _SCALAR_PATTERN = re.compile(r"[0-9a-z.+-]{1,40}")
@@ -205,7 +205,7 @@ class SearchMatcher:
     def __init__(self, query: SearchQuery) -> None:
         """Raises HoustonError (2) for a pattern that is none."""
         self.query = query
-        self.text = query.text[:MOST_QUERY_CHARACTERS]
+        self.text = query.text[:MAX_QUERY_CHARACTERS]
         self.terms: list[SearchTerm] = split_terms(self.text) if query.mode == "words" else []
         self._pattern = self._compiled()
         self._probes = _build_probes(self.text, self.terms, query.mode)

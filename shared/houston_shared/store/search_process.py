@@ -28,7 +28,7 @@ MEMORY_LIMIT = 2 << 30
 
 REPORT_SECONDS = 0.1
 """What is found gathers this long before it is said: a screen shows no more."""
-MOST_HITS_WITH_TEXT = 5_000
+MAX_HITS_WITH_TEXT = 5_000
 """Hits that are said with their words; of the others only the steps."""
 
 
@@ -93,7 +93,7 @@ class _GatheredHits:
     def __init__(self, number: int) -> None:
         self._number = number
         self._hits: list[SearchHit] = []
-        self._texts_left = MOST_HITS_WITH_TEXT
+        self._texts_left = MAX_HITS_WITH_TEXT
         self._reported_at = 0.0
 
     def take(self, progress: SearchProgress) -> None:

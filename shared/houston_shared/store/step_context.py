@@ -456,16 +456,16 @@ def find_omissions(messages: Sequence[Message]) -> list[TextOmission]:
 
 
 def context_change_as_json(
-    change: ContextChange, around: ContextSurroundings, step: int
+    change: ContextChange, surroundings: ContextSurroundings, step: int
 ) -> dict[str, Any]:
     """`context R STEP --diff --json`."""
     return {
         "step": step,
-        "before": step - 1 if around.before is not None else None,
+        "before": step - 1 if surroundings.before is not None else None,
         "kept": change.kept,
         "gone": [_message_line(entry) for entry in change.gone],
         "new": [_message_line(entry) for entry in change.new],
-        "summarised": [summary._asdict() for summary in around.summarised],
+        "summarised": [summary._asdict() for summary in surroundings.summarised],
     }
 
 

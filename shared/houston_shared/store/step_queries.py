@@ -342,12 +342,12 @@ def mark_quarantined_steps(
     return [records[key] for key in sorted(records)]
 
 
-def list_steps_without_row(rollout: str, some: Iterable[int]) -> ReadPlan[list[int]]:
-    """Those of `some` steps (which have events set aside) that are over and have no row.
+def list_steps_without_row(rollout: str, steps: Iterable[int]) -> ReadPlan[list[int]]:
+    """Those of `steps` steps (which have events set aside) that are over and have no row.
 
     A running rollout has none: it runs the lost steps again.
     """
-    missing = sorted(some)
+    missing = sorted(steps)
     if not missing:
         return []
     ((state,),) = yield RunSql("SELECT state FROM rollouts WHERE id = ?", (rollout,))

@@ -31,18 +31,18 @@ class ReadExpiry:
 
     def __init__(self, home: Home) -> None:
         self._wal = home.database.with_name(home.database.name + "-wal")
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
         self.cut = False
         """Whether the transaction was cut."""
 
     def begin(self) -> None:
         """A transaction begins."""
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
         self.cut = False
 
     def look(self) -> bool:
         """Whether the transaction must end now; SQLite's progress handler."""
-        if time.monotonic() - self._began < EXPIRY_SECONDS:
+        if time.monotonic() - self._started_at < EXPIRY_SECONDS:
             return False
         try:
             self.cut = self._wal.stat().st_size > WAL_KEPT_BYTES

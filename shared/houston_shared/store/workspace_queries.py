@@ -119,9 +119,9 @@ def read_submitted_snapshot(evaluation: EvaluationRow) -> ReadPlan[str]:
     return body.fields.snapshot
 
 
-MOST_CHANGED_FILES = 500
+MAX_CHANGED_FILES = 500
 """Files listed at most; those changed last are kept."""
-MOST_STEP_DIFFS = 40
+MAX_STEP_DIFFS = 40
 """Diffs of one step that are read at once."""
 
 
@@ -181,7 +181,7 @@ def list_changed_files(rollout: str) -> ReadPlan[list[FileHistoryRow]]:
         )
         for row in rows_to_records(FileHistoryRow, rows):
             files[row.path] = _merge_file_rows(files.get(row.path), row)
-    return sorted(files.values(), key=lambda row: (-row.last_step, row.path))[:MOST_CHANGED_FILES]
+    return sorted(files.values(), key=lambda row: (-row.last_step, row.path))[:MAX_CHANGED_FILES]
 
 
 def _merge_file_rows(before: FileHistoryRow | None, row: FileHistoryRow) -> FileHistoryRow:

@@ -134,7 +134,7 @@ async def test_a_store_that_is_gone_is_said_once_and_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(store_workspace, "RETRY_SECONDS", 0.1)
-    monkeypatch.setattr(store_workspace, "LONGEST_DELAY_SECONDS", 0.1)
+    monkeypatch.setattr(store_workspace, "MAX_DELAY_SECONDS", 0.1)
     store = ArtifactStore(url)
     store_owner.claim(store, home, NODE)
     work = Work(tmp_path / "node", store)

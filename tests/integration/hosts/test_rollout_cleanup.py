@@ -240,4 +240,4 @@ async def test_a_machine_that_is_away_is_asked_once_and_its_note_stays(
         report = await cleaner.execute_order(CleanupOrder(str(tmp_path), rollout, "files", (away,)))
         assert report.left.endswith(f"rollouts/{rollout} stays.")
         assert note.exists()
-    assert len(cleaner._machines._away) == 1
+    assert len(cleaner._machines._unreachable_reasons) == 1

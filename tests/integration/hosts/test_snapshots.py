@@ -286,7 +286,7 @@ async def test_a_file_with_holes_costs_what_it_holds(
 
 async def test_one_mark_copies_so_much_and_names_the_rest(workspace: Path, tmp_path: Path) -> None:
     made = ShadowRepository(
-        workspace, tmp_path / "shadow", most_copied=LARGE_FILE_BYTES + 1_000_000
+        workspace, tmp_path / "shadow", max_copied_bytes=LARGE_FILE_BYTES + 1_000_000
     )
     for name in ("a", "b"):
         (workspace / name).write_bytes(name.encode() * (LARGE_FILE_BYTES + 1))

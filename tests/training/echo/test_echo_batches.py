@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from houston_daemon.review.critic.refinements import Critiqued
+from houston_daemon.review.critic.refinements import RefinementText
 from houston_daemon.training.credit.group_advantages import ScoredRollout
 from houston_daemon.training.credit.policy_gradient_rows import PolicyGradientRow
 from houston_daemon.training.echo.echo_batches import EchoBatches, RefinedAttempt, critique_rows
@@ -70,7 +70,7 @@ class Played(GroupCoordinator):
             for task in self.begun[-1]
         ]  # fmt: skip
 
-    def refine(self, attempt: RolloutGroup, critiques: Sequence[Critiqued]) -> RolloutGroup:
+    def refine(self, attempt: RolloutGroup, critiques: Sequence[RefinementText]) -> RolloutGroup:
         (rollout,) = attempt.rollouts
         self.told[rollout] = [said.text for said in critiques]
         names = tuple(f"{rollout}.{number}" for number in range(len(critiques)))

@@ -256,7 +256,7 @@ def test_who_was_not_asked_yet_is_asked(
             policy=checkpoint.policy, started_at="", seconds=1.0, worlds=(world,),
         )  # fmt: skip
 
-    monkeypatch.setattr(CritiqueSampler, "_sampled", sampled)
+    monkeypatch.setattr(CritiqueSampler, "_sample_critiques", sampled)
     monkeypatch.setattr(sampled_critiques, "read_attempt", lambda reader, rollout: rollout)
     monkeypatch.setattr(sampled_critiques, "read_sampled_policy", lambda reader, name: None)
     monkeypatch.setattr(failure_drift, "EngineSampler", lambda *_: None)

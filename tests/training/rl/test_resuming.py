@@ -34,13 +34,13 @@ def resumed(kind: str, home: Path, *words: str) -> tuple[int, bool]:
         PrmRunFolder(folder).write_spec(spec)
         train_prm_commands.add_train_prm_arguments(parser)
         arguments = parser.parse_args(["--resume", "cut", *words])
-        asked = train_prm_commands._resumed(loaded, arguments).spec
+        asked = train_prm_commands._resume_run(loaded, arguments).spec
         return asked.gpus, asked.share_gpus
     plain = RlRunSpec(recipe=load_rl_recipe(kind, []), parent="", active_before="", **ASKED)
     RlRunFolder(folder).write_spec(plain)
     train_rl_commands.add_train_rl_arguments(parser, kind)
     arguments = parser.parse_args(["--resume", "cut", *words])
-    going_on = train_rl_commands._resumed(loaded, arguments).spec
+    going_on = train_rl_commands._resume_run(loaded, arguments).spec
     return going_on.gpus, going_on.share_gpus
 
 

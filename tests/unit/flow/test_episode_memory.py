@@ -77,7 +77,7 @@ def test_a_rollout_that_ends_twice_is_kept_once(store: EpisodeStore) -> None:
 
 
 def test_the_oldest_go(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(episode_memory, "MOST_EPISODES", 2)
+    monkeypatch.setattr(episode_memory, "MAX_EPISODES", 2)
     store.keep(kept(9, "Which bird is grey?"))
     assert store.recall("ask", VENUS, 3) == []
     assert [each.rollout for each in store.recall("ask", "the grey bird", 3)] == ["r9"]

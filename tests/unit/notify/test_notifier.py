@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from houston_daemon.review.notify import notifier_child, sent_notifications
-from houston_daemon.review.notify.notifier_child import GONE_SECONDS, Notifier
+from houston_daemon.review.notify.notifier_child import RENOTIFY_SECONDS, Notifier
 from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.config_sections import NotifySettings
 from houston_shared.errors import HoustonError
@@ -269,7 +269,7 @@ def soon(desk: Desk, notifier: Notifier) -> None:
 def after_long(desk: Desk, notifier: Notifier) -> None:
     pass_steps(desk, 2, 7)
     desk.later(notifier, 20)
-    desk.later(notifier, GONE_SECONDS)
+    desk.later(notifier, RENOTIFY_SECONDS)
     desk.later(notifier, 20)
 
 

@@ -28,7 +28,7 @@ def test_a_reason_is_taken_once(file: Path) -> None:
     first.take([A])
     again = opened(file)
     assert not again.is_new
-    assert again.is_told(A) and not again.is_told(B)
+    assert again.was_notified(A) and not again.was_notified(B)
     assert again.delivery("x").waiting == [A]
 
 
@@ -65,21 +65,21 @@ def test_each_service_has_its_own(file: Path) -> None:
 def test_what_is_only_remembered_waits_for_nobody(file: Path) -> None:
     sent = opened(file)
     sent.take([A, B], {A.key})
-    assert sent.is_told(A) and sent.delivery("x").waiting == [B]
+    assert sent.was_notified(A) and sent.delivery("x").waiting == [B]
 
 
 def test_a_forgotten_reason_is_told_again(file: Path) -> None:
     sent = opened(file)
     sent.take([A, B])
     sent.forget({A.key})
-    assert not opened(file).is_told(A)
-    assert opened(file).is_told(B)
+    assert not opened(file).was_notified(A)
+    assert opened(file).was_notified(B)
 
 
 def test_no_more_wait_than_a_service_will_ever_take(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sent_notifications, "MOST_WAITING", 3)
+    monkeypatch.setattr(sent_notifications, "MAX_WAITING_MESSAGES", 3)
     sent = opened(file)
     assert sent.take([notification(number) for number in range(5)]) == 2
     assert [each.rollout for each in sent.delivery("x").waiting] == [

@@ -94,7 +94,7 @@ def test_a_guard_ends_an_engine_that_had_no_daemon_for_the_grace(
         now += seconds
         for at in [at for at in due if at <= now]:
             due.pop(at)(home)
-        if now > LOOKS * engine_guard.LONGEST_CHECK_SECONDS:
+        if now > LOOKS * engine_guard.MAX_CHECK_SECONDS:
             engine.kill()
             engine.wait()
 
@@ -109,7 +109,7 @@ def test_a_guard_ends_an_engine_that_had_no_daemon_for_the_grace(
         assert ended, "only the end of the engine ends the wait"
     else:
         assert not ended
-        assert expected <= now <= expected + 2 * engine_guard.LONGEST_CHECK_SECONDS
+        assert expected <= now <= expected + 2 * engine_guard.MAX_CHECK_SECONDS
 
 
 def test_a_guard_ends_with_an_engine_that_ends_by_itself(

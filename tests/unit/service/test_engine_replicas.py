@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.service.engine_replicas import (
-    DRAIN_LEAST_SECONDS,
+    MIN_DRAIN_SECONDS,
     WatchedEngine,
     WatchedReplica,
     differs_in_servers_only,
@@ -66,7 +66,7 @@ def test_a_server_without_an_address_is_told_to_nobody() -> None:
 def test_who_leaves_is_waited_for() -> None:
     engine = watched(a="ready", b="ready")
     engine.replicas["b"].draining_since = 100.0
-    late = 100.0 + DRAIN_LEAST_SECONDS
+    late = 100.0 + MIN_DRAIN_SECONDS
     assert engine.state == "ready" and list(engine.ready_urls()) == ["a"]
     assert engine.drained([], 101.0) == [], "a worker that has just begun has said nothing yet"
     assert engine.drained([ReplicaUse("b", 1)], late) == []

@@ -236,7 +236,7 @@ def test_addresses_of_engines(url: str, expected: tuple[str, int] | None) -> Non
     if expected:
         assert engine_endpoints.parse_address(url) == expected
         return
-    with pytest.raises(ConfigurationError, match="no http"):
+    with pytest.raises(ConfigurationError, match="not an http"):
         engine_endpoints.parse_address(url)
 
 

@@ -314,7 +314,7 @@ def test_a_worker_without_rollouts_is_let_go_after_a_while(make: Callable[..., P
 def test_a_worker_is_replaced_after_many_rollouts(
     make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_workers, "ROLLOUTS_IN_A_LIFE", 3)
+    monkeypatch.setattr(shared_workers, "MAX_WORKER_ROLLOUTS", 3)
     pool = make()
     for number in range(4):
         pool.fill(f"ends{number}")

@@ -234,7 +234,7 @@ def test_a_missing_tokenizer_is_said_and_the_ids_stay(
     clean(Sent(written, "r1"))
     view = read_context(reader, "r1", 2)
     assert view.token_ids == [0, 1, 2, 3, 4, 5]
-    assert "gone.json is not there" in view.note
+    assert "gone.json does not exist" in view.note
     assert "You act." in view.rendered
 
 

@@ -13,7 +13,7 @@ from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.records import FileChange, ForkBody, TerminalSpan, ToolCall, ToolResult
 from houston_shared.store.event_bodies import StoredObservation, StoredSample, VerdictGiven
 from houston_shared.store.journal_search import (
-    MOST_SLOW_TEXTS,
+    MAX_SLOW_TEXTS,
     SearchHit,
     search_hit_json,
     search_home,
@@ -169,7 +169,7 @@ def test_what_is_no_pattern_is_a_mistake_of_the_person(
 
 def test_a_pattern_that_would_never_end_is_given_up(written: WrittenHome, reader: Reader) -> None:
     written.rollout("r1")
-    for number in range(1, MOST_SLOW_TEXTS + 3):
+    for number in range(1, MAX_SLOW_TEXTS + 3):
         written.step("r1", number, sample("a" * 200 + "!"))
     with pytest.raises(HoustonError, match="takes too long"):
         find(reader, r"^(a|aa|aaa|a?b?a)+$", mode="regex")

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.commands.warm_up_commands import add_policy_warm_arguments, asked_recipe
+from houston_daemon.commands.warm_up_commands import (
+    add_policy_warm_arguments,
+    recipe_from_arguments,
+)
 from houston_daemon.environments.environment_protocol import BudgetStatus, Stop
 from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.suites.imperfect_agents import (
@@ -115,5 +118,7 @@ def test_no_game_of_science_is_in_two_splits() -> None:
 def test_a_warm_up_is_as_its_suite_needs_it(words: str, wrong: float, at_once: int) -> None:
     parser = argparse.ArgumentParser()
     add_policy_warm_arguments(parser)
-    recipe = asked_recipe(parser.parse_args([*words.split(), "--out", "warm"]), Path("model"))
+    recipe = recipe_from_arguments(
+        parser.parse_args([*words.split(), "--out", "warm"]), Path("model")
+    )
     assert (recipe.habits.wrong, recipe.at_once) == (wrong, at_once)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from houston_daemon.suites.question_leaks import LEAST_TEXT, TrainingText, find_leaks
+from houston_daemon.suites.question_leaks import MIN_TEXT_CHARACTERS, TrainingText, find_leaks
 
 PROBLEM = (
     "Every morning Aya goes for a $9$-kilometer-long walk and stops at a coffee shop afterwards."
@@ -75,9 +75,9 @@ def test_what_counts_as_the_same(asked: str, trained: str, leaks: bool) -> None:
 def test_every_place_of_a_question_within_a_text_is_found() -> None:
     """Wherever it begins, and however long it is from the least length on."""
     letters = "".join(chr(ord("a") + number * 7 % 26) + str(number) for number in range(60))
-    for length in range(LEAST_TEXT - 1, LEAST_TEXT + 20):
+    for length in range(MIN_TEXT_CHARACTERS - 1, MIN_TEXT_CHARACTERS + 20):
         for start in range(50):
             part = letters[start : start + length]
             for asked, trained in ((part, letters), (letters, part)):
                 found = find_leaks([("a", asked)], [TrainingText("old", trained)])
-                assert bool(found) == (length >= LEAST_TEXT), (length, start)
+                assert bool(found) == (length >= MIN_TEXT_CHARACTERS), (length, start)

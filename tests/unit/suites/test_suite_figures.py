@@ -124,7 +124,7 @@ def test_a_kept_run_is_read_back(tmp_path: Path) -> None:
     suite_results.write_run(file, run("10", "01"))
     assert suite_results.read_run(file) == run("10", "01")
     file.write_text("{}")
-    with pytest.raises(HoustonError, match="no result"):
+    with pytest.raises(HoustonError, match="not a result"):
         suite_results.read_run(file)
 
 

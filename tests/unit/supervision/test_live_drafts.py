@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from houston_daemon.review.critic import live_drafts_child
-from houston_daemon.review.critic.live_drafts_child import LEAST_STEPS, calls_for_draft
+from houston_daemon.review.critic.live_drafts_child import MIN_STEPS, calls_for_draft
 from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
@@ -37,10 +37,10 @@ SCENARIOS = {
     "a full disk": Scenario((("disk", 65),), False),
     "it rests": Scenario(STREAK, False, state="paused"),
     "a draft waits": Scenario(STREAK, False, drafts=(("open", 1),)),
-    "one was just said": Scenario(STREAK, False, drafts=(("accepted", 20 - LEAST_STEPS + 1),)),
-    "a critic found it right": Scenario(STREAK, False, asked=20 - LEAST_STEPS + 1),
-    "a critic found it right long ago": Scenario(STREAK, True, asked=20 - LEAST_STEPS),
-    "one was said long ago": Scenario(STREAK, True, drafts=(("accepted", 20 - LEAST_STEPS),)),
+    "one was just said": Scenario(STREAK, False, drafts=(("accepted", 20 - MIN_STEPS + 1),)),
+    "a critic found it right": Scenario(STREAK, False, asked=20 - MIN_STEPS + 1),
+    "a critic found it right long ago": Scenario(STREAK, True, asked=20 - MIN_STEPS),
+    "one was said long ago": Scenario(STREAK, True, drafts=(("accepted", 20 - MIN_STEPS),)),
 }
 
 
@@ -115,7 +115,7 @@ def test_a_critic_is_not_paid_twice_for_the_same_steps(asking: Asking) -> None:
     for _ in range(100):
         asking.look(60.0)
     assert asking.asked == 1
-    asking.steps += LEAST_STEPS
+    asking.steps += MIN_STEPS
     asking.look(60.0)
     assert asking.asked == 2
 

@@ -65,7 +65,7 @@ def header_element(
         element("p", note, kind="remark warn") if note else None,
         _instructions(instructions),
         score_chart(_points(steps), row.active_us / 1e6),
-        _said(guidance),
+        _messages_section(guidance),
         _strip(steps),
     ]
     return extend(node, parts)
@@ -131,7 +131,7 @@ def _points(steps: Iterable[StepGlance]) -> list[ChartPoint]:
     return points
 
 
-def _said(guidance: Sequence[Guidance]) -> Element | None:
+def _messages_section(guidance: Sequence[Guidance]) -> Element | None:
     """Every message, also those that were not heard."""
     if not guidance:
         return None

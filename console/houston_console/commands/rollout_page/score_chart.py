@@ -54,12 +54,12 @@ def score_chart(points: Sequence[ChartPoint], end: float) -> Element | None:
     for point in points:
         if point.value is None:
             line = _line(x(point.seconds), TOP, x(point.seconds), HEIGHT - BOTTOM, "said")
-            drawing.append(_linked(point, line))
+            drawing.append(_link_to_step(point, line))
     path = " ".join(f"{x(point.seconds)},{y(point.value or 0.0)}" for point in scores)
     drawing.append(element("polyline", kind="scores", points=path))
     for point in scores:
         place = {"cx": str(x(point.seconds)), "cy": str(y(point.value or 0.0)), "r": "4.5"}
-        drawing.append(_linked(point, element("circle", kind="score", **place)))
+        drawing.append(_link_to_step(point, element("circle", kind="score", **place)))
     keys = [element("span", "score of a submission", kind="scored")]
     if len(scores) < len(points):
         keys.append(element("span", "somebody spoke to the agent", kind="guided"))
@@ -85,6 +85,6 @@ def _label(x: float, y: float, text: str, anchor: str) -> Element:
     return element("text", text, kind="label", x=str(x), y=str(y), text_anchor=anchor)
 
 
-def _linked(point: ChartPoint, mark: Element) -> Element:
+def _link_to_step(point: ChartPoint, mark: Element) -> Element:
     mark.append(element("title", point.title))
     return element("a", mark, href=f"#step-{point.step}")

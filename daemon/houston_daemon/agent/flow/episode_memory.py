@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 PACKAGES = ("apsw", "sqlite_vec", "wordllama")
-LEAST_LIKENESS = 0.45
+MIN_COSINE_SIMILARITY = 0.45
 """Cosine of two questions from which one recalls the other; of unlike ones it is about 0."""
-MOST_EPISODES = 10_000
+MAX_EPISODES = 10_000
 """Of one task; the oldest go."""
 _DIMENSIONS = 256
 _WAIT_MILLISECONDS = 5_000
@@ -91,7 +91,7 @@ class EpisodeStore:
             for (old,) in database.execute(
                 "SELECT id FROM episodes WHERE rollout = ?1 OR id IN (SELECT id FROM episodes"
                 " WHERE task = ?2 ORDER BY id DESC LIMIT -1 OFFSET ?3)",
-                (episode.rollout, episode.task, MOST_EPISODES - 1),
+                (episode.rollout, episode.task, MAX_EPISODES - 1),
             ).fetchall():
                 database.execute("DELETE FROM vectors WHERE rowid = ?", (old,))
                 database.execute("DELETE FROM episodes WHERE id = ?", (old,))
@@ -106,10 +106,10 @@ class EpisodeStore:
             )
             database.execute("COMMIT")
 
-        self._with(store_episode)
+        self._with_database(store_episode)
 
-    def recall(self, task: str, question: str, most: int) -> list[Episode]:
-        """At most `most` episodes of the task with similar questions, the most similar first."""
+    def recall(self, task: str, question: str, limit: int) -> list[Episode]:
+        """At most `limit` episodes of the task with similar questions, the most similar first."""
         if not question.strip():
             return []
         vector = embed(question)
@@ -118,7 +118,7 @@ class EpisodeStore:
             near = database.execute(
                 "SELECT rowid FROM (SELECT rowid, distance FROM vectors WHERE question MATCH ?1"
                 " AND k = ?2 AND task = ?3) WHERE distance <= ?4 ORDER BY distance",
-                (vector, most, task, 1 - LEAST_LIKENESS),
+                (vector, limit, task, 1 - MIN_COSINE_SIMILARITY),
             ).fetchall()
             rows = [
                 database.execute(
@@ -130,16 +130,16 @@ class EpisodeStore:
             ]
             return [Episode._make((*row[:5], bool(row[5]))) for row in rows if row]
 
-        return self._with(read_episodes) or []
+        return self._with_database(read_episodes) or []
 
-    def _with(self, work: Callable[["apsw.Connection"], T]) -> T | None:
+    def _with_database(self, work: Callable[["apsw.Connection"], T]) -> T | None:
         """What `work` returns; None where the file fails, which is said."""
         import apsw
 
         try:
             if not self._file.exists():
                 _make_file(self._file)
-            with closing(_connected(self._file)) as database:
+            with closing(_connect(self._file)) as database:
                 return work(database)
         except (apsw.Error, OSError) as problem:
             log.warning("the memory in %s is not used: %s", self._file, problem)
@@ -151,14 +151,14 @@ def _make_file(file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=file.parent) as folder:
         new = Path(folder) / file.name
-        with closing(_connected(new)) as database:
+        with closing(_connect(new)) as database:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute(f"BEGIN;{_SCHEMA}COMMIT;")
         with suppress(FileExistsError):
             file.hardlink_to(new)
 
 
-def _connected(file: Path) -> "apsw.Connection":
+def _connect(file: Path) -> "apsw.Connection":
     # Python's own sqlite3 is often built so that it loads no extension.
     import apsw
     import sqlite_vec
@@ -199,15 +199,15 @@ class EpisodeMemory(TaskMemory):
         self._store = store
         self._rollout = rollout
         self._task = task
-        self._most_recalled = recalled
+        self._max_recalled = recalled
 
     async def recall(self, question: str) -> str:
         """What earlier rollouts tried for similar questions, as text for the head."""
         episodes = await asyncio.to_thread(
-            self._store.recall, self._task, question, self._most_recalled + 1
+            self._store.recall, self._task, question, self._max_recalled + 1
         )
         others = [episode for episode in episodes if episode.rollout != self._rollout]
-        lines = [_describe(episode) for episode in others[: self._most_recalled]]
+        lines = [_describe(episode) for episode in others[: self._max_recalled]]
         return "\n".join((HEADING, *lines, "]")) if lines else ""
 
     async def keep(self, question: str, answer: str, verified: bool) -> None:

@@ -38,7 +38,7 @@ _FALLBACK_CHARACTERS = 1_000
 class FlowAgent:
     """Planner, verifier and memory of one rollout. See `AgentKind`."""
 
-    most_tries = 2
+    max_attempts = 2
     tail_tokens = 160
     replays = True
 
@@ -61,16 +61,16 @@ class FlowAgent:
         self._stored = tuple(stored)
         self._memory = memory
         self._question = question
-        self._given_answer = ""
+        self._final_answer = ""
         self._verified = False
-        self._standing: Verification | None = None
+        self._verification: Verification | None = None
         """The verdict that holds for the next step."""
         self._last_thought = ""
-        self.tries_made = sum(side.part.startswith("planner.") for side in stored)
+        self.attempts_made = sum(side.part.startswith("planner.") for side in stored)
 
     def allowed_tools(self, step: int) -> Sequence[ToolSpec]:
         """Only the answer at the last step, and after the verifier's yes."""
-        answered = self._standing is not None and self._standing.answered
+        answered = self._verification is not None and self._verification.answered
         must_answer = answered and step >= self._budget.minimum_steps
         if must_answer or step >= self._budget.steps:
             return [tool for tool in self._tools if tool.name == self._answer] or self._tools
@@ -112,14 +112,18 @@ class FlowAgent:
         self, opened: StepAttempt, context: Context, finished: bool
     ) -> AfterCalls:
         """Ask the verifier, and report what was tried."""
-        stored, self._stored, self.tries_made = self._stored, (), 0
+        stored, self._stored, self.attempts_made = self._stored, (), 0
         if finished:
             fell_back = any(result.call.name == self._answer for result in _added_results(opened))
             return AfterCalls((FALLBACK_NOTE,) if fell_back else ())
         verification = None
         if self._verifier is not None and self._asks_verifier(opened):
             verification = await self._verifier.ask(opened, context, stored)
-        notes = [self._repeated(opened), self._tried_with(opened), *_verdict_notes(verification)]
+        notes = [
+            self._repeat_notice(opened),
+            self._memory_line(opened),
+            *_verdict_notes(verification),
+        ]
         if opened.step + 1 >= self._budget.steps and self._answer:
             notes.append(LAST_STEP_NOTE)
         return AfterCalls(tuple(note for note in notes if note), verification)
@@ -134,31 +138,31 @@ class FlowAgent:
         self._memory.note(opened.step, opened.results)
         self._last_thought = opened.sample.thought or self._last_thought
         if observation.verification is not None:
-            self._standing = observation.verification
+            self._verification = observation.verification
             self._verified = observation.verification.answered
         for result in opened.results:
             if result.call.name == self._answer and result.success:
-                self._given_answer = call_input(result.call)
+                self._final_answer = call_input(result.call)
         if guidance:
-            self._standing = None
+            self._verification = None
 
     async def end(self) -> None:
         """Hand what was tried and answered to the memory."""
-        await self._memory.keep(self._question, self._given_answer, self._verified)
+        await self._memory.keep(self._question, self._final_answer, self._verified)
 
     def _asks_verifier(self, opened: StepAttempt) -> bool:
         """After an action that was no answer, where its word can still change the next step."""
         acted = [result for result in opened.results if result.call.name != self._answer]
         return bool(acted) and opened.step + 1 < self._budget.steps
 
-    def _tried_with(self, opened: StepAttempt) -> str:
+    def _memory_line(self, opened: StepAttempt) -> str:
         """The memory's line after this step."""
         memory = TaskMemory()
         memory.extend(self._memory)
         memory.note(opened.step, opened.results)
         return memory.line()
 
-    def _repeated(self, opened: StepAttempt) -> str:
+    def _repeat_notice(self, opened: StepAttempt) -> str:
         step = self._memory.earlier(opened.step, opened.results)
         return f"[this was tried at step {step} already]" if step else ""
 

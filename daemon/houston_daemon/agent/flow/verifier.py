@@ -77,7 +77,7 @@ class Verifier:
             if side.part == VERIFIER_PART:
                 return parse_verification(side.sample.thought, side.sample.finish_reason)
         role = await self._roles.get("verifier")
-        request = self._request(role, opened, role.shown(context))
+        request = self._request(role, opened, role.render_context(context))
         if request.max_tokens < MIN_ANSWER_TOKENS:
             return Verification(unreadable="the engine's window has no room for it")
         try:
@@ -91,7 +91,7 @@ class Verifier:
     ) -> Verification:
         point("worker.verifier.before")
         sampled = await role.sampler.sample(request)
-        anchor = role.shown(context).anchor
+        anchor = role.render_context(context).anchor
         link = link_prompt(
             anchor,
             request.prompt_ids,
@@ -115,17 +115,19 @@ class Verifier:
         point("worker.verifier.after")
         return verification
 
-    def _request(self, role: RoleSampler, opened: StepAttempt, shown: Context) -> SampleRequest:
+    def _request(
+        self, role: RoleSampler, opened: StepAttempt, role_context: Context
+    ) -> SampleRequest:
         """The context, the step with its results, and the request as the end of its observation."""
         own = role.own_head is not None
         sample = replace(opened.sample, token_ids=None) if own else opened.sample
         observed = ObservationBody(tail=VERIFIER_REQUEST)
         entry = role.renderer.render_step(opened.step, sample, opened.results, observed, ())
-        ids = shown.prompt_ids
-        size = shown.size + entry.size
+        ids = role_context.prompt_ids
+        size = role_context.size + entry.size
         return role.request_builder.request(
             None if ids is None else (*ids, *entry.ids),
-            (*shown.messages, *entry.messages),
+            (*role_context.messages, *entry.messages),
             step=opened.step,
             max_tokens=role.room(size, VERDICT_TOKENS),
             role="verifier",

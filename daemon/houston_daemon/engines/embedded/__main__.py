@@ -15,7 +15,7 @@ from houston_daemon.service.parent_death import end_with_parent
 from houston_shared.redacted_logging import log_redacted_to_stderr
 
 LOGGER = logging.getLogger("houston.embedded")
-LEAST_CACHE_TOKENS = 8192
+MIN_CACHE_TOKENS = 8192
 """Of a model with a small window: what a hundred short rollouts have between two answers."""
 
 
@@ -38,7 +38,7 @@ def main() -> int:
 
     torch.set_num_threads(arguments.threads)
     model = EmbeddedModel(arguments.model, arguments.dtype)
-    cache_tokens = arguments.cache_tokens or max(3 * model.window, LEAST_CACHE_TOKENS)
+    cache_tokens = arguments.cache_tokens or max(3 * model.window, MIN_CACHE_TOKENS)
     scheduler = JobScheduler(JobSampler(model, cache_tokens))
     scheduler.start()
     name = arguments.name or arguments.model.name

@@ -73,7 +73,7 @@ class EmbeddedServer:
             )
         else:
             ids = request_body.prompt
-        if unfit := self._unfit(ids, request_body):
+        if unfit := self._request_problem(ids, request_body):
             return _error_response(unfit, 400)
         pieces: asyncio.Queue[completions_wire.SampledPiece | Exception] = asyncio.Queue()
         loop = asyncio.get_running_loop()
@@ -97,7 +97,7 @@ class EmbeddedServer:
         answer = {"count": len(ids), "max_model_len": self._model.window, "tokens": ids}
         return JSONResponse(answer)
 
-    def _unfit(self, ids: list[int], request: completions_wire.CompletionRequest) -> str:
+    def _request_problem(self, ids: list[int], request: completions_wire.CompletionRequest) -> str:
         if not ids:
             return "the prompt is empty"
         if min(ids) < 0 or max(ids) >= self._model.vocabulary:

@@ -48,7 +48,7 @@ class PrefixCache:
     def take(self, scope: tuple[str, str], prompt: Sequence[int]) -> PrefixCacheEntry:
         """Return a busy entry whose ids are a proper prefix of `prompt`, the longest known."""
         self._takings += 1
-        best, common = self._longest(scope, prompt)
+        best, common = self._find_longest_prefix(scope, prompt)
         if best is None or common == 0:
             entry = PrefixCacheEntry(scope, DynamicCache(config=self._config))
         elif best.busy or common * 2 < len(best.ids):
@@ -68,7 +68,7 @@ class PrefixCache:
             self._entries.remove(entry)
             return
         idle = sorted((e for e in self._entries if not e.busy), key=lambda e: e.used)
-        while len(idle) > 1 and self._over(idle):
+        while len(idle) > 1 and self._exceeds_limits(idle):
             self._entries.remove(idle.pop(0))
 
     def drop(self, entry: PrefixCacheEntry) -> None:
@@ -82,10 +82,10 @@ class PrefixCache:
             if entry.scope[0] == adapter:
                 entry.scope = _ORPHANED
 
-    def _over(self, idle: list[PrefixCacheEntry]) -> bool:
+    def _exceeds_limits(self, idle: list[PrefixCacheEntry]) -> bool:
         return len(idle) > self._max_entries or sum(len(e.ids) for e in idle) > self._max_tokens
 
-    def _longest(
+    def _find_longest_prefix(
         self, scope: tuple[str, str], prompt: Sequence[int]
     ) -> tuple[PrefixCacheEntry | None, int]:
         best, length = None, 0

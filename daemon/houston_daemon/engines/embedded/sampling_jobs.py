@@ -183,10 +183,10 @@ class SamplingJob:
         self.cached_tokens = len(self._entry.ids)
         self._feed = self.prompt[self.cached_tokens :]
 
-    def next_part(self, most: int) -> tuple[list[int], DynamicCache]:
-        """At most `most` ids to compute next, and the cache that they go into."""
+    def next_part(self, max_tokens: int) -> tuple[list[int], DynamicCache]:
+        """At most `max_tokens` ids to compute next, and the cache that they go into."""
         assert self._entry is not None
-        part, self._feed = self._feed[:most], self._feed[most:]
+        part, self._feed = self._feed[:max_tokens], self._feed[max_tokens:]
         self._entry.ids += part
         return part, self._entry.kv
 
@@ -285,7 +285,7 @@ class JobScheduler:
             self._end(job)
         adapter = self._running[0].adapter if self._running else ""
         jobs = [job for job in self._running if job.adapter == adapter]
-        jobs = [job for job in jobs if self._begun(job)]
+        jobs = [job for job in jobs if self._try_begin(job)]
         if not jobs:
             return
         share = max(1, PREFILL_TOKENS // len(jobs))
@@ -309,7 +309,7 @@ class JobScheduler:
                 self._running.remove(job)
                 self._running.append(job)
 
-    def _begun(self, job: SamplingJob) -> bool:
+    def _try_begin(self, job: SamplingJob) -> bool:
         try:
             job.begin(self.sampler)
         except Exception as problem:  # noqa: BLE001 - one job's failure is that job's answer

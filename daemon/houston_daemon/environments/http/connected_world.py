@@ -65,7 +65,7 @@ class ConnectedWorld:
         kind: type[AnswerT],
         *,
         idempotent: bool,
-        patient: bool = True,
+        retry: bool = True,
     ) -> AnswerT:
         """The answer to `reset`, `step`, `score` or `close`. Raises SimulatorFailed."""
         answer: msgspec.Struct

@@ -186,12 +186,14 @@ class SimulatorEnvironment(ToolEnvironment):
             return await self.act(call, budget_status, stop)
         error = "The daemon went down during the action."
         try:
-            was_done = await cancel_on_stop(self._session.was_done(self._taken(call)), stop)
+            was_applied = await cancel_on_stop(
+                self._session.was_applied(self._recorded_action(call)), stop
+            )
         except (SimulatorFailed, CallInterrupted) as problem:
             return await self._result(call, Interrupted(error=error, now=str(problem)), start_time)
-        if was_done is False:
+        if was_applied is False:
             return await self.act(call, budget_status, stop)
-        outcome = "The simulator did it; what it answered is lost." if was_done else ""
+        outcome = "The simulator did it; what it answered is lost." if was_applied else ""
         return await self._result(call, Interrupted(error=error, now=outcome), start_time)
 
     async def close(self, ended: bool) -> None:
@@ -222,12 +224,12 @@ class SimulatorEnvironment(ToolEnvironment):
     async def _step(self, call: ToolCall) -> Observation:
         if self._session.is_over(call.id):
             return Failed(error="The episode is over.")
-        answer = await self._session.step(self._taken(call))
+        answer = await self._session.step(self._recorded_action(call))
         return SimulatorAnswer(
             success=answer.success,
             text=answer.text,
             finished=answer.done,
-            more=_bounded(answer.fields),
+            more=_limit_fields(answer.fields),
         )
 
     async def _score(self, budget_status: BudgetStatus) -> Observation:
@@ -236,13 +238,15 @@ class SimulatorEnvironment(ToolEnvironment):
             return Failed(error="There is no tool 'eval'; finish ends the episode.")
         return SimulatorScore(overall_score=(await self._session.score()).overall_score)
 
-    def _taken(self, call: ToolCall) -> RecordedAction:
+    def _recorded_action(self, call: ToolCall) -> RecordedAction:
         tool = self._tools.find(call.name)
         assert tool is not None
         return RecordedAction(call.id, tool.name, self._tools.arguments(call))
 
 
-def _bounded(fields: Mapping[str, bool | int | float | str]) -> dict[str, bool | int | float | str]:
+def _limit_fields(
+    fields: Mapping[str, bool | int | float | str],
+) -> dict[str, bool | int | float | str]:
     """As many fields, and as long ones, as an evaluator's metrics: each step keeps them."""
     return {
         name[:_NAME]: value[:_TEXT] if isinstance(value, str) else value

@@ -106,7 +106,7 @@ class SimulatorClient:
         kind: type[A],
         *,
         idempotent: bool,
-        patient: bool = True,
+        retry: bool = True,
     ) -> A:
         """The answer to one POST. Raises SimulatorFailed; safe to cancel.
 
@@ -116,11 +116,11 @@ class SimulatorClient:
         start_time, backoff = time.monotonic(), Backoff(_FIRST_WAIT, _LONGEST_WAIT)
         while True:
             try:
-                return await self._once(path, body, kind)
+                return await self._send_once(path, body, kind)
             except SimulatorFailed as problem:
                 now = time.monotonic()
                 wait = backoff.fail(now)
-                over = now - start_time + wait > (self._patience if patient else 0.0)
+                over = now - start_time + wait > (self._patience if retry else 0.0)
                 if over or problem.final or (problem.done is None and not idempotent):
                     raise
             await asyncio.sleep(wait)
@@ -129,10 +129,10 @@ class SimulatorClient:
         """Let go of connections."""
         await self._client.aclose()
 
-    async def _once(self, path: str, body: Mapping[str, Any], kind: type[A]) -> A:
+    async def _send_once(self, path: str, body: Mapping[str, Any], kind: type[A]) -> A:
         try:
             async with asyncio.timeout(self._seconds):
-                status, data = await self._sent(path, body)
+                status, data = await self._post(path, body)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol):
             raise SimulatorFailed("The simulator cannot be reached.", final=False) from None
         except (TimeoutError, httpx.TimeoutException):
@@ -145,7 +145,7 @@ class SimulatorClient:
             raise SimulatorFailed("The simulator redirects to what is no address.") from None
         return _read(status, data, kind)
 
-    async def _sent(self, path: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
+    async def _post(self, path: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
         content = msgspec.json.encode(body)
         headers = {"Content-Type": "application/json"}
         async with self._client.stream(
@@ -162,7 +162,7 @@ class SimulatorClient:
 
 def _read(status: int, data: bytes, kind: type[A]) -> A:
     if not 200 <= status < 300:  # a redirect too: nothing was done
-        refused, reason = status < 500, _why(data)
+        refused, reason = status < 500, _problem_text(data)
         words = f"The simulator {'refused' if refused else 'failed'} ({status})"
         raise SimulatorFailed(
             f"{words}{f': {reason}' if reason else '.'}",
@@ -177,7 +177,7 @@ def _read(status: int, data: bytes, kind: type[A]) -> A:
         raise SimulatorFailed(words, done=True) from None
 
 
-def _why(data: bytes) -> str:
+def _problem_text(data: bytes) -> str:
     try:
         return one_line(msgspec.json.decode(data, type=Problem).error, 500)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

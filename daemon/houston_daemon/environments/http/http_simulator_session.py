@@ -36,7 +36,7 @@ class Simulator(Protocol):
         kind: type[AnswerT],
         *,
         idempotent: bool,
-        patient: bool = True,
+        retry: bool = True,
     ) -> AnswerT:
         """See `http_simulator_client.SimulatorClient.ask`."""
         ...
@@ -133,20 +133,20 @@ class SimulatorSession:
         answer again.
         """
         if number := self._number(action.call):
-            return await self._sent(action, number)
+            return await self._send(action, number)
         if self._unconfirmed_action is not None:
             await self._settle(self._unconfirmed_action)
         try:
-            answer = await self._sent_once(action)
+            answer = await self._send_new(action)
         except SimulatorFailed as problem:
             if not problem.lost:
                 raise
             await self._find_again()
-            answer = await self._sent_once(action)
-        await self._keep(action, answer)
+            answer = await self._send_new(action)
+        await self._record_action(action, answer)
         return answer
 
-    async def was_done(self, action: RecordedAction) -> bool | None:
+    async def was_applied(self, action: RecordedAction) -> bool | None:
         """Whether the simulator did an action whose answer was lost; None if that cannot be known.
 
         Raises SimulatorFailed.
@@ -178,7 +178,7 @@ class SimulatorSession:
             return
         try:
             await self._client.ask(
-                "close", self._body(), IgnoredAnswer, idempotent=False, patient=False
+                "close", self._body(), IgnoredAnswer, idempotent=False, retry=False
             )
         except SimulatorFailed:
             return
@@ -204,7 +204,7 @@ class SimulatorSession:
                 " and cannot do them again."
             )
         for number, action in enumerate(actions[reset.steps :], reset.steps + 1):
-            answer = await self._sent(action, number)
+            answer = await self._send(action, number)
             if action.seen and action.seen != _digest(answer):
                 raise SimulatorFailed(
                     f"Action {number}, {action.tool}, was answered otherwise than before when it"
@@ -218,7 +218,7 @@ class SimulatorSession:
             await self._do_again(reset)
             ahead = 0
         if ahead == 1:
-            await self._keep(action)
+            await self._record_action(action)
         self._unconfirmed_action = None
         return {0: False, 1: True}.get(ahead)
 
@@ -228,21 +228,21 @@ class SimulatorSession:
             "reset", {**body, "settings": self._settings}, Reset, idempotent=True
         )
 
-    async def _sent_once(self, action: RecordedAction) -> Step:
+    async def _send_new(self, action: RecordedAction) -> Step:
         """The answer to a new action. One of which nobody knows whether it was done, as its answer
         failed to come, somebody broke it off or the session was lost, is settled before the next.
         """
         self._unconfirmed_action = action
         try:
-            return await self._sent(action)
+            return await self._send(action)
         except SimulatorFailed as problem:
             if problem.done:
-                await self._keep(action)
+                await self._record_action(action)
             elif problem.done is False and not problem.lost:
                 self._unconfirmed_action = None
             raise
 
-    async def _sent(self, action: RecordedAction, number: int = 0) -> Step:
+    async def _send(self, action: RecordedAction, number: int = 0) -> Step:
         body = {
             **self._body(),
             "key": f"{self._spec.rollout}/{action.call}",
@@ -252,7 +252,7 @@ class SimulatorSession:
         }
         return await self._client.ask("step", body, Step, idempotent=self.state.start.repeatable)
 
-    async def _keep(self, action: RecordedAction, answer: Step | None = None) -> None:
+    async def _record_action(self, action: RecordedAction, answer: Step | None = None) -> None:
         if answer is not None and self._checked:
             action = msgspec.structs.replace(action, seen=_digest(answer))
         self.state.taken.append(action)

@@ -129,7 +129,7 @@ class Connection:
         self._started = started
         self._headers = dict(headers)
         self._client: Client | None = None
-        self._living: asyncio.Task[None] | None = None
+        self._session_task: asyncio.Task[None] | None = None
         self._leave = asyncio.Event()
         self._opening = asyncio.Lock()
         self._listed = 0.0
@@ -167,12 +167,12 @@ class Connection:
     async def close(self) -> None:
         """End the connection, and the server where it was started here."""
         self._leave.set()
-        if self._living is not None:
+        if self._session_task is not None:
             if self._client is not None:  # else it waits for the server, and hears nothing
-                await asyncio.wait({self._living}, timeout=_LEAVING_SECONDS)
-            self._living.cancel()
-            await asyncio.gather(self._living, return_exceptions=True)
-        self._client = self._living = None
+                await asyncio.wait({self._session_task}, timeout=_LEAVING_SECONDS)
+            self._session_task.cancel()
+            await asyncio.gather(self._session_task, return_exceptions=True)
+        self._client = self._session_task = None
 
     @contextlib.asynccontextmanager
     async def _speaking(self, seconds: float) -> AsyncIterator[Client]:
@@ -183,14 +183,14 @@ class Connection:
                 yield client
         except MCPError as problem:
             if problem.code == CONNECTION_CLOSED:
-                await self._died()
+                await self._raise_server_died()
             if problem.code == REQUEST_TIMEOUT:
-                raise self._late(seconds) from None
+                raise self._timeout_error(seconds) from None
             raise ServerFailed(
                 f"The server {self.name} refused: {one_line(problem.message)}"
             ) from None
         except TimeoutError:
-            raise self._late(seconds) from None
+            raise self._timeout_error(seconds) from None
         except ValueError as problem:  # pydantic's: an answer that is none
             log.warning("server %s: %s", self.name, problem)
             raise ServerFailed(
@@ -199,9 +199,9 @@ class Connection:
             ) from None
         except (OSError, RuntimeError, ExceptionGroup) as problem:
             log.warning("server %s: %s", self.name, problem)
-            await self._died()
+            await self._raise_server_died()
 
-    async def _died(self) -> None:
+    async def _raise_server_died(self) -> None:
         await self.close()  # which reads its last words
         log.warning("the server %s has ended: %s", self.name, self._stderr or "no word")
         raise ServerFailed(
@@ -209,7 +209,7 @@ class Connection:
             " effect is unknown. The next call starts it anew, without what it had in memory."
         )
 
-    def _late(self, seconds: float) -> ServerFailed:
+    def _timeout_error(self, seconds: float) -> ServerFailed:
         return ServerFailed(
             f"The server {self.name} did not answer within {seconds:g} s; the call was cancelled,"
             " and whether it had its effect is unknown."
@@ -221,7 +221,7 @@ class Connection:
                 return self._client
             self._leave = asyncio.Event()
             ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
-            self._living = asyncio.create_task(self._live(ready), name=f"mcp {self.name}")
+            self._session_task = asyncio.create_task(self._live(ready), name=f"mcp {self.name}")
             try:
                 async with asyncio.timeout(self._settings.start_seconds):
                     self._client = await asyncio.shield(ready)
@@ -242,7 +242,7 @@ class Connection:
         try:
             async with (
                 self._transport() as transport,
-                Client(transport, message_handler=self._heard) as client,
+                Client(transport, message_handler=self._handle_notification) as client,
             ):
                 ready.set_result(client)
                 await self._leave.wait()
@@ -272,6 +272,6 @@ class Connection:
             self._stderr = tail.words
             tail.close()
 
-    async def _heard(self, message: Any) -> None:
+    async def _handle_notification(self, message: Any) -> None:
         if isinstance(message, ToolListChangedNotification):
             self._listed = 0.0

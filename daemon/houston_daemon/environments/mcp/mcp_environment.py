@@ -191,7 +191,7 @@ def build_environment(setup: EnvironmentSetup) -> McpEnvironment:
     past = BranchSnapshot(spec.parent, commit) if commit else None
     host = local_host(spec, task, setup.owner, past, tuple(setup.gpus.get(LOCAL_HOST, ())))
     connections = [
-        Connection(name, server, partial(_start, host, server), _restored(server.headers))
+        Connection(name, server, partial(_start, host, server), _restore_values(server.headers))
         for name, server in task.mcp.servers.items()
     ]
     arrival = partial(mcp_arrival, spec, task, host)
@@ -216,7 +216,7 @@ def build_environment(setup: EnvironmentSetup) -> McpEnvironment:
 
 
 async def _start(host: LocalHost, server: McpServerSettings) -> list[str]:
-    return await host.enclosed([server.command, *server.args], _restored(server.env))
+    return await host.enclosed([server.command, *server.args], _restore_values(server.env))
 
 
 def _evaluation(
@@ -231,5 +231,5 @@ def _evaluation(
     return Evaluation(host, task, Path(spec.task.folder), slots, steps.mark)
 
 
-def _restored(values: dict[str, str]) -> dict[str, str]:
+def _restore_values(values: dict[str, str]) -> dict[str, str]:
     return {name: restore_secrets(value) for name, value in values.items()}

@@ -155,7 +155,7 @@ class Servers:
         self.offered = ForeignTools(self._own, offered, self._allowed, self._names)
 
 
-_MOST = 2_000_000
+_MAX_TEXT_CHARACTERS = 2_000_000
 """Characters that are kept before the observation is cut."""
 
 
@@ -173,23 +173,23 @@ def tool_result_text(result: CallToolResult) -> ToolResultText:
     parts: list[str] = []
     not_shown: list[str] = []
     for block in result.content:
-        text, kind = _block(block)
+        text, kind = _block_text(block)
         parts.append(text)
         not_shown += [kind] if kind else []
     if not parts and result.structured_content is not None:
         parts.append(json.dumps(result.structured_content, ensure_ascii=False, indent=1))
-    return ToolResultText(_joined(parts), tuple(dict.fromkeys(not_shown)))
+    return ToolResultText(_join_parts(parts), tuple(dict.fromkeys(not_shown)))
 
 
-def _block(block: Any) -> tuple[str, str]:
+def _block_text(block: Any) -> tuple[str, str]:
     """Its text, and the kind of what is not shown."""
     match block:
         case TextContent():
             return block.text, ""
         case ImageContent():
-            return _declared("image", block.mime_type, block.data), "image"
+            return _placeholder_text("image", block.mime_type, block.data), "image"
         case AudioContent():
-            return _declared("audio", block.mime_type, block.data), "audio"
+            return _placeholder_text("audio", block.mime_type, block.data), "audio"
         case ResourceLink():
             return f"[link to the resource {block.uri}]", ""
         case EmbeddedResource():
@@ -207,12 +207,13 @@ def _resource(block: EmbeddedResource) -> tuple[str, str]:
     return f"[embedded resource {inner.uri}, {kind}, {size}: not shown]", "resource"
 
 
-def _declared(label: str, kind: str, data: str) -> str:
+def _placeholder_text(label: str, kind: str, data: str) -> str:
     return f"[{label}, {kind}, about {len(data) * 3 // 4} bytes: not shown]"
 
 
-def _joined(parts: Sequence[str]) -> str:
+def _join_parts(parts: Sequence[str]) -> str:
     text = "\n".join(parts)
-    if len(text) <= _MOST:
+    if len(text) <= _MAX_TEXT_CHARACTERS:
         return text
-    return f"{text[:_MOST]}\n[{len(text) - _MOST} characters beyond this were dropped]"
+    dropped_count = len(text) - _MAX_TEXT_CHARACTERS
+    return f"{text[:_MAX_TEXT_CHARACTERS]}\n[{dropped_count} characters beyond this were dropped]"

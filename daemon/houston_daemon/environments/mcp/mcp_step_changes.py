@@ -42,45 +42,45 @@ class StepChanges:
         self._host = host
         self._file = file
         self._arrival = arrival
-        self._told = ClosedSteps()
+        self._closed_steps = ClosedSteps()
 
     async def open(self) -> None:
         """Find what was told, or take the workspace as it is given. Raises HoustonError."""
         if (kept_steps := load_state(self._file, ClosedSteps)) is not None:
-            self._told = kept_steps
+            self._closed_steps = kept_steps
             return
         snapshot = await self._host.snapshots.take("start", mark=True)
-        self._keep(ClosedSteps(snapshot.commit, notes=await self._arrival()))
+        self._save_closed(ClosedSteps(snapshot.commit, notes=await self._arrival()))
 
     def run(self) -> None:
         """Note that a call may change the workspace. A full disk does not stop it."""
-        if not self._told.step:
+        if not self._closed_steps.step:
             return
-        opened = msgspec.structs.replace(self._told, step=0, files=(), more=0, notes=())
+        opened = msgspec.structs.replace(self._closed_steps, step=0, files=(), more=0, notes=())
         try:
-            self._keep(opened)
+            self._save_closed(opened)
         except OSError as problem:
             log.warning("the mark of an open step is not saved: %s", problem)
-            self._told = opened
+            self._closed_steps = opened
 
     async def mark(self) -> str:
         """A snapshot within a step, large files too; its commit."""
-        since = self._told.commit
+        since = self._closed_steps.commit
         return (await self._host.snapshots.take("evaluation", mark=True, since=since)).commit
 
     async def close(self, step: int) -> Closing:
         """Take the step's snapshot. Raises HoustonError."""
-        if self._told.step != step:
-            since = self._told.commit
+        if self._closed_steps.step != step:
+            since = self._closed_steps.commit
             snapshot = await self._host.snapshots.take(f"step {step}", since=since)
             files = tuple(map(recorded_change, snapshot.files))
-            notes = () if self._told.step else self._told.notes
-            self._keep(ClosedSteps(snapshot.commit, step, files, snapshot.more, notes))
-        closed = self._told
+            notes = () if self._closed_steps.step else self._closed_steps.notes
+            self._save_closed(ClosedSteps(snapshot.commit, step, files, snapshot.more, notes))
+        closed = self._closed_steps
         return Closing(
             snapshot=closed.commit, files=closed.files, more_files=closed.more, notes=closed.notes
         )
 
-    def _keep(self, closed: ClosedSteps) -> None:
+    def _save_closed(self, closed: ClosedSteps) -> None:
         save_state(self._file, closed)
-        self._told = closed
+        self._closed_steps = closed

@@ -44,7 +44,7 @@ class _Message(msgspec.Struct):
     data: dict[str, Any] = {}
 
 
-class _Seen(msgspec.Struct):
+class _StepResult(msgspec.Struct):
     """What an episode shows after its reset or a step."""
 
     observation: dict[str, Any] = {}
@@ -75,20 +75,20 @@ class OpenEnvSession:
         await self.end()
         self._rewards.clear()
         try:
-            return await self._begun(seed, settings)
+            return await self._reset_episode(seed, settings)
         except BaseException:
             await self.end()
             raise
 
-    async def _begun(self, seed: int, settings: Mapping[str, Any]) -> Reset:
+    async def _reset_episode(self, seed: int, settings: Mapping[str, Any]) -> Reset:
         schema = await self._action_schema()
         self._has_tools = schema.get("title") in _TOOL_SCHEMAS
         self._socket = await self._connected()
         data = {**settings, "seed": seed, "episode_id": self._rollout}
-        start = await self._asked({"type": "reset", "data": data})
+        start = await self._ask({"type": "reset", "data": data})
         if not self._has_tools:
             return Reset(text=_observation_text(start.observation), tools=(_typed_tool(schema),))
-        listed = await self._asked({"type": "step", "data": {"type": "list_tools"}})
+        listed = await self._ask({"type": "step", "data": {"type": "list_tools"}})
         return Reset(text=_observation_text(start.observation), tools=_tools(listed.observation))
 
     async def act(self, tool: str, arguments: Mapping[str, Any]) -> Step:
@@ -96,7 +96,7 @@ class OpenEnvSession:
         action = dict(arguments)
         if self._has_tools:
             action = {"type": "call_tool", "tool_name": tool, "arguments": action}
-        answer = await self._asked({"type": "step", "data": action})
+        answer = await self._ask({"type": "step", "data": action})
         reward = None if answer.reward is None else float(answer.reward)
         if reward is not None:
             self._rewards.append(reward)
@@ -157,12 +157,12 @@ class OpenEnvSession:
             words = f"The OpenEnv server opens no session ({type(problem).__name__})."
             raise SimulatorFailed(words, final=False) from None
 
-    async def _asked(self, message: Mapping[str, Any]) -> _Seen:
+    async def _ask(self, message: Mapping[str, Any]) -> _StepResult:
         """The answer to one message; whatever else happens, the connection is at its end."""
         socket = self._socket
         assert socket is not None, "begin() comes first"
         try:
-            answer = await self._exchanged(socket, json.dumps(message))
+            answer = await self._exchange(socket, json.dumps(message))
         except BaseException:  # an answer that comes later would be taken for the next
             await self.end()
             raise
@@ -171,13 +171,13 @@ class OpenEnvSession:
             unread = answer.data.get("code") == "VALIDATION_ERROR"
             raise SimulatorFailed(f"The server refused: {words}.", done=False if unread else None)
         try:
-            return msgspec.convert(answer.data, _Seen)
+            return msgspec.convert(answer.data, _StepResult)
         except msgspec.ValidationError as problem:
             await self.end()
             words = f"The server's answer is not what it should be: {one_line(str(problem), 200)}."
             raise SimulatorFailed(words, done=True) from None
 
-    async def _exchanged(self, socket: "ClientConnection", message: str) -> _Message:
+    async def _exchange(self, socket: "ClientConnection", message: str) -> _Message:
         from websockets.exceptions import ConnectionClosed
 
         seconds = self._settings.seconds

@@ -74,7 +74,7 @@ class ServedEpisode:
         self._spec, self._environment = spec, environment
         self._task, self._kind = task.task, kind(task.task.environment)
         self.step, self._evaluations, self._score, self._over = 0, 0, 0.0, False
-        self._begun = time.monotonic()
+        self._started_at = time.monotonic()
         try:
             await environment.open()
         except BaseException:
@@ -123,7 +123,7 @@ class ServedEpisode:
         return result
 
     def _budget_status(self) -> BudgetStatus:
-        budget, used = self._task.budget, time.monotonic() - self._begun
+        budget, used = self._task.budget, time.monotonic() - self._started_at
         return BudgetStatus(
             step=self.step,
             steps_left=max(0, budget.steps - self.step),

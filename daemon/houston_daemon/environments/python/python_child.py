@@ -44,7 +44,7 @@ class Packages:
         return importlib.machinery.PathFinder.find_spec(name, self._folders)
 
 
-def tidied(code: str) -> str:
+def normalize_code(code: str) -> str:
     """The code without a fence around it, and without wrong indentation.
 
     Code that can be parsed as it is loses only its fence.
@@ -75,7 +75,7 @@ def _parses(code: str) -> bool:
 def run(code: str) -> None:
     """Run it as `__main__`; print the value of a bare last expression that ends in no semicolon."""
     if "traceback" in code:
-        _lay_open(code)
+        _register_source(code)
     tree: Any = compile(code, NAME, "exec", _ast.PyCF_ONLY_AST, dont_inherit=True)
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
@@ -95,29 +95,29 @@ def run(code: str) -> None:
 
 def outcome(code: str, hidden: list[str]) -> dict[str, Any]:
     """Run the code; what became of it. hidden: folders whose names a traceback leaves out."""
-    code = tidied(code)
+    code = normalize_code(code)
     try:
         run(code)
     except SystemExit as end:
         if end.code in (None, 0):
             return {}
-        return _told(end, code, hidden)
+        return _error_report(end, code, hidden)
     except BaseException as problem:  # noqa: BLE001 the error is what is asked for
-        return _told(problem, code, hidden)
+        return _error_report(problem, code, hidden)
     return {}
 
 
-def _lay_open(code: str) -> None:
+def _register_source(code: str) -> None:
     """Let tracebacks show the lines of the code."""
     import linecache
 
     linecache.cache[NAME] = (len(code), None, code.splitlines(keepends=True), NAME)
 
 
-def _told(problem: BaseException, code: str, hidden: list[str]) -> dict[str, Any]:
+def _error_report(problem: BaseException, code: str, hidden: list[str]) -> dict[str, Any]:
     import traceback
 
-    _lay_open(code)
+    _register_source(code)
     trace = problem.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != NAME:
         trace = trace.tb_next

@@ -14,8 +14,8 @@ from houston_daemon.environments.environment_protocol import BudgetStatus, Stop
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.python.code_environment import CodeEnvironment, sandbox_of_setup
 from houston_daemon.environments.python.python_tool import (
+    MAX_CODE_CHARACTERS,
     MISSING,
-    MOST_CODE,
     PythonFinished,
     PythonTool,
 )
@@ -47,7 +47,7 @@ class RunPython(PythonAction, frozen=True, kw_only=True):
         str,
         Meta(
             min_length=1,
-            max_length=MOST_CODE,
+            max_length=MAX_CODE_CHARACTERS,
             description="The whole program; the value of a bare last expression is shown.",
         ),
     ]

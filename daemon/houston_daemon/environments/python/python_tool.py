@@ -56,7 +56,7 @@ def _(result: PythonFinished) -> Text:
 
 log = logging.getLogger(__name__)
 MISSING = "pip install 'houston-agents[envs]'"
-MOST_CODE = 30_000
+MAX_CODE_CHARACTERS = 30_000
 """Characters: as UTF-8 they fit into one variable of an environment (128 KiB on Linux)."""
 _PROGRAM = Path(__file__).with_name("python_child.py")
 _OUTPUT = 1_000_000
@@ -89,17 +89,17 @@ class PythonTool:
              ",".join(settings.packages), *folders],
             seconds=settings.seconds,
             writable=False,
-            extra_read=await asyncio.to_thread(self._mapped),
+            extra_read=await asyncio.to_thread(self._mapped_paths),
             environment={"HOUSTON_CODE": code, **_ONE_THREAD},
             output_limit=_OUTPUT,
         )  # fmt: skip
-        return self._executed(result)
+        return self._build_result(result)
 
-    def _mapped(self) -> list[Path]:
+    def _mapped_paths(self) -> list[Path]:
         places = local_host_setup.package_paths(self._settings.packages)
         return list(local_host_setup.interpreter_paths(_PROGRAM, *places))
 
-    def _executed(self, result: ProcessResult) -> Executed:
+    def _build_result(self, result: ProcessResult) -> Executed:
         report = self._report(result)
         return Executed(
             success=not report.error_type,

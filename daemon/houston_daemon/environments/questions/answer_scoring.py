@@ -39,7 +39,7 @@ def _matches(answer: str, gold: str) -> bool:
     numbers = _bare_number(answer), _bare_number(gold)
     if None in map(number, numbers):
         return normal(answer) == normal(gold)
-    return _same(*numbers)
+    return _equal_answers(*numbers)
 
 
 def _bare_number(text: str) -> str:
@@ -86,7 +86,7 @@ def number(text: str) -> tuple[Fraction, bool] | None:
 
 def same_answer(answer: str, gold: Sequence[str]) -> float:
     """1.0 when the answer is one of the gold answers, else 0.0."""
-    return float(any(_same(answer, accepted) for accepted in gold))
+    return float(any(_equal_answers(answer, accepted) for accepted in gold))
 
 
 def unwrapped_number(text: str) -> str:
@@ -97,7 +97,7 @@ def unwrapped_number(text: str) -> str:
     return bare[:-1] if bare.endswith(".") and not bare.endswith("..") else bare
 
 
-def _same(answer: str, gold: str) -> bool:
+def _equal_answers(answer: str, gold: str) -> bool:
     gold_number = number(gold)
     if gold_number is None:
         return _text(answer) == _text(gold)

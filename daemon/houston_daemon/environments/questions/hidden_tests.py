@@ -86,10 +86,10 @@ async def _passes(
     return same_result(output.rpartition(f"{RESULT_LINE}\n")[2], case.output)
 
 
-def same_output(said: str, expected: str) -> bool:
+def same_output(output: str, expected: str) -> bool:
     """Whether two outputs have the same lines, but for spaces at their ends; numbers of a line are
     compared as numbers."""
-    lines = [[line.split() for line in text.strip().splitlines()] for text in (said, expected)]
+    lines = [[line.split() for line in text.strip().splitlines()] for text in (output, expected)]
     return len(lines[0]) == len(lines[1]) and all(
         len(words) == len(other) and all(map(_same_word, words, other))
         for words, other in zip(*lines, strict=True)
@@ -105,9 +105,9 @@ def _same_word(one: str, other: str) -> bool:
         return False
 
 
-def same_result(said: str, expected: str) -> bool:
+def same_result(output: str, expected: str) -> bool:
     """Whether two texts are the same JSON; what is none equals nothing."""
     try:
-        return bool(json.loads(said) == json.loads(expected))
+        return bool(json.loads(output) == json.loads(expected))
     except (ValueError, RecursionError):  # the latter of a text that is nested for that
         return False

@@ -107,7 +107,7 @@ class QuestionAnswering:
             parent = load_state(state_file(self._spec, self._file.name, parent_id), QuestionState)
             if parent is None:
                 raise resume_error(f"what {parent_id} was asked is no longer on the host")
-            state = self._keep(QuestionState(parent.question, parent.index))
+            state = self._save_state(QuestionState(parent.question, parent.index))
         if state is None and begun:
             raise resume_error("its question is no longer on the host")
         self._state = state
@@ -118,7 +118,7 @@ class QuestionAnswering:
         settings = self._task.questions
         file = Path(self._spec.task.folder) / settings.file
         question = choose_question(read_questions(file), settings, self._spec.seed, str(file))
-        self._state = self._keep(QuestionState(question, index))
+        self._state = self._save_state(QuestionState(question, index))
         return self._state
 
     def answer(
@@ -160,7 +160,7 @@ class QuestionAnswering:
             return Failed(error=f"There is no tool {EVALUATION_CALL!r}; {tool} gives the answer.")
         return Answered(overall_score=0.0, question_id=self.now.question.id, finished=False)
 
-    def _keep(self, state: QuestionState) -> QuestionState:
+    def _save_state(self, state: QuestionState) -> QuestionState:
         with unwritable_as_error("The state of the rollout", "The rollout cannot start."):
             save_state(self._file, state)
         return state

@@ -17,7 +17,7 @@ from houston_daemon.environments.questions.hidden_tests import HiddenTests
 from houston_shared.errors import ConfigurationError
 from houston_shared.task_tables import QuestionSettings, QuestionSplit
 
-MOST_TEXT = 30_000
+MAX_TEXT_CHARACTERS = 30_000
 """Most characters of a question or an answer."""
 
 
@@ -99,9 +99,9 @@ def _question(line: str, number: int, where: str) -> Question:
     if not isinstance(entry, dict):
         raise ConfigurationError(f"{where}: not a JSON object.")
     text = entry.get("question")
-    if not isinstance(text, str) or not text.strip() or len(text) > MOST_TEXT:
+    if not isinstance(text, str) or not text.strip() or len(text) > MAX_TEXT_CHARACTERS:
         raise ConfigurationError(
-            f"{where}: `question` must be text of 1 to {MOST_TEXT} characters."
+            f"{where}: `question` must be text of 1 to {MAX_TEXT_CHARACTERS} characters."
         )
     answers = _texts(entry.get("answers", entry.get("golden_answers")))
     tests = _tests(entry.get("tests"), where)
@@ -111,7 +111,7 @@ def _question(line: str, number: int, where: str) -> Question:
     if split not in ("train", "test"):
         raise ConfigurationError(f"{where}: `split` is {split!r}; allowed: train, test.")
     return Question(
-        id=str(entry.get("id", number))[:MOST_TEXT],
+        id=str(entry.get("id", number))[:MAX_TEXT_CHARACTERS],
         question=text.strip(),
         answers=answers,
         split=split,
@@ -132,7 +132,9 @@ def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         return ()
     sound = [
-        text for text in value if isinstance(text, str) and text.strip() and len(text) <= MOST_TEXT
+        text
+        for text in value
+        if isinstance(text, str) and text.strip() and len(text) <= MAX_TEXT_CHARACTERS
     ]
     return tuple(sound) if len(sound) == len(value) else ()
 

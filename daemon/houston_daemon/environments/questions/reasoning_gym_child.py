@@ -49,19 +49,19 @@ _KNOWN_NAME = re.compile(
 )
 
 
-def make_entry(asked: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def make_entry(request: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The dataset and its one question of a seed. Raises whatever the package raises."""
     import numpy
     import reasoning_gym
 
-    random.seed(asked["seed"])
-    numpy.random.seed(asked["seed"])
-    settings = {**asked["settings"], "seed": asked["seed"], "size": 1}
-    dataset = reasoning_gym.create_dataset(asked["dataset"], **settings)
+    random.seed(request["seed"])
+    numpy.random.seed(request["seed"])
+    settings = {**request["settings"], "seed": request["seed"], "size": 1}
+    dataset = reasoning_gym.create_dataset(request["dataset"], **settings)
     return dataset, dataset[0]
 
 
-def score(asked: dict[str, Any]) -> dict[str, Any]:
+def score(request: dict[str, Any]) -> dict[str, Any]:
     """What an answer is worth, or why nobody can say."""
     from importlib import import_module
 
@@ -70,11 +70,11 @@ def score(asked: dict[str, Any]) -> dict[str, Any]:
     for name, allowed in _PARSING.items():
         module = vars(import_module(name))
         module["parse_expr"] = _only_formulas(module["parse_expr"], allowed)
-    dataset, entry = make_entry(asked)
-    if entry["question"] != asked["question"]:
+    dataset, entry = make_entry(request)
+    if entry["question"] != request["question"]:
         return {"error": "reasoning-gym makes another question of this seed; its version differs"}
     try:
-        worth = float(dataset.score_answer(asked["answer"], entry))
+        worth = float(dataset.score_answer(request["answer"], entry))
     except Exception as problem:  # noqa: BLE001 - the package raises whatever an answer causes
         return {"score": 0.0, "problem": type(problem).__name__}
     return {"score": min(1.0, max(0.0, worth))}
@@ -95,16 +95,16 @@ def _only_formulas(parse: Callable[..., Any], allowed: re.Pattern[str]) -> Calla
     return parse_formula
 
 
-def ask(asked: dict[str, Any]) -> dict[str, Any]:
+def ask(request: dict[str, Any]) -> dict[str, Any]:
     """A question with its answer; without a seed what its dataset is."""
     from reasoning_gym.factory import DATASETS
 
-    if asked["dataset"] not in DATASETS:
+    if request["dataset"] not in DATASETS:
         return {"unknown": sorted(DATASETS)}
-    if "seed" not in asked:
-        return {"about": DATASETS[asked["dataset"]][0].__doc__ or ""}
+    if "seed" not in request:
+        return {"about": DATASETS[request["dataset"]][0].__doc__ or ""}
     try:
-        entry = make_entry(asked)[1]
+        entry = make_entry(request)[1]
     except Exception as problem:  # noqa: BLE001 - the package raises whatever it meets
         return {"error": f"{type(problem).__name__}: {problem}"}
     return {"question": entry["question"], "answer": str(entry["answer"])}

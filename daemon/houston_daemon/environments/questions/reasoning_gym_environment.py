@@ -37,7 +37,7 @@ PACKAGE = "reasoning_gym"
 INSTALL = "pip install 'houston-agents[reasoning-gym]'"
 SCORE_SECONDS = 120.0
 """How long scoring may take, most of which is the package's import; then the answer scores 0."""
-MOST_ANSWER = 20_000
+MAX_ANSWER_CHARACTERS = 20_000
 _CHILD = Path(__file__).with_name("reasoning_gym_child.py")
 _OUTPUT = 1_000_000
 
@@ -47,7 +47,9 @@ class Finish(Arguments, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "finish"
     family: ClassVar[str] = "reasoning_gym"
-    answer: Annotated[str, Meta(max_length=MOST_ANSWER, description="The answer and nothing else.")]
+    answer: Annotated[
+        str, Meta(max_length=MAX_ANSWER_CHARACTERS, description="The answer and nothing else.")
+    ]
 
 
 def catalog(task: Task) -> Catalog:
@@ -78,7 +80,7 @@ def check_package(where: str) -> None:
         )
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _Reply(msgspec.Struct, frozen=True):
     score: float = 0.0
     error: str = ""
     problem: str = ""
@@ -113,13 +115,13 @@ class ReasoningGymEnvironment(ToolEnvironment):
         if call.name == EVALUATION_CALL:
             if not budget_status.budget_spent:
                 return Failed(error="There is no tool 'eval'; finish gives the answer.")
-            return self._answered(0.0, finished=False)
+            return self._answered_result(0.0, finished=False)
         if error := early_finish_refusal(budget_status, self._task.budget.minimum_steps):
             return Failed(error=error)
         worth = await cancel_on_stop(self._score(call.arguments["answer"]), stop)
-        return self._answered(worth, finished=True)
+        return self._answered_result(worth, finished=True)
 
-    def _answered(self, worth: float, *, finished: bool) -> Answered:
+    def _answered_result(self, worth: float, *, finished: bool) -> Answered:
         gym_settings = self._task.reasoning_gym
         return Answered(
             overall_score=round(100.0 * worth, 6),
@@ -154,7 +156,7 @@ class ReasoningGymEnvironment(ToolEnvironment):
         )
         lines = ended.stdout.decode("utf-8", "replace").rstrip().rpartition("\n")
         try:
-            verdict = msgspec.json.decode(lines[2], type=_Said)
+            verdict = msgspec.json.decode(lines[2], type=_Reply)
         except msgspec.MsgspecError:
             if ended.exit_code is None:
                 return 0.0

@@ -18,7 +18,7 @@ from houston_daemon.environments.call_handling import (
 from houston_daemon.environments.environment_protocol import BudgetStatus, Stop
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.python.code_environment import CodeEnvironment, sandbox_of_setup
-from houston_daemon.environments.python.python_tool import MOST_CODE, PythonTool
+from houston_daemon.environments.python.python_tool import MAX_CODE_CHARACTERS, PythonTool
 from houston_daemon.environments.questions.answer_scorers import (
     SCORERS,
     AnswerScore,
@@ -29,7 +29,7 @@ from houston_daemon.environments.questions.question_answering import (
     QuestionAnswering,
     check_questions,
 )
-from houston_daemon.environments.retrieval.retrieval_protocol import MOST_QUERY
+from houston_daemon.environments.retrieval.retrieval_protocol import MAX_QUERY_CHARACTERS
 from houston_daemon.environments.retrieval.searcher import Searcher, make_searcher
 from houston_daemon.environments.tool_arguments import Arguments, Catalog, chosen_actions
 from houston_daemon.environments.typed_observation import (
@@ -67,7 +67,7 @@ class Search(ResearchAction, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "search"
     query: Annotated[
-        str, Meta(min_length=1, max_length=MOST_QUERY, description="What to search for.")
+        str, Meta(min_length=1, max_length=MAX_QUERY_CHARACTERS, description="What to search for.")
     ]
 
 
@@ -79,7 +79,7 @@ class RunCode(ResearchAction, frozen=True, kw_only=True):
         str,
         Meta(
             min_length=1,
-            max_length=MOST_CODE,
+            max_length=MAX_CODE_CHARACTERS,
             description="The program; the value of a bare last expression is shown.",
         ),
     ]
@@ -90,7 +90,10 @@ class Answer(ResearchAction, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "answer"
     text: Annotated[
-        str, Meta(min_length=1, max_length=MOST_CODE, description="The answer and nothing else.")
+        str,
+        Meta(
+            min_length=1, max_length=MAX_CODE_CHARACTERS, description="The answer and nothing else."
+        ),
     ]
 
 
@@ -183,7 +186,7 @@ class ResearchEnvironment(CodeEnvironment):
     async def _take_answer(self, call: ToolCall, budget_status: BudgetStatus) -> Observation:
         text: str = call.arguments["text"]
         if self._answering is not None:
-            score = await self._tested(call.id, text)
+            score = await self._run_hidden_tests(call.id, text)
             return await asyncio.to_thread(
                 self._answering.answer, call.id, text, budget_status, score
             )
@@ -192,7 +195,7 @@ class ResearchEnvironment(CodeEnvironment):
             return Failed(error=f"An answer is refused before step {least}.")
         return GivenAnswer(answer=text)
 
-    async def _tested(self, call: str, program: str) -> AnswerScore | None:
+    async def _run_hidden_tests(self, call: str, program: str) -> AnswerScore | None:
         """The score of a program by the hidden tests; None for a question that has none, and for a
         call that was answered before a restart."""
         assert self._answering is not None

@@ -29,7 +29,11 @@ from houston_daemon.environments.questions.question_answering import (
 )
 from houston_daemon.environments.retrieval.corpus_documents import Document
 from houston_daemon.environments.retrieval.corpus_search import Corpus
-from houston_daemon.environments.retrieval.retrieval_protocol import MOST_QUERY, Hit, SearchFailed
+from houston_daemon.environments.retrieval.retrieval_protocol import (
+    MAX_QUERY_CHARACTERS,
+    Hit,
+    SearchFailed,
+)
 from houston_daemon.environments.retrieval.searcher import retrieval_root, task_corpus
 from houston_daemon.environments.tool_arguments import Arguments, Catalog, chosen_actions
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
@@ -49,7 +53,7 @@ class Search(SearchQaAction, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "search"
     query: Annotated[
-        str, Meta(min_length=1, max_length=MOST_QUERY, description="What to search for.")
+        str, Meta(min_length=1, max_length=MAX_QUERY_CHARACTERS, description="What to search for.")
     ]
     top_k: Annotated[int, Meta(ge=1, le=50, description="Most documents.")] = 5
 
@@ -203,7 +207,7 @@ class SearchQa(ToolEnvironment):
         state = await asyncio.to_thread(self._answering.find, begun)
         index = retrieval_root(self._spec) / "corpora" / state.index if state else None
         if index is None or not self._corpus.use(index):
-            index = await self._indexed(state)
+            index = await self._prepare_index(state)
         if state is None:
             state = await asyncio.to_thread(self._answering.begin, index.name)
         self.brief = f"Question: {state.question.question}"
@@ -240,7 +244,7 @@ class SearchQa(ToolEnvironment):
             return Failed(error=f"There is no document {call.id!r}; search gives their names.")
         return window(document, call.line_number, self._characters - _HEAD)
 
-    async def _indexed(self, state: QuestionState | None) -> Path:
+    async def _prepare_index(self, state: QuestionState | None) -> Path:
         try:
             index = await self._corpus.prepare()
         except SearchFailed as problem:

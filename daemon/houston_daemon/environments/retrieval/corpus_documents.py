@@ -43,11 +43,11 @@ class _Reader:
             self.parts.append(markup[at:opens])
             tag = _TAG.match(markup, opens)
             if markup.startswith("<!--", opens):
-                at = self._after("-->", opens + 2)  # `<!-->` is one
+                at = self._index_after("-->", opens + 2)  # `<!-->` is one
             elif tag:
                 at = self._tag(tag[2].lower(), bool(tag[1]), self._end_of_tag(tag.end()))
             elif markup.startswith(("<!", "<?", "</"), opens):
-                at = self._after(">", opens)
+                at = self._index_after(">", opens)
             else:
                 self.parts.append("<")
                 at = opens + 1
@@ -75,7 +75,7 @@ class _Reader:
             at = closes + 1 if closes >= 0 else at
         return len(self._markup)
 
-    def _after(self, text: str, at: int) -> int:
+    def _index_after(self, text: str, at: int) -> int:
         place = self._find(text, at)
         return place + len(text) if place >= 0 else len(self._markup)
 
@@ -99,7 +99,7 @@ class _Reader:
 
 
 SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm")
-MOST_BYTES = 8_000_000
+MAX_DOCUMENT_BYTES = 8_000_000
 """Most of one file, or of one line, that is read."""
 _TITLE = 200
 
@@ -148,7 +148,7 @@ def documents(source: Path) -> Iterator[Document | None]:
 
 def _file(path: Path, name: str) -> Document | None:
     with path.open("rb") as file:
-        data = file.read(MOST_BYTES)
+        data = file.read(MAX_DOCUMENT_BYTES)
     if b"\0" in data[:10_000]:
         return None  # binary under the name of a text
     text = data.decode("utf-8", "replace")
@@ -168,12 +168,12 @@ def _name(name: str) -> str:
 def _lines(source: Path) -> Iterator[Document | None]:
     with source.open("rb") as file:
         number = 0
-        while line := file.readline(MOST_BYTES):
+        while line := file.readline(MAX_DOCUMENT_BYTES):
             number += 1
-            complete = line.endswith(b"\n") or len(line) < MOST_BYTES
+            complete = line.endswith(b"\n") or len(line) < MAX_DOCUMENT_BYTES
             while not complete:  # the rest of a line that is too long
-                rest = file.readline(MOST_BYTES)
-                complete = rest.endswith(b"\n") or len(rest) < MOST_BYTES
+                rest = file.readline(MAX_DOCUMENT_BYTES)
+                complete = rest.endswith(b"\n") or len(rest) < MAX_DOCUMENT_BYTES
                 line = b"too long"
             if line.strip():
                 yield _line(line, number)

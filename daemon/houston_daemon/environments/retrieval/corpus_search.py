@@ -67,23 +67,23 @@ def content_key(source: Path, folder: Path, cancelled: Callable[[], bool]) -> st
     """
     signature = _signature(source)
     note = folder / f"{signature}.key"
-    if known_key := _known(note):
+    if known_key := _read_cached_key(note):
         return known_key
     with build_lock(folder / f"{signature}.lock", cancelled):
-        return _known(note) or _made(source, signature, note, cancelled)
+        return _read_cached_key(note) or _compute_key(source, signature, note, cancelled)
 
 
-def _known(note: Path) -> str:
+def _read_cached_key(note: Path) -> str:
     key = note.read_text(encoding="ascii") if note.is_file() else ""
     return key if len(key) == _LONG else ""  # a power cut can leave an empty one
 
 
-def _made(source: Path, signature: str, note: Path, cancelled: Callable[[], bool]) -> str:
-    key = _hashed(source, cancelled)
+def _compute_key(source: Path, signature: str, note: Path, cancelled: Callable[[], bool]) -> str:
+    key = _hash_files(source, cancelled)
     if _signature(source) != signature:  # written to meanwhile: known again when it rests
         return key
     temp_file = note.with_suffix(".new-key")
-    atomic_file.write_atomically(note, key.encode("ascii"), beside=temp_file, durable=False)
+    atomic_file.write_atomically(note, key.encode("ascii"), temporary_path=temp_file, durable=False)
     return key
 
 
@@ -97,7 +97,7 @@ def _signature(source: Path) -> str:
     return digest.hexdigest()
 
 
-def _hashed(source: Path, cancelled: Callable[[], bool]) -> str:
+def _hash_files(source: Path, cancelled: Callable[[], bool]) -> str:
     digest = hashlib.blake2b(f"{FORM}".encode(), digest_size=16)
     for path in files(source):
         name = "" if path == source else path.relative_to(source).as_posix()
@@ -295,7 +295,7 @@ class Corpus:
         end = time.monotonic() + self._seconds
 
         def run_query() -> T:
-            with contextlib.closing(_connected(index)) as database:
+            with contextlib.closing(_connect(index)) as database:
                 database.set_progress_handler(
                     lambda: is_cancelled.is_set() or time.monotonic() > end, _STEPS
                 )
@@ -319,7 +319,7 @@ class Corpus:
             is_cancelled.set()
 
 
-def _connected(index: Path) -> sqlite3.Connection:
+def _connect(index: Path) -> sqlite3.Connection:
     """Nobody writes to a finished index, so it needs no lock."""
     return sqlite3.connect(f"{index.as_uri()}?mode=ro&immutable=1", uri=True)
 

@@ -19,7 +19,7 @@ from houston_daemon.environments.retrieval.retrieval_protocol import SearchFaile
 from houston_shared.backoff import RetryPolicy, parse_retry_after
 from houston_shared.safe_text import safe
 
-MOST_BYTES = 4_000_000
+MAX_ANSWER_BYTES = 4_000_000
 """Most of an answer that is read; 100 hits are some 100 kB."""
 _RETRY = RetryPolicy(attempts=3, first_wait=0.5, max_retry_after=math.inf)
 _DETAIL = 200
@@ -62,7 +62,7 @@ async def answer(question: Question, seconds: float) -> dict[str, Any]:
         async with asyncio.timeout(seconds), _client(question.url) as client:
             for attempt in range(1, _RETRY.attempts + 1):
                 try:
-                    return await _once(client, question)
+                    return await _send_once(client, question)
                 except _Passing as passing:
                     failure, wait = passing.failure, _RETRY.wait(attempt, passing.after)
                     if time.monotonic() + wait >= end:
@@ -94,7 +94,7 @@ def _client(url: str) -> httpx.AsyncClient:
     )
 
 
-async def _once(client: httpx.AsyncClient, question: Question) -> dict[str, Any]:
+async def _send_once(client: httpx.AsyncClient, question: Question) -> dict[str, Any]:
     try:
         async with client.stream(
             question.method,
@@ -118,7 +118,7 @@ async def _once(client: httpx.AsyncClient, question: Question) -> dict[str, Any]
         raise _Passing(failure) from None
     if not response.is_success:
         raise _refusal(response, body)
-    return _decoded(body)
+    return _parse_answer(body)
 
 
 async def _body(response: httpx.Response) -> bytes:
@@ -126,14 +126,14 @@ async def _body(response: httpx.Response) -> bytes:
     async for part in response.aiter_bytes():
         parts.append(part)
         size += len(part)
-        if size > MOST_BYTES:
+        if size > MAX_ANSWER_BYTES:
             raise SearchFailed(
-                "too_large", f"The search provider's answer is over {MOST_BYTES // 10**6} MB."
+                "too_large", f"The search provider's answer is over {MAX_ANSWER_BYTES // 10**6} MB."
             )
     return b"".join(parts)
 
 
-def _decoded(body: bytes) -> dict[str, Any]:
+def _parse_answer(body: bytes) -> dict[str, Any]:
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):

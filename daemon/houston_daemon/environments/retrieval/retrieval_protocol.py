@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-MOST_HITS = 100
+MAX_HITS = 100
 """Most hits of one search."""
-MOST_QUERY = 1_000
+MAX_QUERY_CHARACTERS = 1_000
 """Most characters of a query."""
 _TITLE, _SNIPPET, _URL = 300, 1_000, 2_000
 

@@ -13,10 +13,10 @@ _CJK = (
 )
 _RUN = re.compile(f"[{_CJK}]+")
 _WORD = re.compile(rf"[^\W_{_CJK}]+|[{_CJK}]+")
-_MOST_TERMS = 64
+_MAX_TERMS = 64
 _LOOKED_AT = 100_000
 """Characters of a text that a snippet is sought in."""
-_MOST_PLACES = 20
+_MAX_TERM_PLACES = 20
 STOP_WORDS = frozenset({
     "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it",
     "no", "not", "of", "on", "or", "such", "that", "the", "their", "then", "there", "these", "they",
@@ -49,7 +49,7 @@ def words(query: str) -> list[str]:
         else:
             terms.append(word)
     telling = [word for word in terms if word not in STOP_WORDS]
-    return list(dict.fromkeys(telling or terms))[:_MOST_TERMS]
+    return list(dict.fromkeys(telling or terms))[:_MAX_TERMS]
 
 
 def match(query: str) -> str:
@@ -86,7 +86,7 @@ def _places(text: str, word: str) -> list[int]:
     stem = word[: max(4, len(word) - 3)] if word.isascii() else word
     places: list[int] = []
     at = text.find(stem)
-    while at >= 0 and len(places) < _MOST_PLACES:
+    while at >= 0 and len(places) < _MAX_TERM_PLACES:
         if not (word.isascii() and at and text[at - 1].isalnum()):
             places.append(at)
         at = text.find(stem, at + len(stem))

@@ -46,7 +46,7 @@ BEGIN UPDATE held SET bytes = bytes - length(OLD.hits) - length(OLD.query); END;
 """
 
 
-def _hashed(provider: str) -> str:
+def _hash_provider(provider: str) -> str:
     """A provider's name has its address, and that may have a key."""
     return hashlib.sha256(provider.encode("utf-8", "surrogateescape")).hexdigest()
 
@@ -58,11 +58,11 @@ class AnswerCache:
         """seconds: how old an answer may be; 0 keeps none. megabytes: of 1,048,576 bytes."""
         self._file = file
         self._seconds = seconds
-        self._most = megabytes * 1_048_576
+        self._max_bytes = megabytes * 1_048_576
 
     def find(self, provider: str, query: str, top_k: int) -> list[Hit] | None:
         """The kept answer to a question, if there is one that is young enough."""
-        provider = _hashed(provider)
+        provider = _hash_provider(provider)
 
         def read_hits(database: sqlite3.Connection) -> list[Hit] | None:
             row = database.execute(
@@ -72,11 +72,11 @@ class AnswerCache:
             ).fetchone()
             return msgspec.msgpack.decode(row[0], type=list[Hit]) if row else None
 
-        return self._with(read_hits)
+        return self._with_database(read_hits)
 
     def keep(self, provider: str, query: str, top_k: int, hits: list[Hit]) -> None:
         """Keep an answer; what is too old goes, then the oldest until the size is right."""
-        provider, data = _hashed(provider), msgspec.msgpack.encode(hits)
+        provider, data = _hash_provider(provider), msgspec.msgpack.encode(hits)
 
         def store_hits(database: sqlite3.Connection) -> None:
             database.execute("BEGIN IMMEDIATE")
@@ -88,39 +88,39 @@ class AnswerCache:
                 "INSERT INTO answers VALUES (?, ?, ?, ?, ?)", (*key, time.time(), data)
             )
             database.execute("DELETE FROM answers WHERE at < ?", (time.time() - self._seconds,))
-            while database.execute("SELECT bytes > ? FROM held", (self._most,)).fetchone()[0]:
+            while database.execute("SELECT bytes > ? FROM held", (self._max_bytes,)).fetchone()[0]:
                 database.execute(
                     "DELETE FROM answers WHERE at <= (SELECT max(at) FROM"
                     " (SELECT at FROM answers ORDER BY at LIMIT 20))"
                 )
             database.execute("COMMIT")
 
-        self._with(store_hits)
+        self._with_database(store_hits)
 
-    def _with(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+    def _with_database(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         """What `work` returns; None where answers are not kept or the file fails, which is said."""
         if not self._seconds:
             return None
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.closing(self._opened()) as database:
+            with contextlib.closing(self._open_database()) as database:
                 return work(database)
         except (sqlite3.Error, OSError, ValueError) as problem:
             log.warning("the cached answers in %s are not used: %s", self._file, problem)
             return None
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open_database(self) -> sqlite3.Connection:
         try:
-            return self._connected()
+            return self._connect()
         except sqlite3.OperationalError:  # busy, full, not writable: as it is
             raise
         except sqlite3.DatabaseError:
             log.warning("%s is no longer a database and is created again", self._file)
             for end in ("", "-wal", "-shm"):
                 Path(f"{self._file}{end}").unlink(missing_ok=True)
-            return self._connected()
+            return self._connect()
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         database = sqlite3.connect(self._file, timeout=_WAIT_SECONDS, isolation_level=None)
         try:
             if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'held'").fetchone():

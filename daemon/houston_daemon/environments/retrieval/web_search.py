@@ -80,7 +80,7 @@ class Tavily:
         return result_hits(answered, "results")[:top_k]
 
 
-_MOST_PAGES = 10
+_MAX_PAGES = 10
 
 
 async def pages(
@@ -93,7 +93,7 @@ async def pages(
     """
     end = time.monotonic() + seconds
     hits: dict[str, Hit] = {}
-    for number in range(_MOST_PAGES):
+    for number in range(_MAX_PAGES):
         seconds_left = end - time.monotonic()
         if number and seconds_left <= 0:
             break

@@ -219,23 +219,23 @@ class SimulatedWorld:
         Raises SimulatorFailed, WorldLost, OSError.
         """
         try:
-            await asyncio.to_thread(self._found, past)
+            await asyncio.to_thread(self._load_log, past)
         except LogDamaged as problem:
             raise WorldLost(str(problem)) from None
         if self._log.beginning is None and begun:
             raise WorldLost("the record of what was done in it is no longer on the host")
         if self._log.beginning is None:
-            child, opened = await self._opened(settings)
+            child, opened = await self._open_world(settings)
             self._child = child
             beginning = WorldSettings(settings=settings, hash=digest(opened))
             await asyncio.to_thread(self._log.begin, beginning)
             self.start = opened
         else:
-            await self._again()
+            await self._restart()
         assert self.start is not None
         return self.start
 
-    def _found(self, past: WorldOrigin | None) -> None:
+    def _load_log(self, past: WorldOrigin | None) -> None:
         self._log.load()
         if self._log.beginning is None and past is not None:
             self._log.branch(past.log, past.step, past.changed)
@@ -248,7 +248,7 @@ class SimulatedWorld:
         """
         if self._newest and self._newest[-1][0] == call:
             return self._newest[-1][1]
-        answer = await self._asked(Do(action))
+        answer = await self._ask_with_restart(Do(action))
         if not isinstance(answer, Seen):
             raise SimulatorFailed("its answer is none to a turn")
         try:  # no waiting here: a turn is done and written, or called off and neither
@@ -261,7 +261,7 @@ class SimulatedWorld:
 
     async def look(self, show: Show) -> list[str]:
         """A look. Raises SimulatorFailed, WorldLost."""
-        answer = await self._asked(show)
+        answer = await self._ask_with_restart(show)
         if not isinstance(answer, Lines):
             raise SimulatorFailed("its answer is none to a look")
         return answer.lines
@@ -280,7 +280,7 @@ class SimulatedWorld:
         except LogDamaged as problem:
             raise WorldLost(str(problem)) from None
         if changed:
-            await self._again()
+            await self._restart()
 
     def _kept_file(self, name: str) -> Path:
         return self._file.with_name(f"{self._file.stem}.{name}{self._file.suffix}")
@@ -291,29 +291,29 @@ class SimulatedWorld:
             await self._child.end()
             self._child = None
 
-    async def _asked(self, question: Question) -> Answer:
+    async def _ask_with_restart(self, question: Question) -> Answer:
         child = self.child
         if child is not None:
             try:
                 return await child.ask(question, self._patience.turn)
             except SimulatorFailed as problem:
                 log.warning("the simulator is replaced: %s", problem)
-        await self._again()
+        await self._restart()
         assert self._child is not None
         return await self._child.ask(question, self._patience.turn)
 
-    async def _again(self) -> None:
+    async def _restart(self) -> None:
         """A new simulator with the world of the log; what is known stays until it has that."""
         await self.close()
         newest: list[tuple[str, Seen]] = []
         beginning = self._log.beginning
         assert beginning is not None
-        child, opened = await self._opened(beginning.settings)
+        child, opened = await self._open_world(beginning.settings)
         try:
-            self._same(opened, beginning.hash, "its beginning")
+            self._check_digest(opened, beginning.hash, "its beginning")
             for number, turn in enumerate(self._log.turns, 1):
                 answer = await child.ask(Do(turn.action), self._patience.turn)
-                self._same(answer, turn.hash, f"turn {number}, {turn.action!r},")
+                self._check_digest(answer, turn.hash, f"turn {number}, {turn.action!r},")
                 assert isinstance(answer, Seen)
                 newest = [*newest[-1:], (turn.call, answer)]
         except BaseException:
@@ -321,7 +321,7 @@ class SimulatedWorld:
             raise
         self._child, self.start, self._newest = child, opened, newest
 
-    async def _opened(self, settings: dict[str, Any]) -> tuple[Child, Opened]:
+    async def _open_world(self, settings: dict[str, Any]) -> tuple[Child, Opened]:
         child = await Child.start(self._module, self._rollout)
         answer = await child.ask(Open(settings), self._patience.opening)
         if isinstance(answer, Opened):
@@ -330,7 +330,7 @@ class SimulatedWorld:
         reason = answer.why if isinstance(answer, Refused) else "it opened no world"
         raise SimulatorFailed(reason)
 
-    def _same(self, answer: Answer, expected: str, subject: str) -> None:
+    def _check_digest(self, answer: Answer, expected: str, subject: str) -> None:
         if digest(answer) != expected:
             raise WorldLost(
                 f"{subject} is not what it was when it was first done; the simulator may be of"

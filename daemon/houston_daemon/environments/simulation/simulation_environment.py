@@ -230,15 +230,15 @@ class Simulation(ToolEnvironment):
     async def open(self, begun: bool = False) -> None:
         """Make the world, or make it again. Raises NeedsPerson with what stands in the way."""
         if lacking := self._simulator.missing():
-            raise self._waits(lacking)
+            raise self._needs_person(lacking)
         settings = self._simulator.settings(self._task, self._spec.seed, self._folder)
         try:
-            past = await asyncio.to_thread(self._past)
+            past = await asyncio.to_thread(self._branch_origin)
             opened = await self.world.open(settings, begun, past)
         except SimulatorFailed as problem:
-            raise self._waits(f"The simulator failed: {problem}.") from None
+            raise self._needs_person(f"The simulator failed: {problem}.") from None
         except WorldLost as problem:
-            raise self._waits(f"The world cannot be made again: {problem}.") from None
+            raise self._needs_person(f"The world cannot be made again: {problem}.") from None
         except OSError as problem:
             raise HoustonError(
                 f"The rollout's folder {self._folder} cannot be used: {problem.strerror}.",
@@ -281,16 +281,16 @@ class Simulation(ToolEnvironment):
     async def _do(self, call: ToolCall, budget_status: BudgetStatus, stop: Stop) -> Observation:
         if call.name == EVALUATION_CALL:
             return self._spent(budget_status)
-        return await cancel_on_stop(self._in_the_world(call, budget_status), stop)
+        return await cancel_on_stop(self._run_world_call(call, budget_status), stop)
 
-    async def _in_the_world(self, call: ToolCall, budget_status: BudgetStatus) -> Observation:
+    async def _run_world_call(self, call: ToolCall, budget_status: BudgetStatus) -> Observation:
         arguments = self._catalog.arguments(call)
         if isinstance(arguments, Act):
             return await self._turn(call.id, arguments.action)
         if isinstance(arguments, Finish):
             return self._finish(budget_status)
         if isinstance(arguments, ListActions):
-            return await self._possible(arguments)
+            return await self._list_actions(arguments)
         request = Show("place" if isinstance(arguments, LookAround) else "inventory")
         return WorldDescription(text="\n".join(await self.world.look(request)))
 
@@ -316,7 +316,7 @@ class Simulation(ToolEnvironment):
             return acted
         return TurnScored(counted=over, **msgspec.structs.asdict(acted))
 
-    async def _possible(self, call: ListActions) -> Observation:
+    async def _list_actions(self, call: ListActions) -> Observation:
         words = call.containing.lower().split()
         commands = [
             command
@@ -351,7 +351,7 @@ class Simulation(ToolEnvironment):
             text=text,
         )
 
-    def _past(self) -> WorldOrigin | None:
+    def _branch_origin(self) -> WorldOrigin | None:
         """Where the world of a branch comes from, unless it has one already."""
         spec = self._spec
         name = f"{self._task.environment}.jsonl"
@@ -361,7 +361,7 @@ class Simulation(ToolEnvironment):
         changed = self._simulator.inherit(parent, self._folder)
         return WorldOrigin(parent / name, spec.parent_step or 0, changed)
 
-    def _waits(self, reason: str) -> NeedsPerson:
+    def _needs_person(self, reason: str) -> NeedsPerson:
         rollout = self._spec.rollout
         return NeedsPerson(
             reason,

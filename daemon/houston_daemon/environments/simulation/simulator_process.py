@@ -68,7 +68,7 @@ class JsonLinesProcess(Generic[AnswerT]):
             if isinstance(problem, TimeoutError):
                 raise SimulatorFailed(f"it did not answer within {seconds:g} s") from None
             if isinstance(problem, OSError | ValueError | msgspec.MsgspecError):
-                raise SimulatorFailed(await self._why()) from None
+                raise SimulatorFailed(await self._exit_reason()) from None
             raise
 
     async def end(self) -> None:
@@ -85,7 +85,7 @@ class JsonLinesProcess(Generic[AnswerT]):
         while chunk := await stderr.read(4_096):
             self._words.extend(chunk.splitlines())
 
-    async def _why(self) -> str:
+    async def _exit_reason(self) -> str:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_ENDING):
                 await asyncio.shield(self._listening)

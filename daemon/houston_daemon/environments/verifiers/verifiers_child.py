@@ -95,7 +95,7 @@ class AskedHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
                         call.function.name,
                         json.loads(call.function.arguments),
                     )
-                    EPISODE.shown.append(_shown(content))
+                    EPISODE.shown.append(_message_text(content))
                     messages.append(
                         {"role": "tool", "tool_call_id": call.id, "content": content,
                          "name": call.function.name}
@@ -127,16 +127,16 @@ class Episode:
         own = {"harness": vf.HarnessConfig(id=HARNESS), "runtime": vf.SubprocessConfig()}
         config = config.model_copy(update={seat: agent.model_copy(update=own)})
         env = vf.load_environment(config)
-        task = _chosen(env.taskset, asked["number"])
+        task = _select_task(env.taskset, asked["number"])
         url = await self._listen()
         client = vf.EvalClientConfig(base_url=url, api_key_var="HOUSTON_HAS_NO_KEY")
         context = vf.ModelContext(model="houston", client=client)
-        self._run = asyncio.create_task(self._played(env, task, context))
+        self._run = asyncio.create_task(self._run_episode(env, task, context))
         request = await self._next_request()
         if request is None:
-            return {"error": self._trouble() or "it ended before its agent was asked"}
+            return {"error": self._failure_reason() or "it ended before its agent was asked"}
         tools = [tool["function"] for tool in request.get("tools") or []]
-        text = "\n\n".join(_shown(message["content"]) for message in request["messages"])
+        text = "\n\n".join(_message_text(message["content"]) for message in request["messages"])
         return {"text": text, "tools": [*tools, REPLY]}
 
     async def act(self, action: dict[str, Any]) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class Episode:
         self.shown.clear()
         await self._actions.put(action)
         request = await self._next_request()
-        texts = [*self.shown, *([] if request is None else _said_to(request["messages"]))]
+        texts = [*self.shown, *([] if request is None else _new_user_texts(request["messages"]))]
         return {"text": "\n".join(texts), "done": request is None}
 
     async def score(self) -> dict[str, Any]:
@@ -156,18 +156,18 @@ class Episode:
         while not self._run.done():
             await self._actions.put({"tool": "reply", "arguments": {"message": ""}})
             await self._next_request()
-        if trouble := self._trouble():
+        if trouble := self._failure_reason():
             return {"error": trouble}
         (trace,) = self._run.result().traces
         return {"reward": trace.reward}
 
-    async def _played(
+    async def _run_episode(
         self, env: vf.Env[Any], task: vf.Task[Any, Any, Any], context: vf.ModelContext
     ) -> vf.Episode:
         async with env.serving():
             return await env.run_episode(task, context)
 
-    def _trouble(self) -> str:
+    def _failure_reason(self) -> str:
         """Why the episode that ended has no reward; empty where it has one."""
         assert self._run is not None
         if problem := self._run.exception():
@@ -222,7 +222,7 @@ def _completion(model: str, action: dict[str, Any], number: int) -> dict[str, An
     }
 
 
-def _chosen(taskset: vf.Taskset[Any, Any], number: int) -> vf.Task[Any, Any, Any]:
+def _select_task(taskset: vf.Taskset[Any, Any], number: int) -> vf.Task[Any, Any, Any]:
     """The task of a number; behind the last one of a taskset that ends the first comes again."""
     if not taskset.bounded:
         return next(itertools.islice(iter(taskset), number, None))
@@ -232,18 +232,18 @@ def _chosen(taskset: vf.Taskset[Any, Any], number: int) -> vf.Task[Any, Any, Any
     return tasks[number % len(tasks)]
 
 
-def _said_to(messages: list[dict[str, Any]]) -> list[str]:
+def _new_user_texts(messages: list[dict[str, Any]]) -> list[str]:
     """What the user said since the agent's last message."""
     texts: list[str] = []
     for message in reversed(messages):
         if message["role"] == "assistant":
             break
         if message["role"] == "user":
-            texts.insert(0, _shown(message["content"]))
+            texts.insert(0, _message_text(message["content"]))
     return texts
 
 
-def _shown(content: Any) -> str:
+def _message_text(content: Any) -> str:
     """The text of a message; pictures are named."""
     if not isinstance(content, list):
         return str(content or "")

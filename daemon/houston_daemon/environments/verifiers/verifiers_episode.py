@@ -27,7 +27,7 @@ from houston_shared.task_tables import VerifiersSettings
 PROGRAM = Path(__file__).with_name("verifiers_child.py")
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _Reply(msgspec.Struct, frozen=True):
     """The child's answer to any question."""
 
     text: str = ""
@@ -48,7 +48,7 @@ class VerifiersEpisode:
         self._python = python
         self._rollout = rollout
         self._variables = {"HOME": os.environ.get("HOME", "/"), **variables}
-        self._child: JsonLinesProcess[_Said] | None = None
+        self._child: JsonLinesProcess[_Reply] | None = None
 
     @property
     def alive(self) -> bool:
@@ -64,7 +64,7 @@ class VerifiersEpisode:
             process = await start_program(words, self._rollout, self._variables)
         except simulator_process.SimulatorFailed as problem:
             raise SimulatorFailed(f"The environment's process: {problem}.") from None
-        self._child = JsonLinesProcess(process, msgspec.json.Decoder(_Said))
+        self._child = JsonLinesProcess(process, msgspec.json.Decoder(_Reply))
         number = own.index if own.index >= 0 else seed // own.repeat
         question = {
             "do": "begin",
@@ -74,7 +74,7 @@ class VerifiersEpisode:
             "number": number,
         }
         try:
-            answer = await self._asked(question, own.start_seconds)
+            answer = await self._ask(question, own.start_seconds)
         except SimulatorFailed:
             await self.end()
             raise
@@ -83,12 +83,12 @@ class VerifiersEpisode:
     async def act(self, tool: str, arguments: Mapping[str, Any]) -> Step:
         """One message of the agent's, with what followed it."""
         question = {"do": "act", "tool": tool, "arguments": dict(arguments)}
-        answer = await self._asked(question, self._settings.seconds)
+        answer = await self._ask(question, self._settings.seconds)
         return Step(text=answer.text, done=answer.done)
 
     async def score(self) -> Score:
         """The reward of the trace; an episode that has not ended ends."""
-        answer = await self._asked({"do": "score"}, self._settings.seconds)
+        answer = await self._ask({"do": "score"}, self._settings.seconds)
         return reward_score(answer.reward, self._settings.full_reward)
 
     async def end(self) -> None:
@@ -97,7 +97,7 @@ class VerifiersEpisode:
         if child is not None:
             await child.end()
 
-    async def _asked(self, question: Mapping[str, Any], seconds: float) -> _Said:
+    async def _ask(self, question: Mapping[str, Any], seconds: float) -> _Reply:
         assert self._child is not None, "begin() comes first"
         try:
             answer = await self._child.ask(question, seconds)

@@ -20,7 +20,7 @@ from houston_daemon.environments.workstation.command_observations import (
 )
 from houston_daemon.environments.workstation.session_records import SessionRecords, shortened
 from houston_daemon.environments.workstation_actions import (
-    MOST_LINES,
+    MAX_WINDOW_LINES,
     CheckSessionIdle,
     ClearSessionBuffer,
     CloseAllSessions,
@@ -45,7 +45,7 @@ from houston_daemon.hosts.host_protocol import (
 from houston_shared.errors import HoustonError
 
 _FIRST_BLOCK = 1 << 16
-_MOST_BYTES = 1 << 20
+_MAX_OUTPUT_BYTES = 1 << 20
 """How far back `newest` reads for its lines: far more than is shown, decoded in milliseconds."""
 
 
@@ -93,7 +93,7 @@ async def newest_lines(
         start = max(begin, end - block)
         lines = await terminal.lines(start, end)
         complete = lines if start == begin else lines[1:] or lines[-1:]
-        if start == begin or len(complete) >= count or block >= _MOST_BYTES:
+        if start == begin or len(complete) >= count or block >= _MAX_OUTPUT_BYTES:
             return complete[-count:], start > begin or len(complete) > count
         block *= 4
 
@@ -226,7 +226,7 @@ class CommandActions:
             start = await terminal.run(call.command)
         except TerminalBusy:
             status = await terminal.status()
-            return _busy(call.session_id, status.command)
+            return _busy_error(call.session_id, status.command)
         patience = self._limits.command_seconds if call.wait_for_completion else _GLANCE_SECONDS
         status = self._known.note(await terminal.wait(patience, stop.event))
         self._known.jobs.left_running(status)
@@ -263,7 +263,7 @@ class CommandActions:
         status = self._known.note(await terminal.status())
         begin, note = self._known.begin(call.session_id), ""
         if call.since_timestamp:
-            begin, note = self._since(call.session_id, float(call.since_timestamp))
+            begin, note = self._output_start(call.session_id, float(call.since_timestamp))
         count = max(0, call.start_lines - call.end_lines)
         lines, earlier = await newest_lines(terminal, begin, status.log_bytes, call.start_lines)
         lines_shown = lines[: max(0, len(lines) - call.end_lines)]
@@ -271,7 +271,7 @@ class CommandActions:
         if call.end_lines:
             summary += f", the newest {min(call.end_lines, len(lines))} left out"
         if earlier and count:
-            more = call.start_lines < MOST_LINES and len(lines) >= call.start_lines
+            more = call.start_lines < MAX_WINDOW_LINES and len(lines) >= call.start_lines
             hint = "raise start_lines" if more else "too far back to be shown"
             summary += f"; earlier output exists, {hint}"
         return _window(
@@ -282,7 +282,7 @@ class CommandActions:
         """What was printed in the last seconds."""
         terminal = await self._host.terminal(call.session_id)
         status = self._known.note(await terminal.status())
-        begin, note = self._since(call.session_id, time.time() - call.seconds)
+        begin, note = self._output_start(call.session_id, time.time() - call.seconds)
         text = await output_lines(terminal, begin, status.log_bytes, self._limits.characters)
         return _window(status, text, f"(last {call.seconds} s) {note}".rstrip())
 
@@ -326,7 +326,7 @@ class CommandActions:
         self._known.note(await terminal.status())
         return terminal, _REOPENED.format(end=end) if end else ""
 
-    def _since(self, name: str, at: float) -> tuple[int, str]:
+    def _output_start(self, name: str, at: float) -> tuple[int, str]:
         since = self._known.since(name, at)
         if since.known_from <= at:
             return since.offset, ""
@@ -359,7 +359,7 @@ class CommandActions:
                 return status
 
 
-def _busy(session_id: str, command: str) -> Failed:
+def _busy_error(session_id: str, command: str) -> Failed:
     return Failed(
         error=f"Session {session_id} is busy with {shortened(command)!r}; the new command was not "
         "started. Wait, use another session_id, or kill_session_processes."

@@ -121,15 +121,15 @@ def _(result: CommandOutput) -> Text:
 def _output_state(output: CommandOutput) -> str:
     where = f"[session {output.session_id}"
     if output.running:
-        state = f"{where}: still running{_waited(output)}]"
+        state = f"{where}: still running{_wait_note(output)}]"
     elif output.exit_code is None:
         state = f"{where}: {f'dead, {output.end}' if output.end else 'nothing ran yet'}]"
     else:
-        state = f"{where}: exit code {output.exit_code}{_waited(output)}]"
+        state = f"{where}: exit code {output.exit_code}{_wait_note(output)}]"
     return f"{state} {output.note}".rstrip()
 
 
-def _waited(output: CommandOutput) -> str:
+def _wait_note(output: CommandOutput) -> str:
     if output.window:
         return ""
     ended = {
@@ -146,16 +146,16 @@ def _waited(output: CommandOutput) -> str:
 @render.register
 def _(result: SessionList) -> Text:
     if not result.sessions:
-        return Text(f"No sessions. run_command opens one.{_away(result.away)}")
+        return Text(f"No sessions. run_command opens one.{_unreachable_note(result.away)}")
     lines = [f"{_place(entry)}: {_entry_state(entry)}" for entry in result.sessions]
-    return Text(f"Sessions ({len(lines)}):{_away(result.away)}", "\n".join(lines))
+    return Text(f"Sessions ({len(lines)}):{_unreachable_note(result.away)}", "\n".join(lines))
 
 
 def _place(entry: SessionEntry) -> str:
     return f"{entry.session_id} on {entry.host}" if entry.host else entry.session_id
 
 
-def _away(hosts: tuple[str, ...]) -> str:
+def _unreachable_note(hosts: tuple[str, ...]) -> str:
     return f" (cannot be reached now: {', '.join(hosts)})" if hosts else ""
 
 
@@ -173,7 +173,7 @@ def _entry_state(entry: SessionEntry) -> str:
 def _(result: SessionChange) -> Text:
     if result.closed or not result.session_id:
         closed = ", ".join(result.closed) or "there was no session"
-        return Text(f"Closed: {closed}.{_away(result.away)}")
+        return Text(f"Closed: {closed}.{_unreachable_note(result.away)}")
     end_text = {
         "created": "is open",
         "found": "was open already",

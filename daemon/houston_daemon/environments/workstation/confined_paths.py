@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from houston_daemon.hosts.sandbox.sandbox_profile import WORKSPACE_INSIDE
 
-_MOST_LINKS = 40
+_MAX_LINKS = 40
 _KINDS = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
@@ -139,11 +139,11 @@ class _Walk:
             target = self._link(name)
             if target is not None:
                 links += 1
-                if links > _MOST_LINKS:
+                if links > _MAX_LINKS:
                     raise PathRefused(f"{path!r} has too many links.")
                 ahead = self._parts(target) + ahead
             elif ahead:
-                self._down(name)
+                self._enter_folder(name)
             else:
                 return ConfinedEntry(
                     self._folders[-1], name, self._text([*self._names, name], path)
@@ -159,13 +159,13 @@ class _Walk:
     def _parts(self, path: str) -> list[str]:
         """Components still to walk; an absolute path starts again at the root."""
         if path.startswith("/"):
-            path = self._below(path)
+            path = self._relative_path(path)
             while len(self._folders) > 1:
                 os.close(self._folders.pop())
             self._names.clear()
         return [part for part in path.split("/") if part not in ("", ".")]
 
-    def _below(self, path: str) -> str:
+    def _relative_path(self, path: str) -> str:
         for prefix in self._prefixes:
             if path == prefix or path.startswith(prefix + "/"):
                 return path[len(prefix) :]
@@ -180,7 +180,7 @@ class _Walk:
         os.close(self._folders.pop())
         self._names.pop()
 
-    def _down(self, name: str) -> None:
+    def _enter_folder(self, name: str) -> None:
         folder = self._folders[-1]
         try:
             below = os.open(name, _FOLDER, dir_fd=folder)

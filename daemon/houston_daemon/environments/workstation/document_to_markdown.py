@@ -21,9 +21,9 @@ from urllib.parse import urldefrag, urljoin
 
 MEMORY = 2 << 30
 """Most address space, bytes; a file that needs more is refused."""
-MOST_TEXT = 4_000_000
+MAX_TEXT_CHARACTERS = 4_000_000
 """Characters of Markdown that are kept; the notes say when there are more."""
-MOST_LINKS = 5_000
+MAX_LISTED_LINKS = 5_000
 _HEAP = "-M1500m"
 _STACK = 256 << 20
 _DEPTH = 20_000
@@ -44,7 +44,7 @@ _WARNING = re.compile(r"^\[WARNING\] (.+(?:\n  .+)*)", re.MULTILINE)
 _HEAP_FULL = 251
 _SLIDE = re.compile(r"ppt/slides/_rels/slide(\d{1,5})\.xml\.rels")
 _NOTES = re.compile(rb'Target="(?:\.\./|/ppt/)(notesSlides/notesSlide\d{1,5}\.xml)"')
-_MOST_PART = 4_000_000
+_MAX_PART_BYTES = 4_000_000
 
 
 class Unreadable(Exception):
@@ -70,7 +70,7 @@ def _pdf(file: Path) -> dict[str, Any]:
     start_time, pages, empty, size = time.monotonic(), [], 0, 0
     total = len(document)
     for number in range(total):
-        if time.monotonic() - start_time > _PDF_SECONDS or size > MOST_TEXT:
+        if time.monotonic() - start_time > _PDF_SECONDS or size > MAX_TEXT_CHARACTERS:
             break
         text = _page_text(document, number)
         empty += not text
@@ -142,7 +142,7 @@ def _speaker_notes(file: Path) -> str:
 
 def _part(deck: zipfile.ZipFile, name: str) -> bytes:
     with deck.open(name) as part:
-        return part.read(_MOST_PART)
+        return part.read(_MAX_PART_BYTES)
 
 
 def _under_slide(data: bytes) -> str:
@@ -164,7 +164,7 @@ def _html(source: str, base: str) -> dict[str, Any]:
     soup = bs4.BeautifulSoup(source, "lxml")
     title = " ".join(soup.title.get_text().split()) if soup.title else ""
     own = soup.find("base", href=True)
-    links = Links(_based(base, str(own["href"])) if own else base)
+    links = Links(_resolve_base(base, str(own["href"])) if own else base)
     for element in [*soup.find_all(_INVISIBLE), *soup.find_all(_is_hidden)]:
         element.extract()
     try:
@@ -187,7 +187,7 @@ def _plain(source: str, base: str) -> dict[str, Any]:
         return _page("", "", Links(base), [])
     title = " ".join((root.findtext(".//title") or "").split())
     own = root.find(".//base[@href]")
-    links = Links(_based(base, own.get("href")) if own is not None else base)
+    links = Links(_resolve_base(base, own.get("href")) if own is not None else base)
     hidden = [node for node in root.iter(etree.Element) if _is_hidden_in(node)]
     for element in hidden:
         if element.getparent() is not None:
@@ -198,7 +198,7 @@ def _plain(source: str, base: str) -> dict[str, Any]:
     return _page(title, "\n".join(line for line in lines if line), links, [_PLAIN])
 
 
-def _based(base: str, own: str) -> str:
+def _resolve_base(base: str, own: str) -> str:
     """Where a page says that its links start from; its own address where that is none."""
     try:
         return urljoin(base, own)
@@ -242,7 +242,7 @@ class Links:
         if same_page or not address.startswith(("http://", "https://")):
             return None
         if address not in self._numbers:
-            if len(self.found) >= MOST_LINKS:
+            if len(self.found) >= MAX_LISTED_LINKS:
                 self.left_out += 1
                 return None
             self.found.append((" ".join(text.split())[:200], address[:2_000]))
@@ -283,7 +283,7 @@ def _limit(seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _said(arguments: list[str]) -> dict[str, Any]:
+def _conversion_result(arguments: list[str]) -> dict[str, Any]:
     try:
         page = convert(arguments[0], Path(arguments[1]), "".join(arguments[2:3]))
     except Unreadable as problem:
@@ -293,9 +293,11 @@ def _said(arguments: list[str]) -> dict[str, Any]:
     except OSError as problem:
         return {"error": f"The file cannot be read: {problem.strerror}."}
     text = page["text"]
-    if len(text) > MOST_TEXT:
-        page["text"] = text[:MOST_TEXT]
-        page["notes"].append(f"Only the first {MOST_TEXT} of {len(text)} characters are kept.")
+    if len(text) > MAX_TEXT_CHARACTERS:
+        page["text"] = text[:MAX_TEXT_CHARACTERS]
+        page["notes"].append(
+            f"Only the first {MAX_TEXT_CHARACTERS} of {len(text)} characters are kept."
+        )
     return page
 
 
@@ -307,7 +309,7 @@ def main() -> None:
     arguments = [word for word in sys.argv[1:] if not word.startswith("--")]
     sys.path += [word.partition("=")[2] for word in sys.argv if word.startswith("--packages=")]
     answers: list[dict[str, Any]] = []
-    worker = threading.Thread(target=lambda: answers.append(_said(arguments)))
+    worker = threading.Thread(target=lambda: answers.append(_conversion_result(arguments)))
     worker.start()
     worker.join()
     if not answers:  # an exception: its traceback is on stderr

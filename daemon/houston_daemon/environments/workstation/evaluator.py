@@ -204,26 +204,26 @@ class Slots:
         self._waiting = waiting
 
     @contextlib.asynccontextmanager
-    async def slot(self, given_up: Callable[[], bool]) -> AsyncIterator[bool]:
-        """Hold a slot inside the block; yields False when `given_up` became true before one was
+    async def slot(self, is_cancelled: Callable[[], bool]) -> AsyncIterator[bool]:
+        """Hold a slot inside the block; yields False when `is_cancelled` became true before one was
         free.
 
         `waiting` is called only while it waits: that time is not active time.
         """
         descriptor = self._take()
         if descriptor is None:
-            descriptor = await self._wait(given_up)
+            descriptor = await self._wait(is_cancelled)
         try:
             yield descriptor is not None
         finally:
             if descriptor is not None:
                 os.close(descriptor)
 
-    async def _wait(self, given_up: Callable[[], bool]) -> int | None:
+    async def _wait(self, is_cancelled: Callable[[], bool]) -> int | None:
         self._tell(True)
         try:
             attempt = 0
-            while not given_up():
+            while not is_cancelled():
                 descriptor = self._take()
                 if descriptor is not None:
                     return descriptor
@@ -303,13 +303,13 @@ class Evaluation:
             return Failed(error=f"All {limit} submissions are used.")
         if self._host.name == LOCAL_HOST and not self._folder.is_dir():
             reason = "The task's folder, where its evaluator lies, is not there now."
-            return self._failed(reason, budget_status, fault=True)
+            return self._build_failed_result(reason, budget_status, fault=True)
         seconds = self._seconds(budget_status)
         if seconds <= 0:
             return Failed(error="The time that evaluations may take is used.")
         async with self._slots.slot(stop.event.is_set) as free:
             if not free:
-                return self._failed(
+                return self._build_failed_result(
                     "The waiting for an evaluation slot ended because a person spoke.",
                     budget_status,
                 )
@@ -317,8 +317,8 @@ class Evaluation:
             async with _interruption(stop) as interrupted:
                 point("worker.evaluation.before")
                 attempt = Attempt(budget_status, interrupted, seconds, snapshot)
-                refused = await self._checked(attempt)
-                result = refused or await self._scored(attempt)
+                refused = await self._check_form(attempt)
+                result = refused or await self._compute_score(attempt)
         point("worker.evaluation.after")
         return result
 
@@ -333,10 +333,10 @@ class Evaluation:
         )
         return min(seconds_each, seconds_left)
 
-    async def _checked(self, attempt: "Attempt") -> EvaluationResult | None:
+    async def _check_form(self, attempt: "Attempt") -> EvaluationResult | None:
         """What is wrong with the form of the work; None when it can be scored."""
         evaluate = self._task.evaluate
-        if led := await self._led_astray(attempt):
+        if led := await self._check_links(attempt):
             return led
         if evaluate.required:
             result = await self._spawn(attempt, _MISSING, *evaluate.required)
@@ -348,7 +348,7 @@ class Evaluation:
                     f"The workspace lacks {join_first(missing, _NAMED)}, which must be there to be"
                     " scored; links that lead out of it do not count."
                 )
-                return self._failed(
+                return self._build_failed_result(
                     error, attempt.budget_status, attempt.seconds_used, "", "format"
                 )
         if not evaluate.format:
@@ -361,22 +361,28 @@ class Evaluation:
         words = str(safe(result.stdout[:_DETAIL])).strip() or "it does not say what"
         error = f"The format of the work is wrong: {words}"
         detail = str(safe(result.stderr[-_DETAIL:]))
-        return self._failed(error, attempt.budget_status, attempt.seconds_used, detail, "format")
+        return self._build_failed_result(
+            error, attempt.budget_status, attempt.seconds_used, detail, "format"
+        )
 
-    async def _led_astray(self, attempt: "Attempt") -> EvaluationResult | None:
+    async def _check_links(self, attempt: "Attempt") -> EvaluationResult | None:
         """What is wrong with links of the workspace; None where they lead nowhere special."""
-        words = (str(self._folder), *self._seen())
+        words = (str(self._folder), *self._visible_paths())
         result = await self._run(attempt, SECONDS, FIND, *words)
         if result.exit_code is None and attempt.interrupted.is_set():
             return self._ended(result, attempt)
         if result.exit_code != 0:
             detail = str(safe(result.stderr[-_DETAIL:]))
             error = "The links of the workspace could not be looked at, so nothing was scored."
-            return self._failed(error, attempt.budget_status, 0.0, detail, fault=True)
+            return self._build_failed_result(error, attempt.budget_status, 0.0, detail, fault=True)
         error = links_found(result.stdout)
-        return self._failed(error, attempt.budget_status, 0.0, "", "format") if error else None
+        return (
+            self._build_failed_result(error, attempt.budget_status, 0.0, "", "format")
+            if error
+            else None
+        )
 
-    def _seen(self) -> list[str]:
+    def _visible_paths(self) -> list[str]:
         """Parts of the task's folder that are mapped for the agent, too: an environment has links
         to its own Python, and so have those that are made of it."""
         named = filter(None, (self._task.activate, *self._task.mapped.read))
@@ -418,9 +424,11 @@ class Evaluation:
         detail = str(safe(result.stderr[-_DETAIL:]))
         error = f"The evaluator {reason}."
         fault = not attempt.interrupted.is_set()
-        return self._failed(error, attempt.budget_status, attempt.seconds_used, detail, fault=fault)
+        return self._build_failed_result(
+            error, attempt.budget_status, attempt.seconds_used, detail, fault=fault
+        )
 
-    async def _scored(self, attempt: "Attempt") -> EvaluationResult:
+    async def _compute_score(self, attempt: "Attempt") -> EvaluationResult:
         evaluate, budget_status = self._task.evaluate, attempt.budget_status
         result = await self._spawn_in_folder(attempt, evaluate.command)
         if result.exit_code is None:
@@ -428,13 +436,15 @@ class Evaluation:
         seconds, detail = attempt.seconds_used, str(safe(result.stderr[-_DETAIL:]))
         if result.exit_code:
             crash = f"The evaluator failed with exit code {result.exit_code} and gave no score."
-            return self._failed(crash, budget_status, seconds, detail, fault=True)
+            return self._build_failed_result(crash, budget_status, seconds, detail, fault=True)
         try:
             score, metrics = read_score(result.stdout, result.cut, evaluate)
         except Malformed as problem:
             error = f"The evaluator gave no valid score: {problem}."
             detail = f"{detail}\nIt printed: {safe(result.stdout[:_DETAIL])}".strip()
-            return self._failed(error, budget_status, seconds, detail, "format", fault=True)
+            return self._build_failed_result(
+                error, budget_status, seconds, detail, "format", fault=True
+            )
         return EvaluationResult(
             overall_score=score,
             state="scored",
@@ -446,7 +456,7 @@ class Evaluation:
             snapshot=attempt.snapshot,
         )
 
-    def _failed(
+    def _build_failed_result(
         self,
         error: str,
         budget_status: BudgetStatus,

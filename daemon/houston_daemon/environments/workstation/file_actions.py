@@ -45,7 +45,7 @@ from houston_shared.times_and_counts import pluralize
 
 _AROUND = 5
 """Lines shown before and after an edit."""
-_MOST_SHOWN = 60
+_MAX_SHOWN_LINES = 60
 _SECONDS = 60.0
 """Longest edit: all the rest of the file is read and written again."""
 
@@ -66,12 +66,12 @@ class FileEdit:
         """Write a whole file, in place of an old one if there is one."""
         data = _bytes(call.content)
         with self._confined.place(call.filename, make_folders=True) as place:
-            before = _existing(place, call.filename)
+            before = _stat_existing(place, call.filename)
             blind = before is not None and self._is_blind(place, before)
             mode = stat.S_IMODE(before.st_mode) if before else 0o644
             _replace(place, mode, lambda file: file.write(data))
         change = "replaced" if before else "created"
-        return self._written(place.path, change, 1, data.count(b"\n") + 1, blind)
+        return self._edited_window(place.path, change, 1, data.count(b"\n") + 1, blind)
 
     def edit(self, call: workstation_actions.EditFile) -> FileWindow | Failed:
         """Replace lines `start` to `end` by the content; show the place afterwards."""
@@ -102,17 +102,17 @@ class FileEdit:
             _replace(place, stat.S_IMODE(before.st_mode), write)
         first = max(1, call.start - _AROUND)
         lines = call.start - first + data.count(b"\n") + _AROUND
-        return self._written(place.path, "edited", first, lines, blind)
+        return self._edited_window(place.path, "edited", first, lines, blind)
 
     def _is_blind(self, place: ConfinedEntry, before: os.stat_result) -> bool:
         return self._state().seen.get(place.path) != version(before)
 
-    def _written(
+    def _edited_window(
         self, path: str, change: str, first: int, lines: int, blind: bool
     ) -> FileWindow | Failed:
         """The window after a change, which the agent has thereby seen."""
         self.touched.append(path)
-        window = self._view.show(path, first, min(lines, _MOST_SHOWN), DEFAULT_LINES)
+        window = self._view.show(path, first, min(lines, _MAX_SHOWN_LINES), DEFAULT_LINES)
         if isinstance(window, Failed):  # the edit removed the end of the file
             window = self._view.show(path, 1, 1, DEFAULT_LINES)
         if isinstance(window, Failed):
@@ -124,7 +124,7 @@ def _bytes(content: str) -> bytes:
     return content.encode("utf-8", "replace")
 
 
-def _existing(place: ConfinedEntry, path: str) -> os.stat_result | None:
+def _stat_existing(place: ConfinedEntry, path: str) -> os.stat_result | None:
     """The regular file that a new one would replace."""
     try:
         status = os.lstat(place.name, dir_fd=place.folder)
@@ -211,9 +211,9 @@ def _replace(place: ConfinedEntry, mode: int, write: Callable[[BinaryIO], object
 
 SECONDS = 10.0
 """Longest search."""
-_MOST_RESULTS = 100
-_MOST_ENTRIES = 500
-_MOST_COUNTED = 100_000
+_MAX_RESULTS = 100
+_MAX_ENTRIES = 500
+_MAX_COUNTED_BYTES = 100_000
 _LARGE = 64 * file_window.BLOCK
 """Larger files are passed over by search_dir."""
 _LINE_SHOWN = 200
@@ -260,7 +260,7 @@ class FileSearch:
                     if os.fstat(descriptor).st_size > _LARGE:
                         passed_over += 1
                         continue
-                    total += _collect(file, term, _joined(place.path, path), matches, limit)
+                    total += _collect(file, term, _join_path(place.path, path), matches, limit)
         note = f"{passed_over} files were not read (large or not readable)." * bool(passed_over)
         return _matches(call.search_term, place, total, matches, limit, note)
 
@@ -285,8 +285,8 @@ class FileSearch:
             for path, name, _ in _files(folder, limit):
                 if fnmatch.fnmatchcase(path if "/" in call.file_name else name, call.file_name):
                     total += 1
-                    if len(paths) < _MOST_RESULTS:
-                        paths.append(_joined(place.path, path))
+                    if len(paths) < _MAX_RESULTS:
+                        paths.append(_join_path(place.path, path))
         return FoundFiles(
             query=call.file_name,
             path=place.path,
@@ -306,9 +306,9 @@ class FileSearch:
                         hidden += 1
                     else:
                         names.append(entry.name)
-                    if len(names) >= _MOST_COUNTED or limit.over():
+                    if len(names) >= _MAX_COUNTED_BYTES or limit.over():
                         break
-            listed = [_entry(folder, name) for name in sorted(names)[:_MOST_ENTRIES]]
+            listed = [_entry(folder, name) for name in sorted(names)[:_MAX_ENTRIES]]
         return Listing(path=place.path, total=len(names), hidden=hidden, entries=tuple(listed))
 
 
@@ -342,7 +342,7 @@ def _files(
     for name in sorted(names):
         if limit.over():
             return
-        yield _joined(below, name), name, folder
+        yield _join_path(below, name), name, folder
     for name in sorted(folders) if depth < _DEPTH else ():
         if name == ".git":
             continue
@@ -351,12 +351,12 @@ def _files(
         except OSError:  # it may not be read, or is no folder any more
             continue
         try:
-            yield from _files(inner, limit, _joined(below, name), depth + 1)
+            yield from _files(inner, limit, _join_path(below, name), depth + 1)
         finally:
             os.close(inner)
 
 
-def _joined(folder: str, path: str) -> str:
+def _join_path(folder: str, path: str) -> str:
     return path if folder in ("", ".") else f"{folder}/{path}"
 
 
@@ -372,8 +372,8 @@ def _collect(file: BinaryIO, term: bytes, path: str, matches: list[Match], limit
         joined = rest + piece
         if not hit and term in joined:
             hit, count = True, count + 1
-            if len(matches) < _MOST_RESULTS:
-                matches.append(Match(path=path, line=number, text=_around(joined, term)))
+            if len(matches) < _MAX_RESULTS:
+                matches.append(Match(path=path, line=number, text=_excerpt(joined, term)))
         if piece.endswith(b"\n"):
             number, rest, hit = number + 1, b"", False
         else:
@@ -383,7 +383,7 @@ def _collect(file: BinaryIO, term: bytes, path: str, matches: list[Match], limit
     return count
 
 
-def _around(piece: bytes, term: bytes) -> str:
+def _excerpt(piece: bytes, term: bytes) -> str:
     """A line, or the part of a long one that holds the term."""
     at = max(0, piece.index(term) - _LINE_SHOWN // 2) if len(piece) > _LINE_SHOWN else 0
     text = piece[at : at + _LINE_SHOWN].decode("utf-8", "replace").rstrip("\r\n")

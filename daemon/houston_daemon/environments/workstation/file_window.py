@@ -86,8 +86,8 @@ def offset_of(file: BinaryIO, number: int) -> int | None:
     return at
 
 
-def read_window(file: BinaryIO, first: int, lines: int, most_bytes: int) -> Window:
-    """Up to `lines` lines from line `first` on, at most about `most_bytes` in all."""
+def read_window(file: BinaryIO, first: int, lines: int, max_bytes: int) -> Window:
+    """Up to `lines` lines from line `first` on, at most about `max_bytes` in all."""
     start = offset_of(file, first)
     read: list[Line] = []
     if start is None:
@@ -98,7 +98,7 @@ def read_window(file: BinaryIO, first: int, lines: int, most_bytes: int) -> Wind
         line = _line(file)
         if line is None:
             return Window(first, read, False)
-        if read and taken_bytes + len(line.data) > most_bytes:
+        if read and taken_bytes + len(line.data) > max_bytes:
             return Window(first, read, True)
         read.append(line)
         taken_bytes += len(line.data) + 8
@@ -153,15 +153,15 @@ class FileView:
 
     def goto(self, call: workstation_actions.FileGotoLine) -> FileWindow | Failed:
         """Show the open file from another line on."""
-        return self._moved(lambda _: call.line_number)
+        return self._show_from(lambda _: call.line_number)
 
     def scroll_down(self, _: workstation_actions.FileScrollDown) -> FileWindow | Failed:
         """Show what follows the window."""
-        return self._moved(lambda window: window.last - _OVERLAP + 1)
+        return self._show_from(lambda window: window.last - _OVERLAP + 1)
 
     def scroll_up(self, _: workstation_actions.FileScrollUp) -> FileWindow | Failed:
         """Show what precedes the window."""
-        return self._moved(lambda window: window.first - window.lines + _OVERLAP)
+        return self._show_from(lambda window: window.first - window.lines + _OVERLAP)
 
     def info(self, _: workstation_actions.GetFileInfo) -> FileInfo:
         """Say which file is open and how it stands now."""
@@ -220,7 +220,7 @@ class FileView:
             note="The window is full; file_scroll_down goes on." if window.full else "",
         )
 
-    def _moved(self, first_line: Callable[[OpenFile], int]) -> FileWindow | Failed:
+    def _show_from(self, first_line: Callable[[OpenFile], int]) -> FileWindow | Failed:
         """The open file from another line on."""
         window = self._state().open_file
         if window is None:

@@ -17,7 +17,7 @@ from houston_shared.config_sections import MultimodalSettings
 
 _RETRY = RetryPolicy(attempts=3, first_wait=0.5, max_wait=10.0, max_retry_after=10.0)
 _AGAIN = frozenset({408, 409, 429, 500, 502, 503, 504})
-_MOST_ANSWER = 4_000_000
+_MAX_ANSWER_BYTES = 4_000_000
 _QUOTED = 300
 
 
@@ -77,7 +77,9 @@ class Endpoint:
                     timeout=self._settings.seconds, trust_env=False, headers=self._headers
                 ) as client,
             ):
-                return await self._repeated(client, self._settings.url.rstrip("/") + path, body)
+                return await self._post_with_retries(
+                    client, self._settings.url.rstrip("/") + path, body
+                )
         except TimeoutError:
             seconds = f"{self._settings.seconds:g}"
             raise NoEndpointAnswer(f"The endpoint gave no answer within {seconds} s.") from None
@@ -86,7 +88,9 @@ class Endpoint:
                 "The endpoint's address in houston.toml, or where it redirects to, is no URL."
             ) from None
 
-    async def _repeated(self, client: httpx.AsyncClient, url: str, body: Mapping[str, Any]) -> Any:
+    async def _post_with_retries(
+        self, client: httpx.AsyncClient, url: str, body: Mapping[str, Any]
+    ) -> Any:
         for attempt in range(1, _RETRY.attempts + 1):
             asked_wait, last = None, attempt == _RETRY.attempts
             try:
@@ -99,7 +103,7 @@ class Endpoint:
                     raise NoEndpointAnswer(reason) from None
             else:
                 if answer.status not in _AGAIN or last:
-                    return _decoded(answer)
+                    return _parse_answer(answer)
                 asked_wait = answer.wait
             await asyncio.sleep(_RETRY.wait(attempt, asked_wait))
         raise AssertionError("the last try returns or raises")
@@ -127,13 +131,13 @@ async def _posted(client: httpx.AsyncClient, url: str, body: Mapping[str, Any]) 
         data = bytearray()
         async for chunk in response.aiter_bytes(1 << 16):
             data += chunk
-            if len(data) > _MOST_ANSWER:
+            if len(data) > _MAX_ANSWER_BYTES:
                 raise NoEndpointAnswer("The endpoint's answer is longer than 4 MB.")
         wait = parse_retry_after(response.headers.get("retry-after", ""))
         return _Answer(response.status_code, wait, bytes(data))
 
 
-def _decoded(answer: _Answer) -> Any:
+def _parse_answer(answer: _Answer) -> Any:
     if answer.status >= 300:
         words = " ".join(answer.body.decode("utf-8", "replace").split())[:_QUOTED]
         raise NoEndpointAnswer(

@@ -115,7 +115,7 @@ _OVERLAP = 2
 """Lines that two windows share when scrolling."""
 _HEAD = 1_000
 """Characters left for the observation's head."""
-_MOST_OTHERS = 30
+_MAX_OTHERS = 30
 
 
 class PageView:
@@ -162,13 +162,13 @@ class PageView:
     def search(self, keyword: str, context: int) -> PageFinds:
         """The first find of a keyword."""
         self._place.keyword, self._place.find = keyword, 0
-        return self._find(self._finds(), 1, context)
+        return self._find(self._match_lines(), 1, context)
 
     def search_next(self, index: int, context: int) -> PageFinds | Failed:
         """Another find of the keyword before; 0 for the one after, from the last to the first."""
         if not self._place.keyword:
             return Failed(error="Nothing was searched in this page; web_page_search does.")
-        finds = self._finds()
+        finds = self._match_lines()
         if index > len(finds):
             lines = f"{self._place.keyword!r} stands in {len(finds)} lines"
             return Failed(error=f"{lines}; there is no find {index}.")
@@ -190,7 +190,7 @@ class PageView:
             url=self._page.url, total=len(links), page_number=number, pages=pages, links=listed
         )
 
-    def _finds(self) -> list[int]:
+    def _match_lines(self) -> list[int]:
         keyword = " ".join(self._place.keyword.split()).casefold() or self._place.keyword
         lines = enumerate(self._page.lines, 1)
         return [number for number, line in lines if keyword in line.casefold()]
@@ -217,7 +217,7 @@ class PageView:
             total_results=len(finds),
             search_index=index,
             line=line,
-            others=tuple(finds[:_MOST_OTHERS]),
+            others=tuple(finds[:_MAX_OTHERS]),
             first_line=first,
             last_line=last,
             total_lines=len(page.lines),

@@ -102,7 +102,7 @@ class ParseActions:
         text = text.replace("\0", "\ufffd")  # one makes a file binary, which is not shown
         if not text.strip():
             return Failed(error=f"{arguments.file_path} holds no text. {' '.join(notes)}".strip())
-        return _parsed(arguments, await self._write(arguments.save_path, text), notes)
+        return _parsed_observation(arguments, await self._write(arguments.save_path, text), notes)
 
     async def _text(self, arguments: ParseAction) -> ParsedText:
         match arguments:
@@ -122,13 +122,13 @@ class ParseActions:
 
     async def _audio(self, arguments: ParseAudio) -> ParsedText:
         self._need_endpoint()
-        data = await self._documents.content(arguments.file_path, parse_sources.MOST_SOUND)
+        data = await self._documents.content(arguments.file_path, parse_sources.MAX_AUDIO_BYTES)
         name = posixpath.basename(arguments.file_path)
         return await self._endpoint.transcribe(name, data, arguments.model), ()
 
     async def _image(self, arguments: ParseImage) -> ParsedText:
         self._need_endpoint()
-        data = await self._documents.content(arguments.file_path, parse_sources.MOST_PICTURE)
+        data = await self._documents.content(arguments.file_path, parse_sources.MAX_IMAGE_BYTES)
         picture = Picture(parse_sources.picture_kind(data), data)
         return await self._endpoint.look([picture], arguments.task), ()
 
@@ -151,7 +151,7 @@ class ParseActions:
             raise NoEndpointAnswer(self._endpoint.missing)
 
 
-def _parsed(
+def _parsed_observation(
     arguments: ParseAction, written: FileWindow | Failed, notes: tuple[str, ...]
 ) -> Observation:
     if isinstance(written, Failed):

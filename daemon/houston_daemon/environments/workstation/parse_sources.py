@@ -20,11 +20,11 @@ from houston_daemon.environments.workstation.document_converter import (
 from houston_daemon.environments.workstation.file_window import reader
 from houston_daemon.hosts.host_protocol import RolloutHost
 
-MOST_DOCUMENT = 512 << 20
-MOST_VIDEO = 16 << 30
-MOST_SOUND = 25 << 20
+MAX_DOCUMENT_BYTES = 512 << 20
+MAX_VIDEO_BYTES = 16 << 30
+MAX_AUDIO_BYTES = 25 << 20
 """What OpenAI's endpoint takes."""
-MOST_PICTURE = 20 << 20
+MAX_IMAGE_BYTES = 20 << 20
 _KINDS = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
@@ -33,21 +33,21 @@ _KINDS = {
 }
 
 
-def located(confined: ConfinedFolder, path: str, most: int = MOST_DOCUMENT) -> str:
+def resolve_file(confined: ConfinedFolder, path: str, max_bytes: int = MAX_DOCUMENT_BYTES) -> str:
     """The place of a regular file relative to the workspace, links resolved.
 
     Raises PathRefused, and Unreadable for one that is empty or too large.
     """
     with confined.file(path) as (descriptor, place):
-        _check_size(os.fstat(descriptor).st_size, most)
+        _check_size(os.fstat(descriptor).st_size, max_bytes)
         return place.path
 
 
-def content(confined: ConfinedFolder, path: str, most: int) -> bytes:
-    """All bytes of a file. Raises PathRefused, and Unreadable beyond `most` bytes."""
+def content(confined: ConfinedFolder, path: str, max_bytes: int) -> bytes:
+    """All bytes of a file. Raises PathRefused, and Unreadable beyond `max_bytes` bytes."""
     with confined.file(path) as (descriptor, _), reader(descriptor) as file:
-        data = file.read(most + 1)  # it may be growing
-    _check_size(len(data), most)
+        data = file.read(max_bytes + 1)  # it may be growing
+    _check_size(len(data), max_bytes)
     return data
 
 
@@ -73,11 +73,11 @@ def check_target(confined: ConfinedFolder, path: str) -> None:
         raise PathRefused(f"{path!r} is no regular file and is not replaced.")
 
 
-def _check_size(size: int, most: int) -> None:
+def _check_size(size: int, max_bytes: int) -> None:
     if not size:
         raise Unreadable("The file is empty.")
-    if size > most:
-        raise Unreadable(f"The file is larger than {most >> 20} MB.")
+    if size > max_bytes:
+        raise Unreadable(f"The file is larger than {max_bytes >> 20} MB.")
 
 
 MOST = 32
@@ -148,15 +148,15 @@ class LocalDocuments:
 
     async def convert(self, kind: Kind, path: str) -> Converted:
         """A document as Markdown; what it includes is looked for beside it."""
-        place = await asyncio.to_thread(located, self._confined, path)
+        place = await asyncio.to_thread(resolve_file, self._confined, path)
         inside = posixpath.join(self._host.inside, place)
         return await self._converter.convert(kind, inside, cwd=posixpath.dirname(inside))
 
-    async def content(self, path: str, most: int) -> bytes:
-        """All bytes of a file of at most `most`."""
-        return await asyncio.to_thread(content, self._confined, path, most)
+    async def content(self, path: str, max_bytes: int) -> bytes:
+        """All bytes of a file of at most `max_bytes`."""
+        return await asyncio.to_thread(content, self._confined, path, max_bytes)
 
     async def frames(self, path: str, interval: int) -> Frames:
         """Every `interval`-th frame of a video."""
-        place = await asyncio.to_thread(located, self._confined, path, MOST_VIDEO)
+        place = await asyncio.to_thread(resolve_file, self._confined, path, MAX_VIDEO_BYTES)
         return await frames(self._host, posixpath.join(self._host.inside, place), interval)

@@ -69,9 +69,9 @@ class RemoteDocuments:
         """A document as Markdown."""
         return await self._ask(_Convert(kind, path), Converted)
 
-    async def content(self, path: str, most: int) -> bytes:
-        """All bytes of a file of at most `most`."""
-        return await self._ask(_Content(path, most), bytes)
+    async def content(self, path: str, max_bytes: int) -> bytes:
+        """All bytes of a file of at most `max_bytes`."""
+        return await self._ask(_Content(path, max_bytes), bytes)
 
     async def frames(self, path: str, interval: int) -> Frames:
         """Every `interval`-th frame of a video."""

@@ -64,9 +64,9 @@ class SearchActions:
         try:
             answer = await cancel_on_stop(self._searcher.search(query, top_k), stop)
         except SearchFailed as problem:
-            return _failed(arguments, problem.code, str(problem))
+            return _failed_results(arguments, problem.code, str(problem))
         except CallInterrupted as problem:
-            return _failed(arguments, "stopped", str(problem))
+            return _failed_results(arguments, "stopped", str(problem))
         return SearchResults(
             query=query,
             requested_top_k=top_k,
@@ -76,7 +76,7 @@ class SearchActions:
         )
 
 
-def _failed(arguments: WebSearch, code: str, error: str) -> SearchResults:
+def _failed_results(arguments: WebSearch, code: str, error: str) -> SearchResults:
     return SearchResults(
         success=False,
         error=error,

@@ -26,7 +26,7 @@ COMMAND_CHARACTERS = 500
 """Characters of a command that are told."""
 LINE_CHARACTERS = 300
 """Characters of a last line that are told: its end."""
-_MOST_REQUESTS = 500
+_MAX_REQUESTS = 500
 _CLOSED = "its session was closed"
 
 
@@ -64,7 +64,7 @@ class SessionJobs:
     def hear(self, step: int, request: str) -> None:
         """The agent asks for something. request: its arguments."""
         self.step = step
-        self._requests = self._requests[-_MOST_REQUESTS:] if self.open_jobs else []
+        self._requests = self._requests[-_MAX_REQUESTS:] if self.open_jobs else []
         self._requests.append(request)
 
     def left_running(self, status: TerminalStatus) -> None:
@@ -77,7 +77,7 @@ class SessionJobs:
                     step=self.step,
                     host=self._host,
                     session=status.name,
-                    command=_told(status.command),
+                    command=_redacted_command(status.command),
                     started_at=_microseconds(status.command_began) or now_us(),
                     log_start=status.log_start,
                 )
@@ -95,7 +95,7 @@ class SessionJobs:
         background = {_background_id(status, command): command for command in status.background}
         for name, command in background.items():
             if self.step and name not in self.open_jobs and not command.ended:
-                self._open(self._apart(name, status, command))
+                self._open(self._background_report(name, status, command))
         for job in [job for job in self.open_jobs.values() if job.session == status.name]:
             if job.log_start is not None:
                 self._note_foreground(job, status)
@@ -137,10 +137,10 @@ class SessionJobs:
             job = msgspec.structs.replace(job, last_line=redact(line)[-LINE_CHARACTERS:])
         await self._report(job, "\n".join(self._requests))
 
-    def _note_refusal(self, name: str, why: str) -> None:
-        if self._refusals.get(name) != why:  # once, however often it is tried
-            log.warning("job %s cannot be reported: %s", name, why)
-        self._refusals[name] = why
+    def _note_refusal(self, name: str, reason: str) -> None:
+        if self._refusals.get(name) != reason:  # once, however often it is tried
+            log.warning("job %s cannot be reported: %s", name, reason)
+        self._refusals[name] = reason
 
     def _note_foreground(self, job: JobReport, status: TerminalStatus) -> None:
         if job.ended_at:
@@ -155,13 +155,15 @@ class SessionJobs:
                 status.end,
             )
 
-    def _apart(self, name: str, status: TerminalStatus, command: BackgroundCommand) -> JobReport:
+    def _background_report(
+        self, name: str, status: TerminalStatus, command: BackgroundCommand
+    ) -> JobReport:
         return JobReport(
             id=name,
             step=self.step,
             host=self._host,
             session=status.name,
-            command=_told(command.command),
+            command=_redacted_command(command.command),
             started_at=_microseconds(command.began),
             output=redact(command.output)[-COMMAND_CHARACTERS:],
         )
@@ -209,7 +211,7 @@ def _background_id(status: TerminalStatus, command: BackgroundCommand) -> str:
     return f"{status.name}#{command.key}"
 
 
-def _told(command: str) -> str:
+def _redacted_command(command: str) -> str:
     return redact(command.strip())[:COMMAND_CHARACTERS]
 
 

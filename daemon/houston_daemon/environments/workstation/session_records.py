@@ -21,7 +21,7 @@ from houston_shared.records import TerminalSpan
 
 log = logging.getLogger(__name__)
 _EVERY = 1.0
-_MOST_MARKS = 20_000
+_MAX_MARKS = 20_000
 
 
 _LISTED = 80
@@ -54,7 +54,7 @@ class SessionRecords:
         self._host = host
         self._state = state
         self._marks: dict[str, list[tuple[float, int]]] = {}
-        self._busy: set[str] = set()
+        self._busy_sessions: set[str] = set()
         self._sampler: asyncio.Task[None] | None = None
 
     def open(self, last_line: ReadLastLine) -> None:
@@ -78,8 +78,8 @@ class SessionRecords:
         marks = self._marks.setdefault(status.name, [])
         if not marks or marks[-1][1] != status.log_bytes:
             marks.append((time.time(), status.log_bytes))
-            del marks[:-_MOST_MARKS]
-        (self._busy.add if status.busy else self._busy.discard)(status.name)
+            del marks[:-_MAX_MARKS]
+        (self._busy_sessions.add if status.busy else self._busy_sessions.discard)(status.name)
         self.jobs.note(status)
         return status
 
@@ -96,7 +96,7 @@ class SessionRecords:
         one."""
         self.hide(status)
         self.jobs.closed(status)
-        self._busy.discard(status.name)
+        self._busy_sessions.discard(status.name)
         self._state().finals[status.name] = status.log_bytes
 
     def since(self, name: str, at: float) -> OutputStart:
@@ -139,7 +139,7 @@ class SessionRecords:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.jobs.has_news.wait(), _EVERY)
             await self.jobs.report_news(last_line)
-            if not (self._busy or self.jobs.open_jobs):
+            if not (self._busy_sessions or self.jobs.open_jobs):
                 continue
             try:
                 for status in await self._host.terminals():

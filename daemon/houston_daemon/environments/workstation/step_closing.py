@@ -107,13 +107,13 @@ def merge_changes(
     merged = {change.path: change for change in first}
     for change in second:
         before = merged.pop(change.path, None)
-        joined = change if before is None else _joined(before, change)
+        joined = change if before is None else _merge_changes(before, change)
         if joined is not None:
             merged[change.path] = joined
     return tuple(merged.values())
 
 
-def _joined(before: FileChange, after: FileChange) -> FileChange | None:
+def _merge_changes(before: FileChange, after: FileChange) -> FileChange | None:
     if before.kind == "added" and after.kind == "removed":
         return None
     kind = after.kind

@@ -105,7 +105,7 @@ def decoded_text(data: bytes, declared: str = "") -> tuple[str, bool]:
             return data.decode(name, "replace"), True
     declaration = _META.search(data[:4_096]) or _DECLARED.search(data[:300])
     inside = declaration.group(1).decode("ascii") if declaration else ""
-    candidates = [name for name in map(_known, (declared, inside, "utf-8")) if name]
+    candidates = [name for name in map(_codec_name, (declared, inside, "utf-8")) if name]
     if candidates[0].startswith("cp125"):  # what is sound UTF-8 is hardly ever anything else
         candidates.insert(0, "utf-8")
     for name in candidates:
@@ -117,7 +117,7 @@ def decoded_text(data: bytes, declared: str = "") -> tuple[str, bool]:
     return data.decode("utf-8" if _mostly_utf8(data) else "cp1252", "replace"), False
 
 
-def _known(label: str) -> str:
+def _codec_name(label: str) -> str:
     """The codec that a label means; empty for what is none of text."""
     try:
         name = codecs.lookup(label.strip().strip("\"'")).name
@@ -140,7 +140,7 @@ def _mostly_utf8(data: bytes) -> bool:
     return sample.count("\ufffd") * 100 < len(sample)
 
 
-MOST_REDIRECTS = 10
+MAX_REDIRECTS = 10
 _TRIES = 2
 _PAUSE = 0.5
 _LONGEST_PAUSE = 5.0
@@ -208,7 +208,7 @@ class Fetcher:
             timeout=self._settings.seconds,
             headers=self._headers(),
         ) as client:
-            return await self._tries(client, address, deadline)
+            return await self._fetch_with_retries(client, address, deadline)
 
     def _headers(self) -> dict[str, str]:
         return {
@@ -218,20 +218,24 @@ class Fetcher:
             "Accept-Encoding": "gzip, deflate",
         }
 
-    async def _tries(self, client: httpx.AsyncClient, address: str, deadline: float) -> Fetched:
+    async def _fetch_with_retries(
+        self, client: httpx.AsyncClient, address: str, deadline: float
+    ) -> Fetched:
         for attempt in range(1, _TRIES + 1):
             try:
-                return await self._followed(client, address, deadline)
+                return await self._follow_redirects(client, address, deadline)
             except _RetryLater as problem:
                 if attempt == _TRIES or time.monotonic() + problem.pause > deadline:
                     raise FetchFailed(str(problem)) from None
                 await asyncio.sleep(problem.pause)
         raise AssertionError("the last try returns or raises")
 
-    async def _followed(self, client: httpx.AsyncClient, address: str, deadline: float) -> Fetched:
+    async def _follow_redirects(
+        self, client: httpx.AsyncClient, address: str, deadline: float
+    ) -> Fetched:
         request = client.build_request("GET", address)
-        for _ in range(MOST_REDIRECTS + 1):
-            response = await self._sent(client, request, deadline)
+        for _ in range(MAX_REDIRECTS + 1):
+            response = await self._send(client, request, deadline)
             try:
                 if response.next_request is None:
                     return await self._read(response, deadline)
@@ -243,10 +247,10 @@ class Fetcher:
                     f"It redirects to a {request.url.scheme}: address, which is not fetched."
                 )
         raise FetchFailed(
-            f"It redirects more than {MOST_REDIRECTS} times, at last to {str(request.url)[:200]}."
+            f"It redirects more than {MAX_REDIRECTS} times, at last to {str(request.url)[:200]}."
         )
 
-    async def _sent(
+    async def _send(
         self, client: httpx.AsyncClient, request: httpx.Request, deadline: float
     ) -> httpx.Response:
         try:

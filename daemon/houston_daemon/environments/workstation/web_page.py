@@ -24,7 +24,7 @@ from houston_shared import atomic_file
 
 LINE = 1_000
 """Characters of a line; the rest of a longer one goes on in the next."""
-MOST_TEXT = 4_000_000
+MAX_TEXT_CHARACTERS = 4_000_000
 """Characters of a page that are kept."""
 _SECONDS = 60.0
 _DOCUMENTS: dict[str, Kind] = {
@@ -71,7 +71,7 @@ async def readable_page(fetched: Fetched, converter: Converter, staging: Path) -
         text, sound = await asyncio.to_thread(web_fetch.decoded_text, fetched.body, fetched.charset)
         title, links = "", _NO_LINKS
     else:
-        converted, sound = await _converted(kind, fetched, converter, staging)
+        converted, sound = await _convert(kind, fetched, converter, staging)
         title, text, links = converted.title, converted.text, converted.links
         notes += converted.notes
     if not sound:
@@ -81,15 +81,15 @@ async def readable_page(fetched: Fetched, converter: Converter, staging: Path) -
         notes.append("It has no text of its own; scripts, which are not run, may write it.")
     if wrapped:
         notes.append(f"Lines longer than {LINE} characters go on in the next line.")
-    if len(text) > MOST_TEXT:
-        notes.append(f"Only the first {MOST_TEXT} of {len(text)} characters are kept.")
+    if len(text) > MAX_TEXT_CHARACTERS:
+        notes.append(f"Only the first {MAX_TEXT_CHARACTERS} of {len(text)} characters are kept.")
     return Page(
         url=fetched.url, title=title[:300], lines=lines, links=links, notes=tuple(notes),
         at=fetched.at,
     )  # fmt: skip
 
 
-async def _converted(
+async def _convert(
     kind: Kind, fetched: Fetched, converter: Converter, staging: Path
 ) -> tuple[Converted, bool]:
     body, sound = fetched.body, True
@@ -97,7 +97,7 @@ async def _converted(
         text, sound = await asyncio.to_thread(web_fetch.decoded_text, body, fetched.charset)
         body = text.encode("utf-8", "replace")
     elif fetched.cut:
-        raise Unreadable(f"The {kind.upper()} file did not arrive whole: {_why(fetched)}.")
+        raise Unreadable(f"The {kind.upper()} file did not arrive whole: {_cut_reason(fetched)}.")
     staging.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=staging) as staged:
         folder = Path(staged)
@@ -128,7 +128,7 @@ def _lines(text: str) -> tuple[tuple[str, ...], bool]:
     """A page's lines, none longer than LINE, and whether one had to be broken."""
     lines: list[str] = []
     wrapped = False
-    for line in text[:MOST_TEXT].replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+    for line in text[:MAX_TEXT_CHARACTERS].replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         rest = line.rstrip()
         while len(rest) > LINE:
             wrapped = True
@@ -143,10 +143,10 @@ def _lines(text: str) -> tuple[tuple[str, ...], bool]:
 
 
 def _cut_notes(fetched: Fetched) -> list[str]:
-    return [f"The page is cut: {_why(fetched)}."] if fetched.cut else []
+    return [f"The page is cut: {_cut_reason(fetched)}."] if fetched.cut else []
 
 
-def _why(fetched: Fetched) -> str:
+def _cut_reason(fetched: Fetched) -> str:
     reasons = {
         "size": "it is too large and was read up to the limit",
         "damaged": "its packed content is damaged",
@@ -166,7 +166,7 @@ class PageCache:
         """scope: what the task may fetch; pages are shared by tasks that may fetch the same."""
         self._folder = folder
         self._seconds = seconds
-        self._most = megabytes * _MB
+        self._max_bytes = megabytes * _MB
         self._scope = scope
 
     def find(self, address: str) -> Page | None:
@@ -198,7 +198,7 @@ class PageCache:
         size = 0
         for modified, length, path in kept_entries:
             size += length
-            if size > self._most or time.time() - modified > self._seconds:
+            if size > self._max_bytes or time.time() - modified > self._seconds:
                 Path(path).unlink(missing_ok=True)
 
     def _entries(self) -> list[tuple[os.DirEntry[str], os.stat_result]]:
@@ -213,7 +213,7 @@ class PageCache:
 def write(file: Path, page: Page) -> None:
     """Write a page: beside, then in its place."""
     data = zstandard.compress(msgspec.msgpack.encode(page), 3)
-    atomic_file.write_atomically(file, data, beside=atomic_file.temporary_sibling(file))
+    atomic_file.write_atomically(file, data, temporary_path=atomic_file.temporary_sibling(file))
 
 
 def read(file: Path) -> Page | None:

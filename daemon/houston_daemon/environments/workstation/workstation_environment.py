@@ -129,12 +129,12 @@ def workstation_result(
     observation: Observation,
     limit: int,
     seconds: float,
-    met: Sequence[LimitHit] = (),
+    limit_hits: Sequence[LimitHit] = (),
 ) -> ToolResult:
     """The result of `call`; see `call_handling.result`."""
     if isinstance(observation, CommandOutput) and not (observation.window or observation.running):
-        met = (*met, *_file_size(observation))
-    return call_handling.result(call, observation, limit, seconds, met)
+        limit_hits = (*limit_hits, *_file_size(observation))
+    return call_handling.result(call, observation, limit, seconds, limit_hits)
 
 
 def _file_size(observation: CommandOutput) -> list[LimitHit]:
@@ -241,8 +241,8 @@ class Workstation:
         self._state.now.closing = None
         observation = await self._observe(call, budget_status, stop)
         self._state.now.last_action = "think" if call.name == "think" else ""
-        met = await self._places.take_limit_hits()
-        return await asyncio.to_thread(self._result, call, observation, start_time, met)
+        limit_hits = await self._places.take_limit_hits()
+        return await asyncio.to_thread(self._result, call, observation, start_time, limit_hits)
 
     async def recover(
         self, intent: CallIntent, budget_status: BudgetStatus, stop: Stop
@@ -261,8 +261,8 @@ class Workstation:
             place = self._places.of(call.arguments)
             observation = await workstation_hosts.interrupted_observation(call, place)
         self._state.now.last_action = ""
-        met = await self._places.take_limit_hits()
-        return await asyncio.to_thread(self._result, call, observation, start_time, met)
+        limit_hits = await self._places.take_limit_hits()
+        return await asyncio.to_thread(self._result, call, observation, start_time, limit_hits)
 
     async def save_state(self, name: str) -> None:
         """Never asked: nothing here is taken back."""
@@ -342,7 +342,11 @@ class Workstation:
                 return finish(budget_status, self._task.budget.minimum_steps, _BEFORE_FINISH)
 
     def _result(
-        self, call: ToolCall, observation: Observation, start_time: float, met: Sequence[LimitHit]
+        self,
+        call: ToolCall,
+        observation: Observation,
+        start_time: float,
+        limit_hits: Sequence[LimitHit],
     ) -> ToolResult:
         """Save what the call changed, then say what it found: also where the disk is full, for
         looking, freeing space and `finish` need none."""
@@ -350,9 +354,9 @@ class Workstation:
             self._state.save()
         except OSError as problem:
             log.warning("the state is not saved: %s", problem)
-            met = [*met, LimitHit("disk", f"{problem.strerror}. {_FREEING}")]
+            limit_hits = [*limit_hits, LimitHit("disk", f"{problem.strerror}. {_FREEING}")]
         seconds = round(time.monotonic() - start_time, 6)
-        return workstation_result(call, observation, self._characters, seconds, met)
+        return workstation_result(call, observation, self._characters, seconds, limit_hits)
 
     def _sleep_seconds(self, call: ToolCall) -> float:
         return min(float(call.arguments["sleep_time"]), self._task.budget.sleep_seconds)

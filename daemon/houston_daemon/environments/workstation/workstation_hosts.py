@@ -138,10 +138,12 @@ async def act_on_all_hosts(
             away_hosts.append(f"{problem.host} ({hide_places(problem.why, place.host)})")
     if not answers:
         return Failed(error=f"No host can be reached now: {', '.join(away_hosts)}.")
-    return _joined(answers, tuple(away_hosts))
+    return _merge_answers(answers, tuple(away_hosts))
 
 
-def _joined(answers: Sequence[tuple[str, Observation]], away: tuple[str, ...]) -> Observation:
+def _merge_answers(
+    answers: Sequence[tuple[str, Observation]], away: tuple[str, ...]
+) -> Observation:
     if isinstance(answers[0][1], SessionChange):
         closed = tuple(
             f"{host}:{name}"

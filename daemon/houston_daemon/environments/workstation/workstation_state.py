@@ -16,7 +16,7 @@ from houston_shared import atomic_file
 from houston_shared.faults import point
 from houston_shared.records import FileChange, JobReport, TerminalSpan
 
-_MOST_SEEN = 500
+_MAX_SEEN_FILES = 500
 
 
 class OpenFile(msgspec.Struct, kw_only=True):
@@ -114,7 +114,7 @@ class StateFile:
 
     def save(self) -> None:
         """Write the state if it changed: beside, then in place of the old one."""
-        while len(self.now.seen) > _MOST_SEEN:
+        while len(self.now.seen) > _MAX_SEEN_FILES:
             del self.now.seen[next(iter(self.now.seen))]
         data = msgspec.json.encode(self.now)
         if data == self._written:

@@ -196,7 +196,7 @@ class ControlGroups:
         if memory := self._folder_of("memory"):
             self._limit_memory(memory, limits.memory)
 
-    def _make_shared_parent(self, around: Path, most: int) -> None:
+    def _make_shared_parent(self, around: Path, limit: int) -> None:
         """Make the folder around the rollouts' own, with the limit of all of them.
 
         The highest that one of them began with holds: a lower one would end what others run.
@@ -208,8 +208,8 @@ class ControlGroups:
         else:
             # Refused where the root's own says so already.
             _try_write_setting(around / "memory.use_hierarchy", "1")
-        if self._read_memory_limit(around) < (most or _NO_LIMIT):
-            self._limit_memory(around, most)
+        if self._read_memory_limit(around) < (limit or _NO_LIMIT):
+            self._limit_memory(around, limit)
 
     def _read_memory_limit(self, memory: Path) -> int:
         """Bytes; 0 where none is set, as in a group that has just been made."""
@@ -220,16 +220,16 @@ class ControlGroups:
             return 0
         return limit if limit < _NO_LIMIT else 0
 
-    def _limit_memory(self, memory: Path, most_bytes: int) -> None:
+    def _limit_memory(self, memory: Path, max_bytes: int) -> None:
         if self.mechanism == "cgroup2":
-            (memory / "memory.max").write_text(str(most_bytes) if most_bytes else "max")
-            _try_write_setting(memory / "memory.swap.max", "0" if most_bytes else "max")
+            (memory / "memory.max").write_text(str(max_bytes) if max_bytes else "max")
+            _try_write_setting(memory / "memory.swap.max", "0" if max_bytes else "max")
             return
-        most = str(most_bytes or -1)
+        limit = str(max_bytes or -1)
         # The limit with swap may never be below the one without; which comes first depends.
-        _try_write_setting(memory / "memory.memsw.limit_in_bytes", most)
-        (memory / "memory.limit_in_bytes").write_text(most)
-        _try_write_setting(memory / "memory.memsw.limit_in_bytes", most)
+        _try_write_setting(memory / "memory.memsw.limit_in_bytes", limit)
+        (memory / "memory.limit_in_bytes").write_text(limit)
+        _try_write_setting(memory / "memory.memsw.limit_in_bytes", limit)
 
     def pids(self) -> set[int]:
         """Every process of the rollout, zombies too."""
@@ -293,9 +293,9 @@ class ControlGroups:
         self._note.parent.mkdir(parents=True, exist_ok=True)
         atomic_file.write_atomically(self._note, msgspec.json.encode(self.noted), durable=False)
 
-    def _limit_processes(self, most: int) -> None:
+    def _limit_processes(self, limit: int) -> None:
         if folder := self._folder_of("pids"):
-            (folder / "pids.max").write_text(str(most or "max"))
+            (folder / "pids.max").write_text(str(limit or "max"))
 
     def _folder_of(self, controller: str) -> Path | None:
         return self._folders.get("all") or self._folders.get(controller)

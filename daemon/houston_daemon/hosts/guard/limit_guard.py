@@ -43,7 +43,7 @@ _SPARE = 1 << 30
 """Bytes of the disk that no rollout may take."""
 _STUBBORN = 5
 """After so many seconds over a limit in a row the sandbox's first process is ended too."""
-_MOST_HITS = 20
+_MAX_HITS = 20
 _ENDED: dict[LimitKind, str] = {
     "processes": "what the session with most of them ran",
     "memory": "what the largest session ran",
@@ -81,12 +81,12 @@ class LimitGuard:
         self._figures = together
         self._hits: list[LimitHit] = []
         self._lock = threading.Lock()
-        self._over: dict[LimitKind, int] = {}
+        self._exceeded_counts: dict[LimitKind, int] = {}
         """How often in a row each limit was met."""
         self._refused = groups.refusals().processes
-        self._written: dict[str, int] = {}
-        self._held = self._tolerated = 0
-        self._measured_at = self._took = 0.0
+        self._written_bytes: dict[str, int] = {}
+        self._disk_bytes = self._tolerated_bytes = 0
+        self._measured_at = self._measure_seconds = 0.0
         self._room_then = resource_usage.DiskSpace(0, 0)
 
     async def watch(self) -> None:
@@ -116,9 +116,9 @@ class LimitGuard:
             self.groups.pids() if self.groups.procs_files else self._members()
         )
         if not self._check_processes(usage):
-            self._over.pop("processes", None)
+            self._exceeded_counts.pop("processes", None)
         if not self._check_memory(usage):
-            self._over.pop("memory", None)
+            self._exceeded_counts.pop("memory", None)
         self._check_disk(usage)
 
     def _ask_kernel(self) -> None:
@@ -202,28 +202,32 @@ class LimitGuard:
 
     def _check_disk(self, usage: dict[str, SandboxUsage]) -> None:
         most = self._limits.workspace
-        grown = {space: used.written - self._written.get(space, 0) for space, used in usage.items()}
+        grown = {
+            space: used.written - self._written_bytes.get(space, 0) for space, used in usage.items()
+        }
         if not self._must_measure(most, sum(grown.values())):
             return
         start_time = time.thread_time()
         if most:
             pids = [pid for used in usage.values() for pid in used.pids]
-            self._held = resource_usage.count_disk_bytes(self._folders)
-            self._held += resource_usage.unlinked_bytes(pids, self._folders[0].stat().st_dev)
+            self._disk_bytes = resource_usage.count_disk_bytes(self._folders)
+            self._disk_bytes += resource_usage.unlinked_bytes(pids, self._folders[0].stat().st_dev)
         self._measured_at = time.monotonic()
-        self._took = time.thread_time() - start_time
+        self._measure_seconds = time.thread_time() - start_time
         room = self._room_then = resource_usage.free_disk_space(self._folders[0])
-        self._tolerated = max(most, min(self._tolerated, self._held))
-        self._written = {space: used.written for space, used in usage.items()}
+        self._tolerated_bytes = max(most, min(self._tolerated_bytes, self._disk_bytes))
+        self._written_bytes = {space: used.written for space, used in usage.items()}
         nearly_full = room.bytes < _SPARE and max(grown.values(), default=0) > _SLACK
-        within = self._held <= self._tolerated + (_SLACK if self._tolerated > most else 0)
+        within = self._disk_bytes <= self._tolerated_bytes + (
+            _SLACK if self._tolerated_bytes > most else 0
+        )
         if within and not nearly_full:
-            self._over.pop("workspace", None)
+            self._exceeded_counts.pop("workspace", None)
             return
-        sentence = f"It holds {format_megabytes(self._held)} of {format_megabytes(most)}"
+        sentence = f"It holds {format_megabytes(self._disk_bytes)} of {format_megabytes(most)}"
         if nearly_full:
             sentence = f"The machine has only {format_megabytes(room.bytes)} left"
-        self._tolerated = max(self._held, most)
+        self._tolerated_bytes = max(self._disk_bytes, most)
         self._end_most(usage, lambda space, _: grown.get(space, 0), "workspace", sentence)
 
     def _must_measure(self, most: int, written: int) -> bool:
@@ -232,14 +236,14 @@ class LimitGuard:
         written: bytes that the rollout's processes have sent to disks since the last time.
         """
         rested = time.monotonic() - self._measured_at
-        if not self._measured_at or rested >= max(_REST, self._took * _COST):
+        if not self._measured_at or rested >= max(_REST, self._measure_seconds * _COST):
             return True
-        if rested < self._took * _COST:
+        if rested < self._measure_seconds * _COST:
             return False
         room = resource_usage.free_disk_space(self._folders[0])
         names = (self._room_then.names - room.names) * resource_usage.MIN_COUNTED_BYTES
         added_bytes = max(self._room_then.bytes - room.bytes, names, written)
-        return added_bytes > min(256 << 20, max(_SLACK, (most - self._held) / 4))
+        return added_bytes > min(256 << 20, max(_SLACK, (most - self._disk_bytes) / 4))
 
     def _end_most(
         self,
@@ -249,12 +253,12 @@ class LimitGuard:
         sentence: str,
     ) -> None:
         """End what runs in the sandbox that weighs most; in all of them when none weighs."""
-        self._over[kind] = self._over.get(kind, 0) + 1
+        self._exceeded_counts[kind] = self._exceeded_counts.get(kind, 0) + 1
         outer = resource_usage.own_pid_namespace()
         inner = {space: used for space, used in usage.items() if space != outer} or usage
         heaviest = max(inner, key=lambda space: weight(space, inner[space]), default="")
         chosen = {heaviest} if heaviest and weight(heaviest, inner[heaviest]) else set(inner)
-        shells = [] if self._over[kind] >= _STUBBORN else self._shells()
+        shells = [] if self._exceeded_counts[kind] >= _STUBBORN else self._shells()
         innocent = (
             self._foreground_processes(shells, chosen) if kind == "processes" else frozenset()
         )
@@ -318,7 +322,7 @@ class LimitGuard:
         with self._lock:
             if not again and any(hit.kind == kind for hit in self._hits):
                 return
-            self._hits = [hit for hit in self._hits if hit.kind != kind][-_MOST_HITS:]
+            self._hits = [hit for hit in self._hits if hit.kind != kind][-_MAX_HITS:]
             self._hits.append(LimitHit(kind, sentence))
 
 

@@ -119,7 +119,7 @@ _ETC_FILES = (
     "ssl", "terminfo", "timezone", "vulkan",
 )  # fmt: skip
 _NETWORK_ETC_FILES = ("resolv.conf",)
-TAKEN_FOLDERS = (*_SYSTEM_FOLDERS, "/dev", "/etc", "/proc", "/sys", "/run", DATA_FOLDER)
+RESERVED_FOLDERS = (*_SYSTEM_FOLDERS, "/dev", "/etc", "/proc", "/sys", "/run", DATA_FOLDER)
 """Where a workspace cannot be mapped beside what every sandbox maps."""
 _MASKED_FILES = (
     "kcore", "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "mtrr",
@@ -198,7 +198,7 @@ class SandboxProfile:
             pairs = [f"{key}={value}" for key, value in {**values, **variables}.items()]
             plain = ["/usr/bin/env", "-i", "-C", where, *pairs, *command]
             return replace(enclosure, filter=None).around(plain)
-        walls = self._walls(dies_with_parent, bool(joining))
+        walls = self._namespace_arguments(dies_with_parent, bool(joining))
         before = process_enclosure.landlock_command() if self.network else joining
         arguments = [*before, shutil.which("bwrap") or "bwrap", *walls]
         if enclosure.filter is not None:
@@ -218,7 +218,7 @@ class SandboxProfile:
     ) -> list[str]:
         """What the process sees of the machine's files, and what of it is read-only; see `wrap`."""
         # In this order: what is named may lie below /tmp, and what is hidden below what is named.
-        arguments = [*self._system(), *self._own_folders(scratch), *self._named()]
+        arguments = [*self._system(), *self._own_folders(scratch), *self._mount_arguments()]
         covers = self._covers(read)
         arguments += _mapping_arguments(read, covers)
         bind = "--ro-bind" if scratch and not changeable else "--bind"
@@ -248,7 +248,7 @@ class SandboxProfile:
         sized = self.shared_bytes and program is not None and _supports_option(program, "--size")
         return [*(["--size", str(self.shared_bytes)] if sized else []), "--tmpfs", "/dev/shm"]
 
-    def _walls(self, dies_with_parent: bool, joins: bool) -> list[str]:
+    def _namespace_arguments(self, dies_with_parent: bool, joins: bool) -> list[str]:
         if self.image is not None and os.getuid():  # its programs think that they are root
             user = ["--unshare-user", "--uid", "0", "--gid", "0"]
         else:
@@ -282,10 +282,10 @@ class SandboxProfile:
     def _python_folders(self) -> Sequence[str]:
         return () if self.image is not None else find_python_folders()
 
-    def _named(self) -> list[str]:
+    def _mount_arguments(self) -> list[str]:
         self.refuse_hidden()
         arguments: list[str] = []
-        for path in (*self.read, *self._activated()):
+        for path in (*self.read, *self._environment_folders()):
             arguments += ["--ro-bind", str(path), str(path)]
         for name, path in self.data.items():
             arguments += ["--ro-bind", str(path), f"{DATA_FOLDER}/{name}"]
@@ -295,7 +295,7 @@ class SandboxProfile:
             arguments += ["--ro-bind-try", "/sys", "/sys"]
         return arguments
 
-    def _activated(self) -> list[Path]:
+    def _environment_folders(self) -> list[Path]:
         """Folders of the environment that lie outside what is mapped anyway."""
         if self.activate is None:
             return []
@@ -375,7 +375,7 @@ class SandboxProfile:
         system = [Path(name) for name in _SYSTEM_FOLDERS if not Path(name).is_symlink()]
         shown_folders = [*map(Path, self._python_folders()), *self.read, *extra_read]
         shown_folders += [] if self.image is not None else system
-        shown_folders += self._activated()
+        shown_folders += self._environment_folders()
         places = [(folder.resolve(), folder.absolute()) for folder in shown_folders]
         places += [(path.resolve(), Path(DATA_FOLDER, name)) for name, path in self.data.items()]
         covers: dict[Path, bool] = {}
@@ -391,7 +391,7 @@ class SandboxProfile:
 
     def _set_apart(self, extra_read: Sequence[Path]) -> list[Path]:
         """What is to be covered of `apart`: not for whom it is named to, and no program's place."""
-        programs = [*map(Path, find_python_folders()), *self._activated()]
+        programs = [*map(Path, find_python_folders()), *self._environment_folders()]
         if self.activate is not None:
             programs.append(self.activate)
         return [
@@ -405,7 +405,7 @@ class SandboxProfile:
         """Raise HoustonError where the task maps something of what agents must not see."""
         if self.kind == "none":
             return
-        for path in (*self.read, *self._activated(), *self.data.values()):
+        for path in (*self.read, *self._environment_folders(), *self.data.values()):
             for hidden in self.hidden:
                 if path.resolve().is_relative_to(hidden.resolve()):
                     raise HoustonError(

@@ -179,9 +179,9 @@ def _refuse_values(values: Iterable[int]) -> list[Instruction]:
     return instructions
 
 
-def _refuse_other_values(values: tuple[int, ...], otherwise: int) -> list[Instruction]:
+def _refuse_other_values(values: tuple[int, ...], default: int) -> list[Instruction]:
     """Refuse whatever is none of `values`."""
     tests: list[Instruction] = [
         (_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)
     ]
-    return [*tests, _refuse_call(otherwise)]
+    return [*tests, _refuse_call(default)]

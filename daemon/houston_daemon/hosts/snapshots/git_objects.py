@@ -147,7 +147,7 @@ def write_blob(repo: pygit2.Repository, data: bytes) -> pygit2.Oid:
         press = zlib.compressobj(1)
         temporary_file = target.parent / f"tmp_obj_{os.getpid()}"
         with atomic_file.open_atomically(
-            target, beside=temporary_file, mode=0o444, synced="nothing"
+            target, temporary_path=temporary_file, mode=0o444, synced="nothing"
         ) as file:
             file.write(press.compress(head))
             for at in range(0, len(data), 1 << 20):
@@ -265,23 +265,23 @@ def read_notes(commit: pygit2.Commit) -> SnapshotNotes:
     )
 
 
-def _rename_paths(about: SnapshotNotes, name: Callable[[str], str]) -> SnapshotNotes:
+def _rename_paths(notes: SnapshotNotes, name: Callable[[str], str]) -> SnapshotNotes:
     return SnapshotNotes(
-        {name(path): recorded for path, recorded in about.beside.items()},
-        [name(path) for path in about.empty],
-        {name(path): why for path, why in about.skipped.items()},
+        {name(path): recorded for path, recorded in notes.beside.items()},
+        [name(path) for path in notes.empty],
+        {name(path): why for path, why in notes.skipped.items()},
     )
 
 
 def write_commit(
     repo: pygit2.Repository,
     files: pygit2.Oid | None,
-    about: SnapshotNotes,
+    notes: SnapshotNotes,
     message: str,
     parent: str,
 ) -> str:
     """Write a commit object; returns its id. No reference moves."""
-    data = msgspec.json.encode(_rename_paths(about, path_to_tree))
+    data = msgspec.json.encode(_rename_paths(notes, path_to_tree))
     builder = repo.TreeBuilder()
     if files is not None:
         builder.insert(FILES_ENTRY, files, FOLDER_MODE)

@@ -131,19 +131,19 @@ FileChange = tuple[str, DiffSide, DiffSide]
 
 
 class ShadowRepository:
-    """Snapshots of `workspace`, kept in `folder`; a mark copies `most_copied` bytes at most."""
+    """Snapshots of `workspace`, kept in `folder`; a mark copies at most `max_copied_bytes`."""
 
     def __init__(
-        self, workspace: Path, folder: Path, most_copied: int = workspace_scan.MAX_COPIED_BYTES
+        self, workspace: Path, folder: Path, max_copied_bytes: int = workspace_scan.MAX_COPIED_BYTES
     ) -> None:
         self.workspace = workspace
         self.folder = folder
-        self._most_copied = most_copied
+        self._max_copied_bytes = max_copied_bytes
         self._repo: pygit2.Repository | None = None
         self._head = ""
         self._files: dict[str, TreeFile] = {}
         """Files of the last snapshot."""
-        self._about = SnapshotNotes()
+        self._notes = SnapshotNotes()
         self._known: workspace_scan.ManifestEntries = {}
         """How they looked; always of the same content as in `_files`."""
         self._saved_at = 0.0
@@ -190,17 +190,17 @@ class ShadowRepository:
         untrusted_files.restore_owner_rights(self.workspace)
         looked_at = time.time_ns()
         scan = scan_workspace(self.workspace)
-        about = SnapshotNotes(empty=scan.empty, skipped=scan.skipped)
+        notes = SnapshotNotes(empty=scan.empty, skipped=scan.skipped)
         with NoFollowFolder(self.workspace) as workspace:
-            files = self._read_changed(repo, workspace, scan, about)
+            files = self._read_changed(repo, workspace, scan, notes)
             if mark:
-                self._store_large(workspace, scan, about)
-        changes = self._find_changes(scan, files, about)
-        if changes or about != self._about or not self._head:
-            self._commit(repo, message, about, changes)
+                self._store_large(workspace, scan, notes)
+        changes = self._find_changes(scan, files, notes)
+        if changes or notes != self._notes or not self._head:
+            self._commit(repo, message, notes, changes)
         self._remember(scan, files, looked_at)
         if already_told is not None:
-            changes = _differing_files(already_told, {**self._files, **self._about.beside})
+            changes = _differing_files(already_told, {**self._files, **self._notes.beside})
         if mark or time.monotonic() - self._saved_at > _MANIFEST_SECONDS:
             self._save_manifest()
         changes.sort(key=lambda change: (change[0] not in hints, change[0]))
@@ -212,9 +212,9 @@ class ShadowRepository:
         repo: pygit2.Repository,
         workspace: NoFollowFolder,
         scan: WorkspaceScan,
-        about: SnapshotNotes,
+        notes: SnapshotNotes,
     ) -> dict[str, TreeFile]:
-        """Contents of files that look different; what is large or moving goes to `about`."""
+        """Contents of files that look different; what is large or moving goes to `notes`."""
         known_files = self._known
         different = [
             (path, mark)
@@ -224,41 +224,43 @@ class ShadowRepository:
         files: dict[str, TreeFile] = {}
         for path, mark in different:
             if mark[1] > LARGE_FILE_BYTES and not stat.S_ISLNK(mark[0]):
-                about.beside[path] = self._record_large_file(path, mark)
+                notes.beside[path] = self._record_large_file(path, mark)
                 continue
             file = _store_content(repo, workspace, path, mark)
             if isinstance(file, TreeFile):
                 files[path] = file
             elif file is not None:
-                about.beside[path] = file
+                notes.beside[path] = file
             else:  # it has vanished since the look
                 del scan.files[path]
         return files
 
     def _record_large_file(self, path: str, mark: FileMark) -> UnstoredFile:
         """The record of a large file; keeps what is known of its copy while it is untouched."""
-        old = self._about.beside.get(path)
+        old = self._notes.beside.get(path)
         new = _record_by_looks(mark, "large")
         if old is not None and not _differs(msgspec.structs.replace(old, mode=new.mode), new):
             return msgspec.structs.replace(new, why=old.why, stored=old.stored)
         return new
 
     def _store_large(
-        self, workspace: NoFollowFolder, scan: WorkspaceScan, about: SnapshotNotes
+        self, workspace: NoFollowFolder, scan: WorkspaceScan, notes: SnapshotNotes
     ) -> None:
-        copies = workspace_scan.LargeFileCopies(workspace, self.folder / "large", self._most_copied)
-        for path, recorded in sorted(about.beside.items()):
+        copies = workspace_scan.LargeFileCopies(
+            workspace, self.folder / "large", self._max_copied_bytes
+        )
+        for path, recorded in sorted(notes.beside.items()):
             if not (recorded.stored and (self.folder / "large" / recorded.stored).exists()):
                 name, remark = copies.store(path, scan.files[path])
                 kind = recorded.why.partition("; ")[0]
                 reason = f"{kind}; {remark}" if remark else kind
-                about.beside[path] = msgspec.structs.replace(recorded, stored=name, why=reason)
+                notes.beside[path] = msgspec.structs.replace(recorded, stored=name, why=reason)
 
     def _find_changes(
-        self, scan: WorkspaceScan, files: dict[str, TreeFile], about: SnapshotNotes
+        self, scan: WorkspaceScan, files: dict[str, TreeFile], notes: SnapshotNotes
     ) -> list[FileChange]:
         """Every file that differs from the last snapshot."""
-        old = self._about.beside
+        old = self._notes.beside
         gone_paths = [
             path
             for known_files in (self._files, old)
@@ -266,9 +268,9 @@ class ShadowRepository:
             if path not in scan.files
         ]
         changes: list[FileChange] = []
-        for path in (*files, *about.beside, *gone_paths):
+        for path in (*files, *notes.beside, *gone_paths):
             before: DiffSide = self._files.get(path) or old.get(path)
-            after: DiffSide = files.get(path) or about.beside.get(path)
+            after: DiffSide = files.get(path) or notes.beside.get(path)
             if _differs(before, after):
                 changes.append((path, before, after))
         return changes
@@ -288,7 +290,7 @@ class ShadowRepository:
             return None
 
     def _commit(
-        self, repo: pygit2.Repository, message: str, about: SnapshotNotes, changes: list[FileChange]
+        self, repo: pygit2.Repository, message: str, notes: SnapshotNotes, changes: list[FileChange]
     ) -> None:
         old = git_objects.files_tree(repo[self._head]) if self._head else None
         contents = {
@@ -298,11 +300,11 @@ class ShadowRepository:
         if contents:
             nested = git_objects.nest_changes(contents.items())
             tree = git_objects.write_updated_tree(repo, old, nested)
-        head = git_objects.write_commit(repo, tree, about, message, self._head)
+        head = git_objects.write_commit(repo, tree, notes, message, self._head)
         point("worker.snapshot.written")
         self._point_head(head)
         point("worker.snapshot.named")
-        self._head, self._about = head, about
+        self._head, self._notes = head, notes
         for path, file in contents.items():
             self._known.pop(path, None)
             if file is not None:
@@ -323,7 +325,7 @@ class ShadowRepository:
         head.parent.mkdir(parents=True, exist_ok=True)
         temporary_file = self.folder / "head.new"  # beside it, it would be another head
         data = f"{commit}\n".encode()
-        atomic_file.write_atomically(head, data, beside=temporary_file, durable=False)
+        atomic_file.write_atomically(head, data, temporary_path=temporary_file, durable=False)
 
     def _open(self) -> pygit2.Repository:
         if self._repo is not None:
@@ -346,10 +348,10 @@ class ShadowRepository:
         try:
             commit = repo[self._head]
             self._files = dict(git_objects.walk_tree(git_objects.files_tree(commit)))
-            self._about = git_objects.read_notes(commit)
+            self._notes = git_objects.read_notes(commit)
         except (KeyError, ValueError, pygit2.GitError):
             log.exception("snapshot %s of %s is damaged", self._head, self.folder)
-            self._head, self._files, self._about = "", {}, SnapshotNotes()
+            self._head, self._files, self._notes = "", {}, SnapshotNotes()
 
     def _save_manifest(self) -> None:
         if self._unsaved:

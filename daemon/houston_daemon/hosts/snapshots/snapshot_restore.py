@@ -36,42 +36,42 @@ _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write_snapshot(
-    repo: pygit2.Repository, commit: pygit2.Commit, into: Path, large: Path
+    repo: pygit2.Repository, commit: pygit2.Commit, destination: Path, large: Path
 ) -> list[str]:
-    """Make `into` equal to the snapshot; returns the paths that could not be restored.
+    """Make `destination` equal to the snapshot; returns the paths that could not be restored.
 
     Raises OSError where there is no room for them.
     Files that the snapshot lacks are removed; files that are right already are left alone, so that
     a large file of which only size and time were recorded survives if it is still untouched.
     """
-    into.mkdir(parents=True, exist_ok=True)
-    wanted_files, about = dict(walk_tree(files_tree(commit))), read_notes(commit)
-    present = scan_workspace(into)
+    destination.mkdir(parents=True, exist_ok=True)
+    wanted_files, notes = dict(walk_tree(files_tree(commit))), read_notes(commit)
+    present = scan_workspace(destination)
     right_paths = {
         path
-        for path, recorded in about.beside.items()
+        for path, recorded in notes.beside.items()
         if _is_untouched(recorded, present.files, path)
     }
-    lost: list[str] = sorted(about.skipped)
-    with NoFollowFolder(into) as folder:
+    lost: list[str] = sorted(notes.skipped)
+    with NoFollowFolder(destination) as folder:
         for path in (*present.files, *present.skipped):
-            if path not in right_paths and path not in about.skipped:
+            if path not in right_paths and path not in notes.skipped:
                 folder.remove(path)
         for path in sorted(wanted_files.keys() - right_paths):
             if not _place_file(
                 folder, path, partial(_write_file, repo, folder, path, wanted_files[path])
             ):
                 lost.append(path)
-        for path in sorted(about.beside.keys() - right_paths):
-            recorded = about.beside[path]
+        for path in sorted(notes.beside.keys() - right_paths):
+            recorded = notes.beside[path]
             if not _place_file(
                 folder, path, partial(_restore_large_file, folder, path, recorded, large)
             ):
                 lost.append(path)
-        for path in about.empty:
+        for path in notes.empty:
             folder.remove_unless_folder(path)
             folder.make_folder(path)
-        _remove_emptied_folders(folder, into, about)
+        _remove_emptied_folders(folder, destination, notes)
     return [printable_path(path) for path in lost]
 
 
@@ -126,39 +126,43 @@ def _restore_large_file(
     return True
 
 
-def _remove_emptied_folders(folder: NoFollowFolder, into: Path, about: SnapshotNotes) -> None:
+def _remove_emptied_folders(
+    folder: NoFollowFolder, destination: Path, notes: SnapshotNotes
+) -> None:
     """Remove folders that the removals left empty; those the snapshot had empty stay."""
-    kept_folders = set(about.empty)
-    for path in scan_workspace(into).empty:
+    kept_folders = set(notes.empty)
+    for path in scan_workspace(destination).empty:
         with contextlib.suppress(OSError):  # not empty, or gone
             while path and path not in kept_folders:
                 folder.remove_empty(path)
                 path = path.rpartition("/")[0]
 
 
-def restore_snapshot(shadow: Path, commit: str, into: Path, live: Path | None = None) -> list[str]:
-    """Make `into` equal to the snapshot `commit`; returns the paths that could not be brought back.
+def restore_snapshot(
+    shadow: Path, commit: str, destination: Path, live: Path | None = None
+) -> list[str]:
+    """Make `destination` equal to the snapshot `commit`; returns the paths that were not restored.
 
     live: the workspace itself: a large file of which there is no copy is taken from there while it
     still is what it was (size and time). Raises HoustonError when there is no such snapshot, or no
-    room for it; an `into` that was not there, or empty, is so again.
+    room for it; an `destination` that was not there, or empty, is so again.
     """
-    before = folder_state(into)
+    before = folder_state(destination)
     try:
         check_objects(shadow)
         repo = pygit2.Repository(str(shadow))
         commit_object = repo[commit]
-        lost = write_snapshot(repo, commit_object, into, shadow / "large")
+        lost = write_snapshot(repo, commit_object, destination, shadow / "large")
         if lost and live is not None and live.is_dir():
-            lost = _copy_from_live(lost, read_notes(commit_object).beside, live, into)
+            lost = _copy_from_live(lost, read_notes(commit_object).beside, live, destination)
         return lost
     except OSError as problem:
-        remove_begun(into, before)
+        remove_begun(destination, before)
         raise HoustonError(
-            f"{into} cannot be written: {problem.strerror}.", "No workspace was made."
+            f"{destination} cannot be written: {problem.strerror}.", "No workspace was made."
         ) from problem
     except (KeyError, ValueError, pygit2.GitError) as problem:
-        remove_begun(into, before)
+        remove_begun(destination, before)
         raise HoustonError(
             f"The snapshot {commit[:12]} in {shadow} cannot be restored: "
             f"{_snapshot_problem(problem)}.",
@@ -167,32 +171,34 @@ def restore_snapshot(shadow: Path, commit: str, into: Path, live: Path | None = 
         ) from problem
 
 
-def folder_state(into: Path) -> str:
+def folder_state(destination: Path) -> str:
     """What there is of a folder: `missing`, `empty`, or `full` for all else."""
     try:
-        return "full" if any(into.iterdir()) else "empty"
+        return "full" if any(destination.iterdir()) else "empty"
     except FileNotFoundError:
         return "missing"
     except OSError:
         return "full"
 
 
-def remove_begun(into: Path, before: str) -> None:
+def remove_begun(destination: Path, before: str) -> None:
     """Remove an unfinished result, but nothing that was there before."""
     if before == "full":
         return
     with contextlib.suppress(OSError):
-        untrusted_files.remove_folder(into)
+        untrusted_files.remove_folder(destination)
         if before == "empty":
-            into.mkdir()
+            destination.mkdir()
 
 
 def _copy_from_live(
-    lost: list[str], beside: Mapping[str, UnstoredFile], live: Path, into: Path
+    lost: list[str], unstored_files: Mapping[str, UnstoredFile], live: Path, destination: Path
 ) -> list[str]:
     """Copy what still lies in the workspace as it was recorded; the rest of `lost`."""
-    live_files = {printable_path(path): (path, recorded) for path, recorded in beside.items()}
-    with NoFollowFolder(live) as source, NoFollowFolder(into) as target:
+    live_files = {
+        printable_path(path): (path, recorded) for path, recorded in unstored_files.items()
+    }
+    with NoFollowFolder(live) as source, NoFollowFolder(destination) as target:
         return [
             path
             for path in lost

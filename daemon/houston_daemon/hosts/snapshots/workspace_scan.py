@@ -149,11 +149,11 @@ class LargeFileCopies:
     """The copies of one mark, in `folder`."""
 
     def __init__(
-        self, workspace: NoFollowFolder, folder: Path, most: int = MAX_COPIED_BYTES
+        self, workspace: NoFollowFolder, folder: Path, max_bytes: int = MAX_COPIED_BYTES
     ) -> None:
         self._workspace = workspace
         self._folder = folder
-        self._left = most
+        self._bytes_left = max_bytes
 
     def store(self, path: str, mark: FileMark) -> tuple[str, str]:
         """Copy a file; returns the copy's name, and a note: for example why there is no copy.
@@ -183,15 +183,15 @@ class LargeFileCopies:
     def _copy(self, source: int, target: Path) -> str:
         """Make the copy; why not, where there is none."""
         taken_bytes = untrusted_files.allocated_bytes(source)
-        if taken_bytes > self._left:
+        if taken_bytes > self._bytes_left:
             return "too large to copy at this mark"
         if shutil.disk_usage(self._folder).free < taken_bytes + _SPARE_DISK_BYTES:
             return "no room on the disk for a copy"
-        self._left -= taken_bytes
+        self._bytes_left -= taken_bytes
         temporary_file = self._folder / "copy.new"
         try:
             with atomic_file.open_atomically(
-                target, beside=temporary_file, synced="nothing"
+                target, temporary_path=temporary_file, synced="nothing"
             ) as file:
                 untrusted_files.copy_sparse(source, file.fileno())
         except OSError as error:

@@ -41,14 +41,16 @@ def bundle_name(folder: Path) -> str:
     """The bundle name of `folder`, or of a single file, as it is now. Raises OSError."""
     digest = hashlib.sha256()
     if not folder.is_dir():
-        digest.update(os.fsencode(repr((str(folder), *_looks(folder.stat())))))
+        digest.update(os.fsencode(repr((str(folder), *_file_signature(folder.stat())))))
         return SINGLE_FILE_PREFIX + digest.hexdigest()[:32]
     for path in _walk_folder(folder):
-        digest.update(os.fsencode(repr((str(path.relative_to(folder)), *_looks(path.lstat())))))
+        digest.update(
+            os.fsencode(repr((str(path.relative_to(folder)), *_file_signature(path.lstat()))))
+        )
     return digest.hexdigest()[:32]
 
 
-def _looks(status: os.stat_result) -> tuple[int, ...]:
+def _file_signature(status: os.stat_result) -> tuple[int, ...]:
     """What two files never have in common: size and time alone are alike in a prepared data set."""
     times = (status.st_mtime_ns, status.st_ctime_ns)
     return (status.st_mode, status.st_size, status.st_ino, *times)
@@ -150,7 +152,7 @@ class BundleCache:
 
     def has(self, name: str) -> bool:
         """Whether it is there, whole; from now on the rollout needs it. Raises OSError."""
-        with self._locked():
+        with self._exclusive_lock():
             self._note_need(name)
             return self.path_of(name).is_dir()
 
@@ -165,7 +167,7 @@ class BundleCache:
         try:
             with tarfile.open(packed) as tar:
                 tar.extractall(staging_folder, filter="tar")
-            with self._locked():
+            with self._exclusive_lock():
                 self._note_need(name)
                 self._put(staging_folder, name)
         finally:
@@ -176,7 +178,7 @@ class BundleCache:
         """Remove bundles that no rollout needs; a failed removal is retried the next time."""
         if not self.place.is_dir():
             return
-        with self._locked():
+        with self._exclusive_lock():
             for name in self._unneeded_names():
                 self.path_of(name).rename(self.place / f"gone.{secrets.token_hex(8)}")
         for path in self.place.glob("gone.*"):
@@ -218,7 +220,7 @@ class BundleCache:
                 raise
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _exclusive_lock(self) -> Iterator[None]:
         """One at a time needs, puts or removes; nobody has the turn for long."""
         words = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         descriptor = os.open(self.place / _LOCK_FILE, words, 0o600)

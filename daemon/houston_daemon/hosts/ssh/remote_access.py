@@ -29,37 +29,37 @@ class RemoteCleaner:
     """Machines that are asked to clean up after rollouts; one that is away is asked once."""
 
     def __init__(self) -> None:
-        self._away: dict[RemotePart, str] = {}
+        self._unreachable_reasons: dict[RemotePart, str] = {}
 
     async def clean(
-        self, there: RemotePart, rollout: str, home: str, extent: CleanupExtent
+        self, remote: RemotePart, rollout: str, home: str, extent: CleanupExtent
     ) -> FreedSpace:
         """Clean up a rollout's part of a machine; where that cannot be, `left` says why."""
-        reason = self._away.get(there)
+        reason = self._unreachable_reasons.get(remote)
         if reason is None:
             try:
-                freed = await _ask_to_clean(there, rollout, home, extent)
-                left_reason = f"on {there.host}: {freed.left}" if freed.left else ""
+                freed = await _ask_to_clean(remote, rollout, home, extent)
+                left_reason = f"on {remote.host}: {freed.left}" if freed.left else ""
                 return FreedSpace(freed.bytes, left_reason)
             except HostAway as error:
                 reason = error.cause
-                self._away[there] = reason
+                self._unreachable_reasons[remote] = reason
             except (HoustonError, OSError) as problem:
                 cause = problem.cause if isinstance(problem, HoustonError) else f"{problem}."
-                reason = f"On the host {there.host}: {cause}"
-                log.warning("on the host %s: %s", there.host, problem)
-        return FreedSpace(0, f"{reason} The files in {there.folder(rollout)} stay.")
+                reason = f"On the host {remote.host}: {cause}"
+                log.warning("on the host %s: %s", remote.host, problem)
+        return FreedSpace(0, f"{reason} The files in {remote.folder(rollout)} stay.")
 
 
 async def _ask_to_clean(
-    there: RemotePart, rollout: str, home: str, extent: CleanupExtent
+    remote: RemotePart, rollout: str, home: str, extent: CleanupExtent
 ) -> FreedSpace:
     """Have the far end call `clean_rollout`. Raises HoustonError and OSError."""
     # Who only ends processes drives nothing there and does not need the folder for itself.
     name = remote_part.name_home(Path(home)) if home else ""
     owner = "" if extent == "processes" else name
-    hello = _make_hello(there, rollout, home=name, owner=owner, lease=m.CLEANUP_LEASE)
-    async with _connected_host(there, hello) as host:
+    hello = _make_hello(remote, rollout, home=name, owner=owner, lease=m.CLEANUP_LEASE)
+    async with _connected_host(remote, hello) as host:
         if extent == "processes":
             await host.link.ask(m.DestroyTerminals(), idempotent=True)
             return FreedSpace(0)
@@ -69,53 +69,55 @@ async def _ask_to_clean(
 
 
 async def restore_remote_workspace(
-    there: RemotePart, rollout: str, commit: str, into: Path
+    remote: RemotePart, rollout: str, commit: str, destination: Path
 ) -> list[str]:
-    """Make the folder `into` what the workspace there was; the paths that it lacks.
+    """Make the folder `destination` what the workspace there was; the paths that it lacks.
 
     Raises HoustonError, also where the machine is away, and as `unpack_workspace` does; an
-    `into` that was not there, or empty, is so again.
+    `destination` that was not there, or empty, is so again.
     """
-    before = folder_state(into)
+    before = folder_state(destination)
     try:
-        return await _fetch_workspace(there, rollout, commit, into)
+        return await _fetch_workspace(remote, rollout, commit, destination)
     except BaseException:
-        remove_begun(into, before)
+        remove_begun(destination, before)
         raise
 
 
-async def _fetch_workspace(there: RemotePart, rollout: str, commit: str, into: Path) -> list[str]:
-    into.parent.mkdir(parents=True, exist_ok=True)
-    async with _connected_host(there, _make_hello(there, rollout, reads=True)) as host:
+async def _fetch_workspace(
+    remote: RemotePart, rollout: str, commit: str, destination: Path
+) -> list[str]:
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    async with _connected_host(remote, _make_hello(remote, rollout, reads=True)) as host:
         workspace: m.PackedWorkspace = await _ask_host(
             host, m.Pack(commit=commit), m.PackedWorkspace
         )
-        with tempfile.TemporaryFile(dir=into.parent) as packed:
+        with tempfile.TemporaryFile(dir=destination.parent) as packed:
             while packed.tell() < workspace.size:
                 part: bytes = await _ask_host(host, m.ReadPackedPart(at=packed.tell()), bytes)
                 if not part:
-                    raise HoustonError(f"The host {there.host} sent less than it had packed.")
+                    raise HoustonError(f"The host {remote.host} sent less than it had packed.")
                 packed.write(part)
             packed.seek(0, os.SEEK_SET)
-            await asyncio.to_thread(unpack_workspace, packed, into)
+            await asyncio.to_thread(unpack_workspace, packed, destination)
     return list(workspace.lost)
 
 
-def unpack_workspace(packed: IO[bytes], into: Path) -> None:
-    """Unpack what another machine has sent; nothing leads out of `into`.
+def unpack_workspace(packed: IO[bytes], destination: Path) -> None:
+    """Unpack what another machine has sent; nothing leads out of `destination`.
 
     Raises OSError, and tarfile.TarError for what is no such file.
     """
-    into.mkdir(exist_ok=True)
+    destination.mkdir(exist_ok=True)
     with tarfile.open(fileobj=packed) as tar:
-        tar.extractall(into, filter=_plain_member)
+        tar.extractall(destination, filter=_plain_member)
 
 
 async def read_remote_log(
-    there: RemotePart, rollout: str, terminal: str, start: int, end: int
+    remote: RemotePart, rollout: str, terminal: str, start: int, end: int
 ) -> AsyncIterator[bytes]:
     """Bytes of [start, end) of a terminal's log, as far as there are any. Raises HoustonError."""
-    async with _connected_host(there, _make_hello(there, rollout, reads=True)) as host:
+    async with _connected_host(remote, _make_hello(remote, rollout, reads=True)) as host:
         while start < end:
             ask = m.ReadTerminalLog(name=terminal, start=start, end=end)
             part: bytes = await _ask_host(host, ask, bytes)
@@ -133,16 +135,16 @@ async def _ask_host(host: SshHost, ask: m.AnyHostRequest, kind: type[Any]) -> An
         raise HoustonError(f"On the host {host.name}: {problem.strerror}.") from problem
 
 
-def _plain_member(member: tarfile.TarInfo, into: str) -> tarfile.TarInfo | None:
+def _plain_member(member: tarfile.TarInfo, destination: str) -> tarfile.TarInfo | None:
     """Files, folders and links only, and theirs who unpacks them."""
     if not (member.isreg() or member.isdir() or member.issym()):
         return None
     owned = member.replace(uid=os.getuid(), gid=os.getgid(), uname="", gname="", deep=False)
-    return tarfile.tar_filter(owned, into)
+    return tarfile.tar_filter(owned, destination)
 
 
 def _make_hello(
-    there: RemotePart,
+    remote: RemotePart,
     rollout: str,
     *,
     home: str = "",
@@ -153,8 +155,8 @@ def _make_hello(
     return m.Hello(
         version=version("houston-agents"),
         rollout=rollout,
-        root=there.settings.host_root,
-        key=there.key,
+        root=remote.settings.host_root,
+        key=remote.key,
         home=home,
         owner=owner,
         lease=lease,
@@ -165,8 +167,8 @@ def _make_hello(
 
 
 @contextlib.asynccontextmanager
-async def _connected_host(there: RemotePart, hello: m.Hello) -> AsyncIterator[SshHost]:
-    host = SshHost(there.host, there.settings, hello)
+async def _connected_host(remote: RemotePart, hello: m.Hello) -> AsyncIterator[SshHost]:
+    host = SshHost(remote.host, remote.settings, hello)
     try:
         await host.look()
         yield host

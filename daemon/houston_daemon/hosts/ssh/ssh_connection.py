@@ -46,7 +46,7 @@ class SshSession:
         self._writer, self._reader = process.stdin, process.stdout
         self._waiting: dict[int, asyncio.Future[m.HostAnswer]] = {}
         self._number = 0
-        self._heard = time.monotonic()
+        self._last_received_at = time.monotonic()
         self.why = ""
         self._errors = bytearray()
         self._listening_to_errors = asyncio.create_task(self._collect_errors())
@@ -143,7 +143,7 @@ class SshSession:
     async def _ping(self) -> None:
         while True:
             await asyncio.sleep(_PING_SECONDS)
-            silent = time.monotonic() - self._heard
+            silent = time.monotonic() - self._last_received_at
             if silent > _SILENT_SECONDS:
                 self._end(f"it has said nothing for {silent:.0f} s")
                 return
@@ -152,7 +152,7 @@ class SshSession:
                 await self._say(m.Request(self._number, m.Ping()))
 
     def _hear(self) -> None:
-        self._heard = time.monotonic()
+        self._last_received_at = time.monotonic()
 
     def _end(self, reason: str) -> None:
         if self.ended.is_set():
@@ -236,7 +236,7 @@ class HostLink:
         self._away_since = time.monotonic()
         self._tried = asyncio.Condition()
         self._tries = 0
-        self._keeping: asyncio.Task[None] | None = None
+        self._connection_task: asyncio.Task[None] | None = None
 
     @property
     def up(self) -> bool:
@@ -249,9 +249,9 @@ class HostLink:
         Raises NeedsPerson where the far end says that only a person can help; the next call tries
         again.
         """
-        if self._keeping is None or self._keeping.done():
+        if self._connection_task is None or self._connection_task.done():
             self._needed, self._tries = None, 0
-            self._keeping = asyncio.create_task(self._keep(), name=f"host {self.name}")
+            self._connection_task = asyncio.create_task(self._keep(), name=f"host {self.name}")
         async with self._tried:
             await self._tried.wait_for(lambda: self._is_known or self._tries >= _FIRST_TRIES)
         if self._needed is not None:
@@ -277,13 +277,13 @@ class HostLink:
         stop: takes the request back. idempotent: may be asked twice.
         Raises HostAway, and whatever the far end met.
         """
-        session = await self._there()
+        session = await self._live_session()
         try:
             answer = await self._answer(session, ask, stop)
         except ConnectionCut as cut:
             if not idempotent:
                 raise HostAway(self.name, str(cut), self.back, cut=True) from cut
-            session = await self._there()
+            session = await self._live_session()
             try:
                 answer = await self._answer(session, ask, stop)
             except ConnectionCut as second:
@@ -294,7 +294,7 @@ class HostLink:
         self, session: SshSession, ask: m.AnyHostRequest, stop: asyncio.Event | None
     ) -> m.HostAnswer:
         """What comes of `ask`; a disk that hangs there must not stop the loop here."""
-        most = ANSWER_SECONDS if isinstance(ask, m.SHORT_ASKS) else None
+        most = ANSWER_SECONDS if isinstance(ask, m.SHORT_REQUESTS) else None
         try:
             async with asyncio.timeout(most):
                 return await session.ask(ask, stop)
@@ -328,21 +328,21 @@ class HostLink:
 
     async def close(self) -> None:
         """Let go of the machine; what runs there goes on."""
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.gather(self._keeping, return_exceptions=True)
-            self._keeping = None
+        if self._connection_task is not None:
+            self._connection_task.cancel()
+            await asyncio.gather(self._connection_task, return_exceptions=True)
+            self._connection_task = None
         if self._session is not None:
             await self._session.close()
             self._session = None
 
-    async def _there(self) -> SshSession:
+    async def _live_session(self) -> SshSession:
         """A session that was alive a moment ago. Raises HostAway."""
         session = self._session
         if session is not None and not session.ended.is_set():
             return session
         patience = self._away_since + PATIENCE_SECONDS - time.monotonic()
-        if self._keeping is not None and patience > 0:
+        if self._connection_task is not None and patience > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience), self._tried:
                     await self._tried.wait_for(lambda: self._is_known)

@@ -77,8 +77,8 @@ class SshHost:
             self._ready = True
             if not self.link.up:
                 return  # what has to be prepared is in its first words when it comes
-        self._mapped = {name: await self._brought(path) for name, path in self._data.items()}
-        parcel = await self._brought(source) if source is not None and not begun else ""
+        self._mapped = {name: await self._upload_bundle(path) for name, path in self._data.items()}
+        parcel = await self._upload_bundle(source) if source is not None and not begun else ""
         if self._note is not None:
             leftover = remote_part.RemoteLeftover(
                 host=self.name, settings=self._settings, hello=self._hello
@@ -148,7 +148,7 @@ class SshHost:
         would need that is refused.
         """
         assert not copied, "rollout_start_checks refuses it"
-        bundle_names = {str(folder): await self._brought(folder) for folder in extra_read}
+        bundle_names = {str(folder): await self._upload_bundle(folder) for folder in extra_read}
         ask = m.Spawn(
             command=tuple(command),
             seconds=seconds,
@@ -209,7 +209,7 @@ class SshHost:
             if not await ask(m.HasBundle(name=self._mapped[name]), bool):
                 self._mapped[name] = await send_bundle(path, self.name, ask)
 
-    async def _brought(self, folder: Path) -> str:
+    async def _upload_bundle(self, folder: Path) -> str:
         async def ask(request: m.AnyHostRequest, kind: Any) -> Any:
             return await self.link.ask(request, kind, idempotent=isinstance(request, m.HasBundle))
 

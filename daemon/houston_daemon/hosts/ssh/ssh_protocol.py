@@ -43,24 +43,24 @@ def pack_frame(body: bytes) -> bytes:
 
 
 async def read_frame(
-    reader: asyncio.StreamReader, heard: Callable[[], None] | None = None
+    reader: asyncio.StreamReader, on_received: Callable[[], None] | None = None
 ) -> bytes | None:
     """The next message; None when the other end has gone, even in the middle of one.
 
-    heard: called at every part of a message that arrives. Raises GarbledMessage for an impossible
-    length.
+    on_received: called at every part of a message that arrives. Raises GarbledMessage for an
+    impossible length.
     """
-    head = await _read_exactly(reader, _LENGTH_PREFIX.size, heard)
+    head = await _read_exactly(reader, _LENGTH_PREFIX.size, on_received)
     if head is None:
         return None
     (length,) = _LENGTH_PREFIX.unpack(head)
     if length > MAX_MESSAGE_BYTES:
         raise GarbledMessage(f"a message of {length} bytes was announced")
-    return await _read_exactly(reader, length, heard)
+    return await _read_exactly(reader, length, on_received)
 
 
 async def _read_exactly(
-    reader: asyncio.StreamReader, count: int, heard: Callable[[], None] | None
+    reader: asyncio.StreamReader, count: int, on_received: Callable[[], None] | None
 ) -> bytes | None:
     parts: list[bytes] = []
     while count:
@@ -70,8 +70,8 @@ async def _read_exactly(
             part = b""
         if not part:
             return None
-        if heard is not None:
-            heard()
+        if on_received is not None:
+            on_received()
         parts.append(part)
         count -= len(part)
     return b"".join(parts)
@@ -346,7 +346,7 @@ AnyHostRequest = (
 )
 
 
-SHORT_ASKS = (
+SHORT_REQUESTS = (
     Present
     | HasBundle
     | FindTerminal

@@ -29,7 +29,7 @@ from houston_shared import atomic_file, terminal_log_files
 
 SHELL_ANSWER_SECONDS = 0.5
 """How long a shell may take to tell how something ended, before that counts as not known."""
-YOUNG_SECONDS = 0.1
+MIN_PROCESS_AGE_SECONDS = 0.1
 """Age below which what is beside a foreground command is left for the next look."""
 KEPT_COMMANDS = 32
 """Commands that are remembered of one terminal: those that run come before those that ended."""
@@ -100,7 +100,9 @@ class BackgroundCommands:
             self._read_last_line(key)
         self._write_last_lines()
         self._forget_old()
-        return list(map(_lasting, self._state.background)) != list(map(_lasting, before))
+        return list(map(_persistent_part, self._state.background)) != list(
+            map(_persistent_part, before)
+        )
 
     def release(self) -> None:
         """Let go of the files that are kept open."""
@@ -219,20 +221,20 @@ class BackgroundCommands:
         """Match what the shell told since the last look with those of which it has not told."""
         size = self._log.size()
         start = max(self._reported_offset, size - _LOOK_BACK_BYTES)
-        untold = [
+        unreported_commands = [
             command
             for command in self._state.background
             if command.exit_code is None
             and not command.adopted
             and (command.ended or command.key in self._gone)
         ]
-        if not untold:
+        if not unreported_commands:
             self._reported_offset = size
             return
         data = self._log.read(start, size)
         self._reported_offset = start + data.rfind(b"\n") + 1
         lines = sorted(_SHELL_TELLS.finditer(data), key=lambda line: int(line["number"]))
-        for command, line in _match_told(untold, lines):
+        for command, line in _match_exit_lines(unreported_commands, lines):
             ended, _ = self._gone.pop(command.key, (command.ended, 0.0))
             self._change(command.key, ended=ended, exit_code=_exit_code(line))
 
@@ -248,32 +250,34 @@ class BackgroundCommands:
             commands.remove(next(command for command in commands if command.ended))
 
 
-def _match_told(
-    untold: list[BackgroundCommand], told: "list[re.Match[bytes]]"
+def _match_exit_lines(
+    unreported_commands: list[BackgroundCommand], exit_lines: "list[re.Match[bytes]]"
 ) -> Iterator[tuple[BackgroundCommand, "re.Match[bytes]"]]:
     """Who each line is of: numbers follow the order of starts; where lines are more or fewer, the
     one command whose words all stand in the line."""
-    if len(untold) == len(told):
-        yield from zip(untold, told, strict=True)
+    if len(unreported_commands) == len(exit_lines):
+        yield from zip(unreported_commands, exit_lines, strict=True)
         return
-    for line in told:
+    for line in exit_lines:
         text = (line["command"] or b"").decode(errors="replace")
         alike = [
-            command for command in untold if all(word in text for word in command.command.split())
+            command
+            for command in unreported_commands
+            if all(word in text for word in command.command.split())
         ]
         if len(alike) == 1:
-            untold.remove(alike[0])
+            unreported_commands.remove(alike[0])
             yield alike[0], line
 
 
-def _lasting(command: BackgroundCommand) -> BackgroundCommand:
+def _persistent_part(command: BackgroundCommand) -> BackgroundCommand:
     """What of a command is worth a write each time it changes."""
     return command if command.ended else replace(command, last_line="")
 
 
 def _is_young(entry: ProcessStat) -> bool:
     """Whether a process may just be on its way into the foreground, which its shell gives it."""
-    return process_table.age_seconds(entry.started) < YOUNG_SECONDS
+    return process_table.age_seconds(entry.started) < MIN_PROCESS_AGE_SECONDS
 
 
 def _group(key: str) -> int:

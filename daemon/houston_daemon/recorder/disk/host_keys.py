@@ -78,7 +78,7 @@ def read_host_keys(home: Home) -> HostKeys | None:
 
 def ensure_server_keys(home: Home) -> HostKeys:
     """The keys, with a pair of the home's own, which is made on first need. Raises HoustonError."""
-    with _locked(home):
+    with _exclusive_lock(home):
         return _read_or_make(home)
 
 
@@ -98,7 +98,7 @@ def add_host(
     address = reachable_address(home, settings)
     import zmq  # only who makes keys needs it
 
-    with _locked(home):
+    with _exclusive_lock(home):
         keys = _read_or_make(home)
         if name in keys.hosts and not replace:
             raise HoustonError(
@@ -114,7 +114,7 @@ def add_host(
 
 def remove_host(home: Home, name: str) -> None:
     """Refuse a host from now on, also its next message to a running daemon. Raises HoustonError."""
-    with _locked(home):
+    with _exclusive_lock(home):
         keys = read_host_keys(home)
         known_hosts = keys.hosts if keys else {}
         if keys is None or name not in known_hosts:
@@ -141,7 +141,7 @@ def reachable_address(home: Home, settings: RecorderSettings) -> str:
 
 
 @contextlib.contextmanager
-def _locked(home: Home) -> Iterator[None]:
+def _exclusive_lock(home: Home) -> Iterator[None]:
     """One process at a time; raises HoustonError where this user may not write the home."""
     with unwritable_as_error(
         home.host_keys, "No key was changed.", "Ask the user whose daemon it is."

@@ -32,11 +32,11 @@ def check_journal_end(home: Home) -> int:
     Raises HoustonError with exit code 65 for a damaged end, and sqlite3.OperationalError.
     """
     try:
-        vouched = home_files.read_chain_head(home)
+        recorded_head = home_files.read_chain_head(home)
     except HoustonError as problem:
         raise damage_error(home, problem.cause, seq=UNKNOWN_SEQ) from None
     if not home.database.is_file() or not home.database.stat().st_size:
-        _check_not_shorter(home, 0, vouched)
+        _check_not_shorter(home, 0, recorded_head)
         return 0
     _sync_wal(home)
     connection = durable_copy.open_read_only(home.database)
@@ -45,7 +45,7 @@ def check_journal_end(home: Home) -> int:
         schema.check_schema(connection, str(home.path))
         version = schema.read_schema_version(connection)
         _check_wal(home)
-        _check_last_events(home, connection if version else None, vouched)
+        _check_last_events(home, connection if version else None, recorded_head)
         return version
     except sqlite3.OperationalError as problem:
         if "decode" in str(problem):  # text of damaged bytes
@@ -86,7 +86,7 @@ def _check_wal(home: Home) -> None:
 
 
 def _check_last_events(
-    home: Home, connection: sqlite3.Connection | None, vouched: home_files.ChainHead | None
+    home: Home, connection: sqlite3.Connection | None, recorded_head: home_files.ChainHead | None
 ) -> None:
     rows = connection.execute(_SELECT_LAST_EVENTS).fetchall() if connection else []
     newest = rows[0][0] if rows else 0
@@ -96,23 +96,23 @@ def _check_last_events(
         if hash_chain.chain_value(before, hash_chain.EventHeader(*header), digest) != link:
             cause = f"Event {newest}, the last of the journal, does not fit its chain."
             raise damage_error(home, cause, str(rows[0][1]), newest)
-    _check_not_shorter(home, newest, vouched)
-    if vouched is None and newest:
+    _check_not_shorter(home, newest, recorded_head)
+    if recorded_head is None and newest:
         cause = f"{home.head_file} is missing: a cut-off end would not be noticed."
         raise damage_error(home, cause, seq=UNKNOWN_SEQ)
-    if vouched is None or not vouched.seq or connection is None:
+    if recorded_head is None or not recorded_head.seq or connection is None:
         return
     named = connection.execute(
-        "SELECT chain, rollout FROM events WHERE seq = ?", (vouched.seq,)
+        "SELECT chain, rollout FROM events WHERE seq = ?", (recorded_head.seq,)
     ).fetchone()
-    if named is None or named[0] != vouched.value:
-        cause = f"Event {vouched.seq} is not the one that {home.head_file} names."
-        raise damage_error(home, cause, str(named[1]) if named else "", vouched.seq)
+    if named is None or named[0] != recorded_head.value:
+        cause = f"Event {recorded_head.seq} is not the one that {home.head_file} names."
+        raise damage_error(home, cause, str(named[1]) if named else "", recorded_head.seq)
 
 
-def _check_not_shorter(home: Home, newest: int, vouched: home_files.ChainHead | None) -> None:
-    if vouched is not None and newest < vouched.seq:
-        cause = f"The journal ends at event {newest}, but {vouched.seq} events were stored."
+def _check_not_shorter(home: Home, newest: int, recorded_head: home_files.ChainHead | None) -> None:
+    if recorded_head is not None and newest < recorded_head.seq:
+        cause = f"The journal ends at event {newest}, but {recorded_head.seq} events were stored."
         raise damage_error(home, cause, seq=newest + 1)
 
 

@@ -40,7 +40,7 @@ AUTOPILOT = "autopilot"
 """Who decides a draft where nobody is asked."""
 NAME_LIMIT = 200
 """Characters of a critic's name."""
-MOST_COST = 1e15
+MAX_DRAFT_COST = 1e15
 
 
 def store_draft(store: Store, message: StoreDraft, author: Author) -> RequestStored:
@@ -76,7 +76,7 @@ def store_draft(store: Store, message: StoreDraft, author: Author) -> RequestSto
         )
         store.journal.append(EventKey(row.id, message.step), "draft", body)
         if _is_on_autopilot(store, row):
-            _say(store, row.id, body, author)
+            _queue_draft_guidance(store, row.id, body, author)
     elif earlier[0] != row.id:
         raise denial(f"The id {message.id} belongs to another draft.", "houston guidance R")
     return RequestStored(seq=store.journal.seq)
@@ -88,7 +88,7 @@ def _is_on_autopilot(store: Store, row: RolloutRow) -> bool:
     return spec is not None and parse_task_record(spec.task).autopilot
 
 
-def _say(store: Store, rollout: str, draft: DraftWritten, author: Author) -> None:
+def _queue_draft_guidance(store: Store, rollout: str, draft: DraftWritten, author: Author) -> None:
     """Have the agent hear a draft; it is the critic's own guidance, and nobody decided."""
     spoken = GuidanceQueued(
         id=new_guidance_id(),
@@ -164,7 +164,7 @@ def store_review_cost(store: Store, message: StoreReviewCost, author: Author) ->
         )
     counts = (message.requests, message.prompt_tokens, message.sampled_tokens)
     cost = message.cost or 0.0
-    if min(counts) < 0 or max(counts) >= 2**53 or not 0 <= cost < MOST_COST:
+    if min(counts) < 0 or max(counts) >= 2**53 or not 0 <= cost < MAX_DRAFT_COST:
         raise UsageError("Counts and costs are numbers of 0 or more.", UNCHANGED)
     row = require_rollout(store, message.rollout)
     cost_row = store.connection.execute(

@@ -35,7 +35,7 @@ from houston_shared.wire import RequestStored
 LOGGER = logging.getLogger("houston.recorder")
 ERASE_LIMIT = 2_000
 """Events of one message."""
-SHORTEST_ERASED_TEXT = 4
+MIN_ERASED_CHARACTERS = 4
 """Characters of the shortest text that can be erased everywhere."""
 SELECT_BLOB_USER = "SELECT 1 FROM events WHERE blob = ? LIMIT 1"
 """Whether an event names a blob."""
@@ -80,9 +80,9 @@ def erase_bodies(store: Store, message: EraseBodies, author: Author) -> RequestS
 
 def _check_erase_request(message: EraseBodies) -> None:
     """Refuse too much at once, texts that are too short, and a reason that holds the text."""
-    if len(message.seqs) > ERASE_LIMIT or 0 < len(message.text) < SHORTEST_ERASED_TEXT:
+    if len(message.seqs) > ERASE_LIMIT or 0 < len(message.text) < MIN_ERASED_CHARACTERS:
         raise UsageError(
-            f"At most {ERASE_LIMIT} events at once, and texts of {SHORTEST_ERASED_TEXT} characters"
+            f"At most {ERASE_LIMIT} events at once, and texts of {MIN_ERASED_CHARACTERS} characters"
             " at least.",
             UNCHANGED,
         )

@@ -160,12 +160,12 @@ def record_presence(store: Store, message: ReportPresence, author: Author) -> Re
     return RequestStored(seq=store.journal.seq)
 
 
-def _check_guidance_owner(store: Store, guidance: Guidance, author: Author, deed: str) -> None:
+def _check_guidance_owner(store: Store, guidance: Guidance, author: Author, operation: str) -> None:
     """Annotators change what their own user wrote, operators what anybody wrote."""
     query = "SELECT uid FROM guidance WHERE id = ?"
     (uid,) = store.connection.execute(query, (guidance.id,)).fetchone()
     if not author.may_change(uid):
-        raise NotOwner(f"{deed} of {guidance.author}", author.name)
+        raise NotOwner(f"{operation} of {guidance.author}", author.name)
 
 
 def _check_bookmark_owner(store: Store, rollout_id: str, step: int, author: Author) -> None:

@@ -21,8 +21,8 @@ from houston_daemon.recorder.recorder_store import RolloutRow, Store
 from houston_daemon.recorder.request_checks import Refusal, check_request_key, check_text, denial
 from houston_daemon.recorder.rollout_states import change_state
 from houston_shared.control_messages import (
-    MOST_IMPORTED_STEPS,
-    MOST_JUDGED_RANGES,
+    MAX_IMPORTED_STEPS,
+    MAX_JUDGED_RANGES,
     REASON_LIMIT,
     GiveVerdicts,
     ImportedStep,
@@ -54,8 +54,8 @@ def import_rollout(store: Store, message: ImportRollout, author: Author) -> Requ
     row = _read_row(store, id)
     change_state(store, row, message.state, author.person_label, message.reason, author=author)
     masked = _masked_ranges(message.steps)
-    for begin in range(0, len(masked), MOST_JUDGED_RANGES):
-        part = masked[begin : begin + MOST_JUDGED_RANGES]
+    for begin in range(0, len(masked), MAX_JUDGED_RANGES):
+        part = masked[begin : begin + MAX_JUDGED_RANGES]
         verdicts = GiveVerdicts(request=f"{begin}/{request}"[:64], rollout=id, steps=part)
         store_human_verdicts(store, verdicts, author)
     return RequestStored(seq=store.journal.seq, rollouts=(id,))
@@ -69,9 +69,9 @@ def _check_import(message: ImportRollout) -> None:
         raise denial(
             f"The task file of {spec.task.name!r} has another name.", effect=NOTHING_IMPORTED
         )
-    if not 0 < len(message.steps) <= MOST_IMPORTED_STEPS:
+    if not 0 < len(message.steps) <= MAX_IMPORTED_STEPS:
         raise denial(
-            f"It has {len(message.steps)} steps; 1 to {MOST_IMPORTED_STEPS} can be imported.",
+            f"It has {len(message.steps)} steps; 1 to {MAX_IMPORTED_STEPS} can be imported.",
             effect=NOTHING_IMPORTED,
         )
     first_kept = 1

@@ -9,7 +9,7 @@ from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_store import Store
 from houston_daemon.recorder.request_checks import UNCHANGED
-from houston_shared.control_messages import MOST_SCORED_STEPS, StepScore, StoreProcessRewards
+from houston_shared.control_messages import MAX_SCORED_STEPS, StepScore, StoreProcessRewards
 from houston_shared.errors import NotFound, UsageError
 from houston_shared.store.event_bodies import ProcessRewardGiven
 from houston_shared.wire import RequestStored
@@ -30,8 +30,8 @@ def store_process_rewards(
 
     Raises HoustonError for a policy that is not there, and for too many scores.
     """
-    if not 0 < len(message.scores) <= MOST_SCORED_STEPS:
-        raise UsageError(f"A message scores 1 to {MOST_SCORED_STEPS} steps.", UNCHANGED)
+    if not 0 < len(message.scores) <= MAX_SCORED_STEPS:
+        raise UsageError(f"A message scores 1 to {MAX_SCORED_STEPS} steps.", UNCHANGED)
     policy_row = store.connection.execute(
         "SELECT 1 FROM policies WHERE name = ?", (message.policy,)
     ).fetchone()

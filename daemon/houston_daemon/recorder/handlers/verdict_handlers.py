@@ -19,8 +19,8 @@ from houston_daemon.recorder.request_checks import (
     require_rollout,
 )
 from houston_shared.control_messages import (
-    MOST_JUDGED_RANGES,
-    MOST_JUDGED_STEPS,
+    MAX_JUDGED_RANGES,
+    MAX_JUDGED_STEPS,
     REASON_LIMIT,
     GiveVerdicts,
     JudgedSteps,
@@ -92,13 +92,13 @@ def store_automatic_verdicts(store: Store, message: StoreVerdicts, author: Autho
 def _split_by_owner(store: Store, message: GiveVerdicts | StoreVerdicts) -> list[JudgedStretch]:
     """What is said of whose steps; raises HoustonError for what cannot be judged."""
     row = require_rollout(store, message.rollout)
-    if not 0 < len(message.steps) <= MOST_JUDGED_RANGES:
-        raise UsageError(f"A message judges 1 to {MOST_JUDGED_RANGES} ranges of steps.", UNCHANGED)
+    if not 0 < len(message.steps) <= MAX_JUDGED_RANGES:
+        raise UsageError(f"A message judges 1 to {MAX_JUDGED_RANGES} ranges of steps.", UNCHANGED)
     for judged in message.steps:
         _check_judged_steps(row, judged)
-    if sum(judged.last - judged.first + 1 for judged in message.steps) > MOST_JUDGED_STEPS:
+    if sum(judged.last - judged.first + 1 for judged in message.steps) > MAX_JUDGED_STEPS:
         raise UsageError(
-            f"A message judges at most {MOST_JUDGED_STEPS} steps.", UNCHANGED, "Send it in parts."
+            f"A message judges at most {MAX_JUDGED_STEPS} steps.", UNCHANGED, "Send it in parts."
         )
     return [
         (judged, part)

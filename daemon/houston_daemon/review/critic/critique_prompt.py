@@ -34,7 +34,7 @@ ANSWER_TOKENS = 512
 """Most tokens of a critic's answer, reason included; a fourth of a small window."""
 MAX_CRITIQUE_CHARACTERS = 1_000
 """Of what an agent is told; more is no brief suggestion."""
-LEAST_STEPS_TOKENS = 128
+MIN_STEPS_TOKENS = 128
 """With room for fewer tokens of steps a critic would see nothing of the attempt."""
 TASK_TOKENS = 64
 """That a task has in any case."""
@@ -173,7 +173,7 @@ def critique_prompt(
     task = judge_prompt.harmless_text(attempt.trace.instructions)
     gaps["task"] = tokens.cut(task, max(TASK_TOKENS, int(room * TASK_SHARE)), "the task")
     room -= tokens.count(fill_gaps(template.attempt, gaps))
-    if room < LEAST_STEPS_TOKENS:
+    if room < MIN_STEPS_TOKENS:
         raise ConfigurationError(
             f"A window of {window} tokens is too small for the critic's template, the score and"
             " some steps.",
@@ -329,16 +329,16 @@ def _step_text(step: StepRecord, tokens: TokenCounter, limit: int, framed: bool)
 def parse_critique(answer: str, form: AnswerForm) -> Critique:
     """What a critic's answer says; never raises. Words outside of the tags are passed over."""
     if form == "plain":
-        return _usable(answer, "")
+        return _validate_critique(answer, "")
     texts_by_tag = {name: _TAGGED[name].findall(answer) for name in _TAGGED}
     for name, texts in texts_by_tag.items():
         if len(texts) != 1:
             how = "no" if not texts else "more than one"
             return Critique("", "", f"it has {how} <{name}> … </{name}>")
-    return _usable(texts_by_tag["critic"][0], clean_text(texts_by_tag["reason"][0]))
+    return _validate_critique(texts_by_tag["critic"][0], clean_text(texts_by_tag["reason"][0]))
 
 
-def _usable(text: str, reason: str) -> Critique:
+def _validate_critique(text: str, reason: str) -> Critique:
     critique = clean_text(text)
     if not critique:
         return Critique("", reason, "its critique is empty")

@@ -32,9 +32,9 @@ from houston_shared.store.store_reader import Reader
 from houston_shared.times_and_counts import now_us
 
 POLL_SECONDS = 5.0
-LEAST_WEIGHT = WEAK_DECISIONS_WEIGHT
+MIN_NEED_WEIGHT = WEAK_DECISIONS_WEIGHT
 """Of a reason for which a critic is asked; lighter ones are common where all goes well."""
-LEAST_STEPS = 8
+MIN_STEPS = 8
 """Steps between two questions about one rollout: what was said needs time to be heard and followed,
 and of what a critic found right there is nothing new."""
 ANSWER_SECONDS = 900.0
@@ -45,7 +45,7 @@ _REASONS = frozenset({*SIGNAL_WEIGHTS, "weak_decisions"})
 
 def has_agent_problem(need: RolloutNeed) -> bool:
     """Whether the agent's own actions call for a person."""
-    return any(each.kind in _REASONS and each.weight >= LEAST_WEIGHT for each in need.reasons)
+    return any(each.kind in _REASONS and each.weight >= MIN_NEED_WEIGHT for each in need.reasons)
 
 
 def calls_for_draft(need: RolloutNeed, drafts: Sequence[CriticDraft], asked: int = 0) -> bool:
@@ -57,7 +57,7 @@ def calls_for_draft(need: RolloutNeed, drafts: Sequence[CriticDraft], asked: int
     if drafts and drafts[-1].state == "open":
         return False
     last_read = max(asked, drafts[-1].step if drafts else 0)
-    return not last_read or rollout.steps >= last_read + LEAST_STEPS
+    return not last_read or rollout.steps >= last_read + MIN_STEPS
 
 
 def next_rollout(
@@ -89,7 +89,7 @@ class DraftFollower:
         self._config = config
         self._not_before: dict[str, float] = {}
         """By rollout, when it is asked about again after that failed, monotonic."""
-        self._asked: dict[str, int] = {}
+        self._steps_at_request: dict[str, int] = {}
         """By rollout, how many steps it had when the critic read it last."""
         self._failed: dict[str, str] = {}
 
@@ -106,7 +106,7 @@ class DraftFollower:
         self._not_before = {name: at for name, at in self._not_before.items() if at > now}
         failed = {name: self._failed[name] for name in self._failed.keys() & self._not_before}
         try:
-            rollout = next_rollout(self._home, self._not_before, self._asked)
+            rollout = next_rollout(self._home, self._not_before, self._steps_at_request)
         except HoustonError as problem:  # the daemon goes down, or the disk is full
             rollout, failed[""] = None, str(problem)
         if rollout is not None:
@@ -114,7 +114,7 @@ class DraftFollower:
                 failed[rollout.id] = reason
                 self._not_before[rollout.id] = time.monotonic() + ANSWER_SECONDS / 10
             else:
-                self._asked[rollout.id] = rollout.steps
+                self._steps_at_request[rollout.id] = rollout.steps
         if failed != self._failed:
             self._failed = failed
             report_failures(failed)

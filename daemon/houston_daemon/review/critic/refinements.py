@@ -22,7 +22,7 @@ from houston_shared.store.rollout_queries import RolloutRow
 NOTHING_REFINED = "No refinement was started."
 
 
-class Critiqued(NamedTuple):
+class RefinementText(NamedTuple):
     """A text that an attempt is to be refined by."""
 
     text: str
@@ -43,7 +43,7 @@ def require_ended(rollout: str) -> ReadPlan[RolloutRow]:
 
 
 def refinement_specs(
-    rollout: str, critiques: Sequence[Critiqued], policy: str = ""
+    rollout: str, critiques: Sequence[RefinementText], policy: str = ""
 ) -> ReadPlan[tuple[RolloutSpec, ...]]:
     """A spec for each critique of a rollout (a whole id). policy: that of the attempt by default.
 

@@ -73,7 +73,9 @@ class JudgeCache:
             _CacheFile(format=CACHE_FORMAT, kept=raw, sha256=_answer_digest(raw))
         )
         temporary_file = atomic_file.temporary_sibling(file)
-        with atomic_file.open_atomically(file, beside=temporary_file, mode=0o600) as written:
+        with atomic_file.open_atomically(
+            file, temporary_path=temporary_file, mode=0o600
+        ) as written:
             written.write(data)
 
     def forget(self) -> None:

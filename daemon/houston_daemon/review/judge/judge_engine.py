@@ -52,8 +52,8 @@ class JudgeEnginePlace:
         self._loaded = loaded
         self._engine = fetched_engine(loaded, name, note)
         self._note = note
-        self._ours: EngineProcess | None = None
-        self._held: list[int] = []
+        self._own_process: EngineProcess | None = None
+        self._engine_locks: list[int] = []
         """Locks that say that this command asks the child, or its replicas."""
         self.abandoned = threading.Event()
         """Set when nobody waits for the child any more."""
@@ -73,7 +73,7 @@ class JudgeEnginePlace:
         """The settings with the URL of the child, or of each replica that answers; one is started
         if need be. Blocks. Raises HoustonError."""
         self._hold()
-        running = self._running()
+        running = self._running_processes()
         if not running:
             running = [self._start()]
         answering = [process for process in running if process.healthy()]
@@ -91,9 +91,9 @@ class JudgeEnginePlace:
 
     def running(self) -> bool:
         """Whether the child runs already, or one of its replicas."""
-        return bool(self._running())
+        return bool(self._running_processes())
 
-    def _running(self) -> list[EngineProcess]:
+    def _running_processes(self) -> list[EngineProcess]:
         names = replica_names(self.name, self._engine)
         processes = [self._process([], "", name) for name in names]
         return [process for process in processes if process.adopt()]
@@ -108,20 +108,20 @@ class JudgeEnginePlace:
 
     def __exit__(self, *_: object) -> None:
         """End what was started here and the daemon does not use."""
-        if self._ours is not None and not self.daemon_state():
-            self._ours.stop()
-        while self._held:
-            os.close(self._held.pop())
+        if self._own_process is not None and not self.daemon_state():
+            self._own_process.stop()
+        while self._engine_locks:
+            os.close(self._engine_locks.pop())
 
     def _hold(self) -> None:
         """Keep the guards of the child and its replicas from ending them while they are asked."""
-        if self._held:
+        if self._engine_locks:
             return
         for name in replica_names(self.name, self._engine):
             file = used_lock(state_file(self._loaded.home, name))
             file.parent.mkdir(parents=True, exist_ok=True)
-            self._held.append(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            fcntl.flock(self._held[-1], fcntl.LOCK_SH)
+            self._engine_locks.append(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            fcntl.flock(self._engine_locks[-1], fcntl.LOCK_SH)
 
     def _start(self) -> EngineProcess:
         if self._engine.gpus:
@@ -138,7 +138,7 @@ class JudgeEnginePlace:
         process = self._process(command, f"http://127.0.0.1:{port}/v1")
         self._note(f"engine {self.name} does not run yet: starting it for this command")
         process.start()
-        self._ours = process
+        self._own_process = process
         self._guard(process)
         return process
 

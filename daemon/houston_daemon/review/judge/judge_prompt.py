@@ -330,7 +330,7 @@ class WindowPlanner:
         self._trace = trace
         self._template = template
         self._tokens = tokens
-        self._around = WindowSurroundings(trace, tokens, size)
+        self._surroundings = WindowSurroundings(trace, tokens, size)
         self._context = int(size * CONTEXT_STEP_SHARE)
         self._shorter: dict[int, StepText] = {}
         """Steps as context, which several windows show."""
@@ -338,7 +338,10 @@ class WindowPlanner:
         self._frame = tokens.count(longest)
         self._system = tokens.count(template.system)
         self._room = (
-            size - self._fixed() - (CONTEXT_BEFORE + CONTEXT_AFTER) * self._context - SPARE_TOKENS
+            size
+            - self._base_tokens()
+            - (CONTEXT_BEFORE + CONTEXT_AFTER) * self._context
+            - SPARE_TOKENS
         )
         if self._room < 2 * judge_answers.answer_tokens_for(1):
             raise ConfigurationError(
@@ -356,7 +359,7 @@ class WindowPlanner:
             record = self._trace.step(number)
             if record is None:
                 continue
-            text, cost = self._shown(record)
+            text, cost = self._fit_step(record)
             if window_steps and (used + cost > self._room or len(window_steps) == MAX_JUDGED_STEPS):
                 yield self._window(window_steps)
                 window_steps, used = [], judge_answers.FRAME_TOKENS
@@ -365,7 +368,7 @@ class WindowPlanner:
         if window_steps:
             yield self._window(window_steps)
 
-    def _shown(self, record: StepRecord) -> tuple[StepText, int]:
+    def _fit_step(self, record: StepRecord) -> tuple[StepText, int]:
         limit = (
             int(self._room * STEP_SHARE) - judge_answers.STEP_TOKENS - judge_answers.FRAME_TOKENS
         )
@@ -374,13 +377,13 @@ class WindowPlanner:
 
     def _window(self, texts: Sequence[StepText]) -> JudgeWindow:
         judged = tuple(text.step for text in texts)
-        before, after = self._beside(judged[0], judged[-1])
+        before, after = self._context_steps(judged[0], judged[-1])
         by_step = {text.step: text for text in (*before, *after)}
         by_step |= {text.step: text for text in texts}
         all_shown = [by_step[number] for number in sorted(by_step)]
         key = frame_key([text.text for text in all_shown])
         numbers = ", ".join(map(str, judged))
-        gaps = dict(self._around.gaps(all_shown[0].step, all_shown[-1].step))
+        gaps = dict(self._surroundings.gaps(all_shown[0].step, all_shown[-1].step))
         gaps |= {"key": key, "judged": numbers}
         gaps["steps"] = frame_steps(all_shown, lambda step: step not in judged, key)
         message = self._template.message(gaps)
@@ -389,7 +392,7 @@ class WindowPlanner:
         cut = sum(not text.is_complete for text in texts)
         return JudgeWindow(self._trace.rollout, judged, self._template.system, message, size, cut)
 
-    def _beside(self, first: int, last: int) -> tuple[list[StepText], list[StepText]]:
+    def _context_steps(self, first: int, last: int) -> tuple[list[StepText], list[StepText]]:
         """Steps before `first` and after `last`, for context."""
         before = self._trace.before(first)[-CONTEXT_BEFORE:]
         after = [self._trace.step(number) for number in range(last + 1, last + 1 + CONTEXT_AFTER)]
@@ -401,11 +404,13 @@ class WindowPlanner:
                 self._shorter[step.step] = render_step(step, self._tokens, self._context)
         return [self._shorter[step.step] for step in steps]
 
-    def _fixed(self) -> int:
+    def _base_tokens(self) -> int:
         """Tokens of a window without any step of its own: the largest that it may be."""
-        gaps = dict(self._around.gaps(1, self._trace.steps[-1].step if self._trace.steps else 1))
+        gaps = dict(
+            self._surroundings.gaps(1, self._trace.steps[-1].step if self._trace.steps else 1)
+        )
         gaps |= {"key": "0" * 8, "judged": "00000, " * MAX_JUDGED_STEPS, "steps": ""}
-        outline = self._around.outline_room
+        outline = self._surroundings.outline_room
         again = self._template.retry_message(
             "x" * judge_answers.MAX_REASON_CHARACTERS, "00000, " * MAX_JUDGED_STEPS
         )

@@ -54,11 +54,11 @@ SILENCE_SECONDS = 15.0
 
 @contextlib.asynccontextmanager
 async def report_progress(
-    rollout: str, of: int, note: Callable[[str], None], every: float = SILENCE_SECONDS
+    rollout: str, total: int, note: Callable[[str], None], interval: float = SILENCE_SECONDS
 ) -> AsyncIterator[Callable[[WindowDecision], None]]:
-    """Context for asking about `of` windows; yields a function to call after each window.
+    """Context for asking about `total` windows; yields a function to call after each window.
 
-    note: takes a line for people. every: seconds.
+    note: takes a line for people. interval: seconds.
     """
     loop = asyncio.get_running_loop()
     start_time = loop.time()
@@ -67,14 +67,14 @@ async def report_progress(
     def count_window(_: WindowDecision) -> None:
         nonlocal count
         count += 1
-        if of > 1:
-            note(f"{rollout}: {count} of {pluralize(of, 'window')}")
+        if total > 1:
+            note(f"{rollout}: {count} of {pluralize(total, 'window')}")
 
     async def repeat() -> None:
         while True:
-            await asyncio.sleep(every)
+            await asyncio.sleep(interval)
             seconds = loop.time() - start_time
-            note(f"{rollout}: judge, {count} of {pluralize(of, 'window')} after {seconds:.0f} s")
+            note(f"{rollout}: judge, {count} of {pluralize(total, 'window')} after {seconds:.0f} s")
 
     beating = asyncio.create_task(repeat())
     try:

@@ -136,7 +136,7 @@ def write_message(
     if len(notifications) == 1:
         (notification,) = notifications
         label, _, rest = notification.text.partition(": ")
-        reason = f"{_cut(rest or label, REASON_CHARACTERS)}{_passed(notification, holding)}"
+        reason = f"{_cut(rest or label, REASON_CHARACTERS)}{_expired_note(notification, holding)}"
         status = f"{notification.task}, {notification.state}, step {notification.step}"
         body = "\n".join([reason, status, where, "", notification.command])
         return Message(f"{notification.rollout}: {_cut(label, 80)}", body)
@@ -145,7 +145,7 @@ def write_message(
     for notification in notifications[:DIGEST_NOTIFICATIONS]:
         text = _cut(notification.text, DIGEST_REASON_CHARACTERS)
         lines += [
-            f"{notification.rollout}: {text}{_passed(notification, holding)}",
+            f"{notification.rollout}: {text}{_expired_note(notification, holding)}",
             f"  {notification.command}",
         ]
     if len(notifications) > DIGEST_NOTIFICATIONS:
@@ -162,7 +162,7 @@ def trial_message(home: Home) -> Message:
     return Message("Houston: test message", "\n".join([words, where, "", "houston console"]))
 
 
-def _passed(notification: Notification, holding: frozenset[str]) -> str:
+def _expired_note(notification: Notification, holding: frozenset[str]) -> str:
     return "" if notification.key in holding else " (it has passed since)"
 
 

@@ -36,9 +36,9 @@ MAX_READ_INTERVAL_SECONDS = 15.0
 """Between two reads at most: visits end and guidance waits without a commit."""
 REST_PER_WORK = 9.0
 """After each read it rests so many times as long as that took: at most a tenth of one core."""
-RETRY_SECONDS, LONGEST_DELAY_SECONDS = 10.0, 900.0
+RETRY_SECONDS, MAX_DELAY_SECONDS = 10.0, 900.0
 """Between two tries of a service that failed: doubled each time."""
-GONE_SECONDS = 3_600.0
+RENOTIFY_SECONDS = 3_600.0
 """How long a reason must be gone before its return is told again."""
 FLOOD_PAUSE_SECONDS = 600.0
 """After a message of many, the least time to the next: hundreds of short rollouts, as of a training
@@ -59,16 +59,16 @@ class Notifier:
             loaded.home.sent_notifications, {service.key for service in self._services}
         )
         self._backoffs = {
-            service.key: Backoff(RETRY_SECONDS, LONGEST_DELAY_SECONDS) for service in self._services
+            service.key: Backoff(RETRY_SECONDS, MAX_DELAY_SECONDS) for service in self._services
         }
-        self._last_held = dict.fromkeys(self._sent.told, time.monotonic())
+        self._last_active = dict.fromkeys(self._sent.told, time.monotonic())
         """By key of what was told, when it held last, monotonic."""
         self._digests = {service.key for service in self._services if self._quiet.hold(now_us())}
         """Services whose next message has all that waits: it was quiet."""
         self._reader = Reader(loaded.home)
         self._version: tuple[int, int] | None = None
         self._read_at, self._rest_until = -math.inf, 0.0
-        self._holding: frozenset[str] = frozenset()
+        self._active_keys: frozenset[str] = frozenset()
         """Keys of the reasons that hold."""
         self._seen: dict[str, int] = {}
         """By rollout, the newest event that somebody has had before them."""
@@ -128,11 +128,13 @@ class Notifier:
         self._rest_until = self._read_at + (self._read_at - now) * REST_PER_WORK
         self._seen = {n.overview.rollout.id: n.overview.seen_seq for n in needs}
         notifications = find_notifications(needs, self._settings.at_need)
-        self._holding = frozenset(notification.key for notification in notifications)
+        self._active_keys = frozenset(notification.key for notification in notifications)
         self._sent.renew_texts(notifications)
         self._forget_gone(now)
         new = [
-            notification for notification in notifications if not self._sent.is_told(notification)
+            notification
+            for notification in notifications
+            if not self._sent.was_notified(notification)
         ]
         if not new and not self._sent.is_new:
             return
@@ -144,17 +146,19 @@ class Notifier:
 
     def _forget_gone(self, now: float) -> None:
         """Tell a reason again where it comes back after somebody saw it, or after long."""
-        self._last_held |= dict.fromkeys(self._holding, now)
+        self._last_active |= dict.fromkeys(self._active_keys, now)
         gone_keys = {
             key
             for key, seq in self._sent.told.items()
-            if key not in self._holding
+            if key not in self._active_keys
             and (
-                now - self._last_held.setdefault(key, now) > GONE_SECONDS
+                now - self._last_active.setdefault(key, now) > RENOTIFY_SECONDS
                 or self._was_seen(key.partition(" ")[0], seq)
             )
         }
-        self._last_held = {key: at for key, at in self._last_held.items() if key not in gone_keys}
+        self._last_active = {
+            key: at for key, at in self._last_active.items() if key not in gone_keys
+        }
         self._sent.forget(gone_keys)
 
     def _was_seen(self, rollout: str, seq: int) -> bool:
@@ -176,13 +180,13 @@ class Notifier:
             return
         alone = not self._settings.digest_minutes and service.key not in self._digests
         notifications = self._sent.begin(service.key, take_notifications(delivery.waiting, alone))
-        problem = service.send(write_message(notifications, self._holding, self._home))
+        problem = service.send(write_message(notifications, self._active_keys, self._home))
         self._sent.end(service.key, not problem, now_us())
         if problem:
             self._backoffs[service.key].fail(now)
             self._failed[service.label] = problem
         else:
-            self._backoffs[service.key] = Backoff(RETRY_SECONDS, LONGEST_DELAY_SECONDS)
+            self._backoffs[service.key] = Backoff(RETRY_SECONDS, MAX_DELAY_SECONDS)
             self._digests.discard(service.key)
             self._failed.pop(service.label, None)
 

@@ -16,7 +16,7 @@ from houston_shared.atomic_file import write_atomically
 from houston_shared.errors import HoustonError, unwritable_as_error
 
 OWNER_ONLY = 0o600
-MOST_WAITING = 1_000
+MAX_WAITING_MESSAGES = 1_000
 """Notifications that wait for one URL; the oldest are left out, and that is said."""
 
 
@@ -54,7 +54,7 @@ class SentNotifications:
         self.is_new = content is None
         """Whether nothing was ever told here."""
         content = content or _SentFile()
-        self._told = content.told
+        self._notified_seqs = content.told
         self._deliveries = {key: content.deliveries.get(key, Delivery()) for key in services}
         self.unknown = [n for each in self._deliveries.values() for n in each.sending]
         """What was on its way when the notifier ended: nobody knows whether it arrived."""
@@ -65,9 +65,9 @@ class SentNotifications:
         """What waits for a service, and when it had its last message."""
         return self._deliveries[service]
 
-    def is_told(self, notification: Notification) -> bool:
+    def was_notified(self, notification: Notification) -> bool:
         """Whether this reason was taken already."""
-        return notification.key in self._told
+        return notification.key in self._notified_seqs
 
     def take(self, notifications: Iterable[Notification], quietly: Collection[str] = ()) -> int:
         """Queue new reasons for every service; returns how many older ones were dropped for them.
@@ -76,10 +76,10 @@ class SentNotifications:
         """
         left_out = 0
         for notification in notifications:
-            self._told[notification.key] = notification.seq
+            self._notified_seqs[notification.key] = notification.seq
             for delivery in self._deliveries.values() if notification.key not in quietly else ():
                 delivery.waiting.append(notification)
-                if len(delivery.waiting) > MOST_WAITING:
+                if len(delivery.waiting) > MAX_WAITING_MESSAGES:
                     del delivery.waiting[0]
                     left_out += 1
         self.save()
@@ -101,13 +101,15 @@ class SentNotifications:
     def forget(self, keys: Collection[str]) -> None:
         """Tell these again when they come up again."""
         if keys:
-            self._told = {key: seq for key, seq in self._told.items() if key not in keys}
+            self._notified_seqs = {
+                key: seq for key, seq in self._notified_seqs.items() if key not in keys
+            }
             self.save()
 
     @property
     def told(self) -> Mapping[str, int]:
         """What was taken: by key, the rollout's newest event then."""
-        return self._told
+        return self._notified_seqs
 
     def drop(self, service: str, notifications: Sequence[Notification]) -> None:
         """Take what needs no message any more out of what waits."""
@@ -141,7 +143,7 @@ class SentNotifications:
 
     def save(self) -> None:
         """Have everything on disk. Raises HoustonError."""
-        data = msgspec.json.encode(_SentFile(self._told, self._deliveries))
+        data = msgspec.json.encode(_SentFile(self._notified_seqs, self._deliveries))
         with unwritable_as_error(self._path, "No message is sent."):
             write_atomically(self._path, data, mode=OWNER_ONLY)
 

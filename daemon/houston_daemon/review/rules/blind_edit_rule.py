@@ -58,8 +58,8 @@ def blind_edit(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFind
     for at, (record, step) in enumerate(steps):
         for path, place, calls in _edited_files(step, settings.blind_replacements, first, existing):
             earlier = _steps_on_host(steps[:at], place, first)
-            wrote = any(_wrote_whole_file(call, path) for call in calls)
-            if not wrote and not _was_looked_at(earlier, path, settings.blind_edit_steps):
+            file_write = any(_wrote_whole_file(call, path) for call in calls)
+            if not file_write and not _was_looked_at(earlier, path, settings.blind_edit_steps):
                 before = settings.blind_edit_steps
                 span = "the step" if before == 1 else f"the {before} steps"
                 yield RuleFinding(

@@ -59,8 +59,8 @@ def violations_by_pattern(
             if match:
                 yield RuleFinding(step.step, excerpt(match[0]))
 
-    def fault(wrote: FileWrite) -> str:
-        match = pattern.search(_code_lines(wrote))
+    def fault(file_write: FileWrite) -> str:
+        match = pattern.search(_code_lines(file_write))
         return f"has {excerpt(match[0])} in it" if match else ""
 
     yield from follow_faulty_files(events, fault)
@@ -81,7 +81,9 @@ def violations_by_words(
         if isinstance(event, CommandRun) and does(event, forbidden):
             yield RuleFinding(event.step, f"{RUN_COMMAND} with {forbidden.description}")
     if forbidden.manner == "use":
-        yield from follow_faulty_files(events, lambda wrote: _file_violation(wrote, forbidden))
+        yield from follow_faulty_files(
+            events, lambda file_write: _file_violation(file_write, forbidden)
+        )
 
 
 def _call_violation(call: ToolCall, forbidden: Prohibition) -> str:
@@ -107,13 +109,13 @@ def _call_violation(call: ToolCall, forbidden: Prohibition) -> str:
     return f"{call.name} with {forbidden.description}" if does else ""
 
 
-def _runs_forbidden(ran: CommandRun, forbidden: Prohibition) -> bool:
+def _runs_forbidden(command_run: CommandRun, forbidden: Prohibition) -> bool:
     """Whether it is the program or the script that is run, with the words that are forbidden."""
     parsed = shell_commands.parse_command(forbidden.what).simple
     forbidden_programs = [program for program in parsed if program.words]
     if len(forbidden_programs) != 1:
         return False
-    program, simple = forbidden_programs[0], ran.program
+    program, simple = forbidden_programs[0], command_run.program
     if program.script:
         named = bool(simple.script) and shell_commands.same_path(simple.script, program.script)
     else:
@@ -123,14 +125,14 @@ def _runs_forbidden(ran: CommandRun, forbidden: Prohibition) -> bool:
             _module_run(simple),
         )
     more = {word for word in program.words[1:] if not word.endswith(_SCRIPT_SUFFIXES)}
-    return named and more <= set(simple.words) and _matches_purpose(forbidden, ran.command)
+    return named and more <= set(simple.words) and _matches_purpose(forbidden, command_run.command)
 
 
-def _uses_forbidden(ran: CommandRun, forbidden: Prohibition) -> bool:
+def _uses_forbidden(command_run: CommandRun, forbidden: Prohibition) -> bool:
     """Whether a program that does something is given it."""
-    simple, words = ran.program, " ".join(ran.program.words)
+    simple, words = command_run.program, " ".join(command_run.program.words)
     if (
-        ran.in_script
+        command_run.in_script
         or simple.views
         or simple.program in _KEEPING_PROGRAMS
         or _PIP_KEEPS.search(words)
@@ -138,14 +140,14 @@ def _uses_forbidden(ran: CommandRun, forbidden: Prohibition) -> bool:
         return False
     assigned = [f"{name}={value}" for name, value in simple.environment.items()]
     named = _names_forbidden(forbidden, "\n".join([words, simple.inline, *assigned]))
-    return named and _matches_purpose(forbidden, ran.command)
+    return named and _matches_purpose(forbidden, command_run.command)
 
 
-def _file_violation(wrote: FileWrite, forbidden: Prohibition) -> str:
+def _file_violation(file_write: FileWrite, forbidden: Prohibition) -> str:
     """Whether a file has in it what is forbidden; neither comments nor texts to read count."""
-    if wrote.path.endswith(_PROSE_SUFFIXES):
+    if file_write.path.endswith(_PROSE_SUFFIXES):
         return ""
-    fits = _matches_prohibition(forbidden, f"{wrote.path}\n{_code_lines(wrote)}")
+    fits = _matches_prohibition(forbidden, f"{file_write.path}\n{_code_lines(file_write)}")
     return f"uses {forbidden.description}" if fits else ""
 
 
@@ -194,8 +196,8 @@ def _names_forbidden(forbidden: Prohibition, text: str) -> bool:
     return bool(re.search(rf"(?<![^\W_]){name}(?![^\W_])", rest, re.I))
 
 
-def _code_lines(wrote: FileWrite) -> str:
-    lines = wrote.content.splitlines()
+def _code_lines(file_write: FileWrite) -> str:
+    lines = file_write.content.splitlines()
     return "\n".join(line for line in lines if not line.lstrip().startswith("#"))
 
 

@@ -202,11 +202,11 @@ def idle_compute(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFi
                 )
 
 
-def _idle_reason(use: GpuUse, total: int, among: list[GpuUse], ends: JobEndSteps, lora: int) -> str:
+def _idle_reason(use: GpuUse, total: int, uses: list[GpuUse], ends: JobEndSteps, lora: int) -> str:
     """How a run leaves GPUs idle, in words; empty where it does not."""
     used = total if use.gpus is None else len(use.gpus)
     used = used if use.processes is None else min(used, use.processes)
-    same_host_uses = (other for other in among if other.host == use.host and other is not use)
+    same_host_uses = (other for other in uses if other.host == use.host and other is not use)
     overlapping = [other_use for other_use in same_host_uses if _overlap(other_use, use, ends)]
     if not all(other_use.gpus_known for other_use in overlapping):
         return ""
@@ -217,9 +217,9 @@ def _idle_reason(use: GpuUse, total: int, among: list[GpuUse], ends: JobEndSteps
     return ""
 
 
-def _gpus_of_others(use: GpuUse, beside: list[GpuUse]) -> frozenset[str]:
+def _gpus_of_others(use: GpuUse, other_uses: list[GpuUse]) -> frozenset[str]:
     """GPUs, none of the run's own, of what goes on beside it."""
-    used = (other_use.gpus or frozenset() for other_use in beside)
+    used = (other_use.gpus or frozenset() for other_use in other_uses)
     return frozenset[str]().union(*used) - (use.gpus or frozenset())
 
 

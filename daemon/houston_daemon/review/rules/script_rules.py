@@ -167,8 +167,8 @@ def ignored_script(trace: RolloutTrace, settings: RuleSettings) -> Iterator[Rule
         elif instead := _replaced_script(event, provided, failed):
             faults.setdefault(event.path, instead)
 
-    def fault(wrote: FileWrite) -> str:
-        return f"is run in place of {faults[wrote.path]}" if wrote.path in ran else ""
+    def fault(file_write: FileWrite) -> str:
+        return f"is run in place of {faults[file_write.path]}" if file_write.path in ran else ""
 
     yield from follow_faulty_files(events, fault)
 
@@ -179,7 +179,9 @@ def transformers_inference(trace: RolloutTrace, settings: RuleSettings) -> Itera
     """
     if _has_vllm(trace, settings):
         events = agent_history(trace)
-        yield from follow_faulty_files(events, lambda wrote: _transformers_sampling(wrote.content))
+        yield from follow_faulty_files(
+            events, lambda file_write: _transformers_sampling(file_write.content)
+        )
         for event in events:
             if isinstance(event, CommandRun) and (
                 reason := _transformers_sampling(event.program.inline)

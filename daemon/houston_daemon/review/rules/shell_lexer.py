@@ -71,12 +71,12 @@ class _Lexer:
         while self.at < len(self.text):
             if between := _WORD_BOUNDARY.match(self.text, self.at):
                 self.at = between.end()
-                self._between(between)
+                self._lex_boundary(between)
             else:
                 self.tokens.append(ShellToken("word", self._word()))
         return self.tokens
 
-    def _between(self, boundary: re.Match[str]) -> None:
+    def _lex_boundary(self, boundary: re.Match[str]) -> None:
         match boundary.lastgroup:
             case "operator":
                 self.tokens.append(ShellToken("operator", boundary[0]))

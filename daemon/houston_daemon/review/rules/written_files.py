@@ -160,11 +160,11 @@ def _file_write(step: int, call: ObservedCall, place: str, files: KnownFiles) ->
     return _remember_file(FileWrite(step, place, path, content, added_text, kind), files)
 
 
-def _remember_file(wrote: FileWrite, files: KnownFiles) -> FileWrite:
+def _remember_file(file_write: FileWrite, files: KnownFiles) -> FileWrite:
     """The newest state of its file, behind all others."""
-    files.pop((wrote.host, wrote.path), None)
-    files[wrote.host, wrote.path] = wrote
-    return wrote
+    files.pop((file_write.host, file_write.path), None)
+    files[file_write.host, file_write.path] = file_write
+    return file_write
 
 
 def _content_after_edit(before: str | None, call: ObservedCall, added_text: str) -> str:

@@ -82,14 +82,14 @@ OVERLONG_REASONS: Mapping[Overlong, str] = {
 """Why overlong filtering (DAPO, section 3.4) leaves a rollout out of training."""
 
 
-def has_reward_spread(rewards: Sequence[float], least: float = MIN_REWARD_STD) -> bool:
+def has_reward_spread(rewards: Sequence[float], min_std: float = MIN_REWARD_STD) -> bool:
     """Whether the rewards of a group differ, so that it teaches something. Never for one rollout.
 
-    least: the smallest standard deviation that counts as a difference.
+    min_std: the smallest standard deviation that counts as a difference.
 
     A group is kept or dropped as a whole: its mean would change without one of its members.
     """
-    return len(rewards) > 1 and statistics.stdev(rewards) >= least
+    return len(rewards) > 1 and statistics.stdev(rewards) >= min_std
 
 
 def group_advantages(rewards: Sequence[float], scale: AdvantageScale = "group") -> list[float]:

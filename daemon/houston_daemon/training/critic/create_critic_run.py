@@ -206,14 +206,14 @@ def make_rows(examples: PeopleExamples, recipe: CriticRecipe, maker: RowMaker) -
     ]
 
 
-def message_weights(said: Sequence[PeopleExample], recipe: CriticRecipe) -> list[float]:
+def message_weights(examples: Sequence[PeopleExample], recipe: CriticRecipe) -> list[float]:
     """What each message weighs by its gain, at most `most_weight`."""
-    gains = [example.gain for example in said if example.gain is not None]
+    gains = [example.gain for example in examples if example.gain is not None]
     mean = statistics.fmean(gains) if gains else 0.0
     most = math.log(recipe.most_weight)  # before it is a power: that could be no number
     return [
         1.0
         if example.gain is None
         else math.exp(min(most, (example.gain - mean) / recipe.gain_temperature))
-        for example in said
+        for example in examples
     ]

@@ -121,9 +121,11 @@ def reference_logprobs(net: Any, rows: Sequence[CriticRow], pad: int) -> list[Pa
         part = pairs[start : start + LOSS_ROWS]
         preferred = [(rows[place].prompt, rows[place].answer) for place in part]
         rejected = [(rows[place].prompt, rows[place].rejected) for place in part]
-        both = (answer_logprobs(net, each, pad).tolist() for each in (preferred, rejected))
-        found_pairs = zip(*both, strict=True)
-        for place, pair in zip(part, found_pairs, strict=True):
+        logprob_columns = (
+            answer_logprobs(net, each, pad).tolist() for each in (preferred, rejected)
+        )
+        part_logprobs = zip(*logprob_columns, strict=True)
+        for place, pair in zip(part, part_logprobs, strict=True):
             logprobs[place] = pair
     net.train(training)
     return logprobs

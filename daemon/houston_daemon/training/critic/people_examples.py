@@ -89,12 +89,12 @@ def rollouts_with_words(reader: Reader) -> list[str]:
 
 def read_people_examples(reader: Reader, rollouts: Sequence[str]) -> PeopleExamples:
     """Of some rollouts (whole ids). Rollouts whose texts are gone are counted and left out."""
-    every = PeopleExamples([], [], 0, 0)
+    examples = PeopleExamples([], [], 0, 0)
     for rollout in rollouts:
         try:
             trace = read_trace(reader, rollout)
         except TextsUnavailable:
-            every = every._replace(gone=every.gone + 1)
+            examples = examples._replace(gone=examples.gone + 1)
             continue
         messages = [
             message
@@ -102,17 +102,17 @@ def read_people_examples(reader: Reader, rollouts: Sequence[str]) -> PeopleExamp
             if message.state == "delivered"
         ]
         drafts = reader.run(draft_queries.list_drafts(rollout))
-        every.said.extend(_said(reader, trace, messages, drafts))
+        examples.said.extend(_guidance_examples(reader, trace, messages, drafts))
         pairs = list(_pairs(trace, messages, drafts))
-        every.pairs.extend(pairs)
+        examples.pairs.extend(pairs)
         paired = {pair.draft for pair in pairs}
         lost = [draft for draft in drafts if draft.state == "rejected" and draft.id not in paired]
-        every = every._replace(unpaired=every.unpaired + len(lost))
-    return every
+        examples = examples._replace(unpaired=examples.unpaired + len(lost))
+    return examples
 
 
-def _said(
-    reader: Reader, trace: RolloutTrace, heard: Sequence[Guidance], drafts: Sequence[CriticDraft]
+def _guidance_examples(
+    reader: Reader, trace: RolloutTrace, messages: Sequence[Guidance], drafts: Sequence[CriticDraft]
 ) -> Iterator[PeopleExample]:
     """What people said; not what a critic said by itself."""
     by_guidance = {draft.guidance: draft for draft in drafts if draft.guidance}
@@ -120,7 +120,7 @@ def _said(
         reward.step: reward.score
         for reward in reader.run(process_reward_queries.list_step_rewards(trace.rollout))
     }
-    for message in heard:
+    for message in messages:
         draft = by_guidance.get(message.id)
         if message.step is None or (draft is not None and draft.by == BY_AUTOPILOT):
             continue
@@ -140,24 +140,26 @@ def _said(
 
 
 def _pairs(
-    trace: RolloutTrace, heard: Sequence[Guidance], drafts: Sequence[CriticDraft]
+    trace: RolloutTrace, messages: Sequence[Guidance], drafts: Sequence[CriticDraft]
 ) -> Iterator[DraftPair]:
-    by_id = {message.id: message for message in heard}
+    by_id = {message.id: message for message in messages}
     for draft, following in zip_longest(drafts, drafts[1:]):
         preferred = ""
         if draft.state == "edited" and draft.guidance in by_id:
             preferred = by_id[draft.guidance].text
         elif draft.state == "rejected":
-            preferred = _said_rather(heard, draft, following.at if following else None)
+            preferred = _preferred_text(messages, draft, following.at if following else None)
         if preferred and preferred.strip() != draft.text.strip():
             attempt = attempt_until(trace, draft.step)
             if attempt.trace.steps:
                 yield DraftPair(trace.rollout, draft.id, attempt, draft.text, preferred)
 
 
-def _said_rather(heard: Sequence[Guidance], draft: CriticDraft, next_draft_at: str | None) -> str:
+def _preferred_text(
+    messages: Sequence[Guidance], draft: CriticDraft, next_draft_at: str | None
+) -> str:
     """The first of a person's own words that may answer a draft; empty where there are none."""
-    for message in heard:
+    for message in messages:
         is_between = draft.at < message.queued_at <= (next_draft_at or message.queued_at)
         is_soon = message.step is not None and message.step <= draft.step + ANSWER_STEPS
         if is_between and is_soon and not message.critic:

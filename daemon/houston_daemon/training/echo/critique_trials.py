@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from statistics import fmean
 
-from houston_daemon.review.critic.refinements import Critiqued, refinement_specs
+from houston_daemon.review.critic.refinements import RefinementText, refinement_specs
 from houston_daemon.service.rollout_end_wait import wait_until_ended
 from houston_daemon.training.echo.sampled_critiques import CriticisedAttempt
 from houston_shared.config import LoadedConfiguration
@@ -29,7 +29,7 @@ def try_critiques(
     """
     started: dict[str, tuple[str, ...]] = {}
     for attempt in criticised:
-        critiques = [Critiqued(critique.text, attempt.critic) for critique in attempt.usable]
+        critiques = [RefinementText(critique.text, attempt.critic) for critique in attempt.usable]
         if critiques:
             with Reader(loaded.home) as reader:
                 specs = reader.run(refinement_specs(attempt.rollout, critiques))

@@ -22,13 +22,13 @@ CONTOUR_SHARES = (0.25, 0.5, 0.8)
 """Of a phase's failures that lie within each line."""
 GAIN_RANGE = (-0.25, 0.75)
 """Least and most of the axis of gains, so that pictures of several runs can be compared."""
-MOST_WRITTEN_OUT = 12
+MAX_LISTED_FAILURES = 12
 """Pairs of scores up to which each one's share is written out."""
-LEAST_FOR_CONTOURS = 8
+MIN_CONTOUR_POINTS = 8
 """Unlike diagnoses of a phase below which a density says nothing."""
-LEAST_FOR_MAP = 5
+MIN_MAP_POINTS = 5
 """Unlike diagnoses of a run below which t-SNE has nothing to place."""
-MOST_SAID = 3
+MAX_LEGEND_WORDS = 3
 """Diagnoses of a phase that are written beside their dots, where they have few letters."""
 LONGEST_LABEL = 24
 LABEL_ROOM = (0.35, 0.06)
@@ -100,7 +100,7 @@ def _draw_density(axes: Any, scores: Sequence[RefinedScores]) -> None:
         c=[_colour_of(before, after) for before, after in counts],
         alpha=0.75,
     )
-    if len(counts) > MOST_WRITTEN_OUT:
+    if len(counts) > MAX_LISTED_FAILURES:
         return
     for (place, count), area in zip(counts.items(), areas, strict=True):
         offset = (area**0.5 / 2 + 3, -3)
@@ -145,7 +145,7 @@ def _write_most_said(axes: Any, places: Any, texts: Sequence[str], counts: Count
     another."""
     low, high = places.min(axis=0), places.max(axis=0)
     written: list[Any] = []
-    for text, count in counts.most_common(MOST_SAID):
+    for text, count in counts.most_common(MAX_LEGEND_WORDS):
         place = places[texts.index(text)]
         over = any((abs(place - other) < (high - low) * LABEL_ROOM).all() for other in written)
         if over or len(text) > LONGEST_LABEL:
@@ -168,7 +168,7 @@ def _map_of(texts: Sequence[str]) -> Any:
     import numpy
     from sklearn.manifold import TSNE
 
-    if len(texts) < LEAST_FOR_MAP:
+    if len(texts) < MIN_MAP_POINTS:
         return numpy.array([(float(number), 0.0) for number in range(len(texts))])
     perplexity = min(PERPLEXITY, (len(texts) - 1) / 4)
     vectors = vectors_of(texts)
@@ -182,7 +182,7 @@ def _draw_contours(
     import numpy
     from scipy.stats import gaussian_kde
 
-    if len(own) < LEAST_FOR_CONTOURS:
+    if len(own) < MIN_CONTOUR_POINTS:
         return
     density = gaussian_kde(places[own].T, weights=counts)
     margin = 0.12 * (places.max(axis=0) - places.min(axis=0))

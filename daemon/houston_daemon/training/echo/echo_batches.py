@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from houston_daemon.review.critic.critique_prompt import FULL_SCORE
-from houston_daemon.review.critic.refinements import Critiqued
+from houston_daemon.review.critic.refinements import RefinementText
 from houston_daemon.training.credit.group_advantages import group_advantages, has_reward_spread
 from houston_daemon.training.credit.policy_gradient_rows import (
     PolicyGradientRow,
@@ -116,9 +116,9 @@ class EchoBatches(UpdateBatches):
         began = time.monotonic()
         sampled, teaching = self._attempts(update, policy)
         times = (began, time.monotonic())
-        every = [each.refined for each in sampled.refined]
+        all_outcomes = [each.refined for each in sampled.refined]
         kept_outcomes = [each.refined for each in teaching]
-        batch = self._batch_of(every, kept_outcomes, update, policy, times)
+        batch = self._batch_of(all_outcomes, kept_outcomes, update, policy, times)
         began = time.monotonic()
         parts, gap = self._critic_parts(sampled, update)
         sampled.seconds["scoring"] = time.monotonic() - began
@@ -129,12 +129,12 @@ class EchoBatches(UpdateBatches):
     def _attempts(self, update: int, policy: str) -> tuple[Sampled, list[RefinedAttempt]]:
         """What the update sampled, with replacements where groups teach nothing, and those that
         teach something."""
-        every = Sampled([], [], [], dict.fromkeys(("attempts", "critiques", "refinements"), 0.0))
+        samples = Sampled([], [], [], dict.fromkeys(("attempts", "critiques", "refinements"), 0.0))
 
         def refined_attempts(round_number: int, tasks: Sequence[int]) -> list[RefinedAttempt]:
-            before = len(every.refined)
-            self._add_batch(every, update, round_number, tasks, policy)
-            return every.refined[before:]
+            before = len(samples.refined)
+            self._add_batch(samples, update, round_number, tasks, policy)
+            return samples.refined[before:]
 
         _, teaching = sample_groups(
             self._coordinator.task_order(update),
@@ -142,16 +142,16 @@ class EchoBatches(UpdateBatches):
             refined_attempts,
             lambda attempt: has_learning_signal(attempt.refined, self._recipe),
         )
-        return every, teaching
+        return samples, teaching
 
     def _add_batch(
-        self, every: Sampled, update: int, batch: int, tasks: Sequence[int], policy: str
+        self, samples: Sampled, update: int, batch: int, tasks: Sequence[int], policy: str
     ) -> None:
         """Attempts at some tasks, their critiques and refinements."""
         began = time.monotonic()
         groups = self._coordinator.begin(update, batch, tasks, policy, size=1)
         attempts = self._coordinator.wait(groups)
-        every.attempts.extend(attempts)
+        samples.attempts.extend(attempts)
         short = {
             member.rollout: outcome.group
             for outcome in attempts
@@ -160,21 +160,25 @@ class EchoBatches(UpdateBatches):
         }
         attempted = time.monotonic()
         criticised = self._critiques.criticise(f"{update}.{batch}", list(short), self._critic.name)
-        every.criticised.extend(criticised)
+        samples.criticised.extend(criticised)
         critiqued_at = time.monotonic()
         # Of a kept critique's attempt something may have been erased since.
-        told_to = [each for each in criticised if each.usable and each.rollout in short]
-        refined = [self._refine(short[each.rollout], each) for each in told_to]
-        every.refined.extend(map(RefinedAttempt, told_to, self._coordinator.wait(refined)))
+        refinable_attempts = [each for each in criticised if each.usable and each.rollout in short]
+        refined = [self._refine(short[each.rollout], each) for each in refinable_attempts]
+        samples.refined.extend(
+            map(RefinedAttempt, refinable_attempts, self._coordinator.wait(refined))
+        )
         for stage, seconds in (
             ("attempts", attempted - began),
             ("critiques", critiqued_at - attempted),
             ("refinements", time.monotonic() - critiqued_at),
         ):
-            every.seconds[stage] += seconds
+            samples.seconds[stage] += seconds
 
     def _refine(self, attempt: RolloutGroup, criticised: CriticisedAttempt) -> RolloutGroup:
-        critiques = [Critiqued(critique.text, criticised.critic) for critique in criticised.usable]
+        critiques = [
+            RefinementText(critique.text, criticised.critic) for critique in criticised.usable
+        ]
         return self._coordinator.refine(attempt, critiques)
 
     def _critic_parts(self, sampled: Sampled, update: int) -> tuple[list[list[Pass]], EngineGap]:

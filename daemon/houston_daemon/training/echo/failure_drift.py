@@ -97,7 +97,7 @@ def measure_drift(order: DriftOrder) -> dict[str, Any]:
     diagnoses = [
         diagnosis
         for checkpoint, run in runs.items()
-        for diagnosis in _diagnoses(order, checkpoint, _failed(run))
+        for diagnosis in _diagnoses(order, checkpoint, _failed_rollouts(run))
     ]
     middle = {
         phase: [each for each in checkpoints if each.phase == phase][NEIGHBOURS // 2]
@@ -111,7 +111,7 @@ def measure_drift(order: DriftOrder) -> dict[str, Any]:
         "checkpoints": [
             {
                 **checkpoint._asdict(),
-                "failed": len(_failed(run)),
+                "failed": len(_failed_rollouts(run)),
                 "score": round(fmean(world.attempts[0].score for world in run.worlds) / 100, 4),
             }
             for checkpoint, run in runs.items()
@@ -163,7 +163,7 @@ def _held_out_run(order: DriftOrder, checkpoint: Checkpoint) -> SuiteRun:
     return read_run(file)
 
 
-def _failed(run: SuiteRun) -> list[str]:
+def _failed_rollouts(run: SuiteRun) -> list[str]:
     """Attempts that came to their end and did not solve their task."""
     attempts = [world.attempts[0] for world in run.worlds]
     return [each.rollout for each in attempts if each.state == "finished" and not each.solved]
@@ -209,7 +209,7 @@ def _critic_gains(order: DriftOrder, checkpoint: Checkpoint, run: SuiteRun) -> d
     critics = {"first": recipe.first_critic}
     if recipe.critic == "trained":
         critics["own"] = checkpoint.critic
-    failed = _failed(run)
+    failed = _failed_rollouts(run)
     gains: dict[str, Mapping[str, float]] = {}
     figures: dict[str, Any] = {"policy": checkpoint.policy, "attempts": len(failed)}
     for kind, critic in critics.items():

@@ -38,7 +38,7 @@ class RunCritic:
         if recipe.critic == "trained":
             policy = trainer.model.peft_config[trainer.model.active_adapter]
             self._track = AdapterTrack(trainer, TRACK, begun or copy.deepcopy(policy))
-            trainer.also_saved.append(self._track.save)
+            trainer.checkpoint_savers.append(self._track.save)
 
     @property
     def scorer(self) -> AdapterTrack | None:

@@ -124,12 +124,12 @@ class CritiqueSampler:
             read = [read_attempt(reader, rollout) for rollout in attempts]
             own = critic == self._recipe.critic_engine
             policy = read_sampled_policy(reader, "" if own else critic)
-        criticised = self._sampled(read, policy, critic) if read else []
+        criticised = self._sample_critiques(read, policy, critic) if read else []
         self._folder.mkdir(exist_ok=True)
         atomic_file.write_atomically(file, msgspec.json.encode(criticised))
         return criticised
 
-    def _sampled(
+    def _sample_critiques(
         self, attempts: Sequence[Attempt], policy: SampledPolicy, critic: str
     ) -> list[CriticisedAttempt]:
         count = self._recipe.group_size

@@ -32,7 +32,7 @@ _FEATURE_TYPES: dict[ExportColumnType, str] = {
 }
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (10**6, "100K<n<1M"))
 """The hub's words for how many rows a data set has."""
-_MOST_TASKS = 20
+_MAX_LISTED_TASKS = 20
 """Tasks that the page names; the manifest names all."""
 
 
@@ -49,7 +49,7 @@ def dataset_card(manifest: ExportManifest, format: ExportFormat) -> str:
         [line for line in [elsewhere_sentence(manifest)] if line],
         _run(manifest),
         _kept_and_masked(manifest),
-        _judged(manifest),
+        _verdict_section(manifest),
         _people(manifest),
         _policies(manifest),
         _tasks(manifest),
@@ -144,7 +144,7 @@ def _kept_and_masked(manifest: ExportManifest) -> list[str]:
     return lines
 
 
-def _judged(manifest: ExportManifest) -> list[str]:
+def _verdict_section(manifest: ExportManifest) -> list[str]:
     """Rules, judges and people behind the verdicts."""
     verdicts = manifest.verdicts
     lines = ["## Who judged the steps", "", verdicts.sentence, ""]
@@ -197,7 +197,7 @@ def _tasks(manifest: ExportManifest) -> list[str]:
     lines = ["## Tasks", ""]
     for title, key in (("trained", "train"), ("held out", "held_out")):
         if names := manifest.split.get(key):
-            lines.append(f"- {title}: {join_first(names, _MOST_TASKS)}")
+            lines.append(f"- {title}: {join_first(names, _MAX_LISTED_TASKS)}")
     return lines if len(lines) > 2 else []
 
 

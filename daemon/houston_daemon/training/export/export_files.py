@@ -72,7 +72,7 @@ class DataFile:
         as_lines = kind == "jsonl"
         self._file = JsonLinesFile(self._path) if as_lines else _table_file(self._path, format)
         self._rows = self._tokens = self._trained = self._longest = 0
-        self._counted = format.unit == "ids"
+        self._counts_tokens = format.unit == "ids"
         self.index = f"{stem}.rows.jsonl" if format.index else ""
         self._index = JsonLinesFile(folder / (self.index + UNFINISHED)) if self.index else None
 
@@ -96,7 +96,7 @@ class DataFile:
             self._rows,
             self._path.stat().st_size,
             hash_file(self._path),
-            self._tokens if self._counted else None,
+            self._tokens if self._counts_tokens else None,
             self._trained,
             self._longest,
         )

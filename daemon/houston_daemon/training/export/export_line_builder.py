@@ -219,7 +219,7 @@ class LineBuilder:
         lost = 0
         for number, line in enumerate(lines):
             tokens, count = _line_sizes(line, clean)
-            raw = self._encoded_if_right(_line_name(row, line), line)
+            raw = self._encode_or_refuse(_line_name(row, line), line)
             if raw is None:
                 lost += count
                 continue
@@ -277,7 +277,7 @@ class LineBuilder:
             messages[at] = replace(messages[at], weight=0.0, why=export_manifest.LEFT_OUT_REASON)
         return replace(row, messages=tuple(messages))
 
-    def _encoded_if_right(self, row: str, line: ExportLine) -> bytes | None:
+    def _encode_or_refuse(self, row: str, line: ExportLine) -> bytes | None:
         """The line as JSON; None, and kept aside, where it is wrong."""
         try:
             raw = msgspec.json.encode(line)

@@ -89,5 +89,5 @@ def choose_export_recipe(name: str, seed: int = 0) -> ExportRecipe:
     return ExportRecipe(file.stem, react, summary, tables.get("shuffle", True), seed)
 
 
-def _recipe_error(name: str, why: str) -> HoustonError:
-    return UsageError(f"{name!r} is no recipe: {why}.", "Nothing was exported.")
+def _recipe_error(name: str, reason: str) -> HoustonError:
+    return UsageError(f"{name!r} is no recipe: {reason}.", "Nothing was exported.")

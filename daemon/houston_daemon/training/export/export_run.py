@@ -106,13 +106,13 @@ class UnusableAnswers:
                 answers[rollout] = shared.union(answers.get(rollout, ()))
         return UnusableAnswers(self.rollouts, {**self.unreadable, **unreadable}, answers)
 
-    def until_settled(
-        self, lost_of: Callable[[str, SharedSteps], LostAnswers]
+    def resolve_shared_losses(
+        self, find_lost_answers: Callable[[str, SharedSteps], LostAnswers]
     ) -> "UnusableAnswers":
         """Add what the rollouts that take over lost answers cannot train either. A retry of the
         whole export for each branch of a group would take hours.
 
-        lost_of: what a rollout (a whole id) cannot train, given who trains what.
+        find_lost_answers: what a rollout (a whole id) cannot train, given who trains what.
         """
         unusable = self
         while True:
@@ -123,7 +123,7 @@ class UnusableAnswers:
                 for answer in lost
             }
             for taker in sorted(takers - {""}):
-                unusable = unusable.with_more({}, lost_of(taker, shared))
+                unusable = unusable.with_more({}, find_lost_answers(taker, shared))
             if unusable.answers == before.answers:
                 return unusable
 
@@ -309,7 +309,7 @@ class _ExportAttempt:
         self._shared = unusable.shared
         self._broken: dict[str, str] = {}
         """Rollouts that broke in this try, and why."""
-        self._broke_midway = False
+        self._failed_midway = False
         """Whether one of them broke after some of its rows were taken in."""
         self._sources: list[ExportedRollout] = []
         self._credits = {credit.rollout: credit for credit in request.credits}
@@ -337,8 +337,8 @@ class _ExportAttempt:
         """Raise _ExportAgain where lines count on others that are not there."""
         unusable = self._unusable.with_more(self._broken, self._builder.losses.lost)
         shared = bool(self._broken) and self._shared.branched
-        if self._broke_midway or shared or unusable.answers != self._unusable.answers:
-            raise _ExportAgain(unusable.until_settled(self._lost_of))
+        if self._failed_midway or shared or unusable.answers != self._unusable.answers:
+            raise _ExportAgain(unusable.resolve_shared_losses(self._lost_of))
 
     def _lost_of(self, id: str, shared: SharedSteps) -> LostAnswers:
         """What a rollout cannot train; where its rows break, who writes finds out."""
@@ -379,7 +379,7 @@ class _ExportAttempt:
                 raise _with_render_flags(problem) from None
             if id not in self._unusable.unreadable:
                 self._broken[id] = problem.cause
-                self._broke_midway = self._broke_midway or bool(rows)
+                self._failed_midway = self._failed_midway or bool(rows)
             self._builder.refuse(id, problem.cause)
         moved = self._reader.run(rollout_queries.newest_seq(id)) != before
         self._sources.append(self._source(chosen, before, exported, held_out, moved))

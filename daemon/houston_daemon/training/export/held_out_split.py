@@ -194,9 +194,9 @@ def _task_families(members: Sequence[SplitMember]) -> list[frozenset[str]]:
     return sorted(set(family.values()), key=sorted)
 
 
-def _held_out_error(why: str) -> HoustonError:
+def _held_out_error(reason: str) -> HoustonError:
     return UsageError(
-        f"Nothing can be held out: {why}.",
+        f"Nothing can be held out: {reason}.",
         "Nothing was exported.",
         "houston task list, then --held-out TASK …",
     )

@@ -17,7 +17,7 @@ from houston_daemon.training.export.export_format import (
     no_remarks,
     row_provenance,
 )
-from houston_daemon.training.loaders import brings
+from houston_daemon.training.loaders import support_module
 
 
 def slime_rl_lines(row: RunRow) -> list[ExportLine]:
@@ -78,7 +78,7 @@ SLIME_RL = ExportFormat(
     line_problem=slime_rl_problem,
     remarks=no_remarks,
     credited=True,
-    support_files=brings("slime_rows.py"),
+    support_files=support_module("slime_rows.py"),
     warnings=(
         "With DIR on PYTHONPATH: --rollout-function-path slime_rows.generate_rollout"
         " --custom-reward-post-process-path slime_rows.keep_advantages --advantage-estimator grpo."

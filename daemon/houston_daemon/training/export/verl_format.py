@@ -19,7 +19,7 @@ from houston_daemon.training.export.export_format import (
     no_remarks,
     row_provenance,
 )
-from houston_daemon.training.loaders import brings
+from houston_daemon.training.loaders import support_module
 from houston_daemon.training.rows.training_row import IGNORED_LABEL, TokenRow
 
 
@@ -62,7 +62,7 @@ VERL_SFT = ExportFormat(
     lines=verl_sft_lines,
     line_problem=verl_sft_problem,
     remarks=no_remarks,
-    support_files=brings("verl_rows.py"),
+    support_files=support_module("verl_rows.py"),
     warnings=(
         "Set data.custom_cls.path=DIR/verl_rows.py and data.custom_cls.name=TokenRows: verl's own"
         " dataset wants messages, renders them anew and trains every answer.",
@@ -137,7 +137,7 @@ VERL_RL = ExportFormat(
     line_problem=verl_rl_problem,
     remarks=no_remarks,
     credited=True,
-    support_files=brings("verl_rows.py"),
+    support_files=support_module("verl_rows.py"),
     warnings=(
         "verl_rows.read_updates(DIR/data.jsonl, pad) gives update and DataProto, for update_actor"
         " of an actor. verl's stock main_ppo samples for itself and reads no rows.",

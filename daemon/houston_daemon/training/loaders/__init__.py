@@ -6,6 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 
 
-def brings(name: str) -> Callable[[Sequence[tuple[str, str]]], Mapping[str, bytes]]:
+def support_module(name: str) -> Callable[[Sequence[tuple[str, str]]], Mapping[str, bytes]]:
     """`ExportFormat.support_files` of a format that brings the module `name` (`verl_rows.py`)."""
     return lambda data: {name: (files(__name__) / name).read_bytes()}

@@ -191,11 +191,12 @@ def _flag_number(command: Sequence[str], name: str) -> int:
     return number
 
 
-def require_adapter_room(engine: str, policy: str, most: int) -> ReadPlan[None]:
+def require_adapter_room(engine: str, policy: str, max_adapters: int) -> ReadPlan[None]:
     """Raise HoustonError where new rollouts with this policy would make more policies live than
     fit.
 
-    most: the engine's limit, 0 for none. The active policy stays live for rollouts that name none.
+    max_adapters: the engine's limit, 0 for none. The active policy stays live for rollouts that
+    name none.
     """
     used = {
         use.policy: use.rollouts
@@ -203,29 +204,31 @@ def require_adapter_room(engine: str, policy: str, most: int) -> ReadPlan[None]:
         if use.engine == engine
     }
     used.setdefault((yield from policy_queries.find_active_policy(engine)), ("new rollouts",))
-    adapters_to_unload(most, policy, (), used)
+    adapters_to_unload(max_adapters, policy, (), used)
 
 
 def adapters_to_unload(
-    most: int, policy: str, loaded: Sequence[str], used: Mapping[str, Collection[str]]
+    max_adapters: int, policy: str, loaded: Sequence[str], used: Mapping[str, Collection[str]]
 ) -> tuple[str, ...]:
     """What must leave the engine so that `policy` fits, the oldest first.
 
-    most: the engine's limit, 0 for none. loaded: adapters that it has, the oldest activation first.
-    used: policy → rollouts that have not ended. Raises HoustonError where those alone fill it.
+    max_adapters: the engine's limit, 0 for none. loaded: adapters that it has, the oldest
+    activation first. used: policy → rollouts that have not ended. Raises HoustonError where those
+    alone fill it.
     """
     needed = {name for name, rollouts in used.items() if name and rollouts} | {policy}
-    if most and len(needed) > most:
+    if max_adapters and len(needed) > max_adapters:
         others = sorted(needed - {policy})
         users = "; ".join(
             f"{name} by {join_first(sorted(used[name]), _MAX_NAMED_ROLLOUTS)}" for name in others
         )
         raise HoustonError(
-            f"At most {most} policies may be live at once, and {len(others)} are used: {users}.",
+            f"At most {max_adapters} policies may be live at once,"
+            f" and {len(others)} are used: {users}.",
             "New rollouts sample with the same policy as before.",
             "Wait for one of them, cancel it, or raise the limit: --max-cpu-loras of vLLM, "
             "`max_adapters` of the engine.",
         )
     free = [name for name in loaded if name not in needed]
-    over = len(set(loaded) | needed) - most if most else 0
+    over = len(set(loaded) | needed) - max_adapters if max_adapters else 0
     return tuple(free[: max(0, over)])

@@ -153,47 +153,50 @@ def _read_object(file: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _check_lineage_hashes(found: HubSnapshot, lineage: Mapping[str, Any]) -> None:
+def _check_lineage_hashes(snapshot: HubSnapshot, lineage: Mapping[str, Any]) -> None:
     """Raise HoustonError where the repository's lineage names other content than lies there."""
     files = lineage.get("files")
     for name, digest in files.items() if isinstance(files, dict) else ():
-        file = found.folder / Path(str(name)).name
+        file = snapshot.folder / Path(str(name)).name
         if file.is_file() and policy_card.hash_content(file) != digest:
             raise HoustonError(
-                f"{name} of {found.id} is not the file that its lineage names.",
+                f"{name} of {snapshot.id} is not the file that its lineage names.",
                 NOTHING_REGISTERED,
                 "Ask who pushed it, or name another revision",
             )
 
 
 def _find_base(
-    home: Home, found: HubSnapshot, lineage: Mapping[str, Any], named: str, tell: Note
+    home: Home, snapshot: HubSnapshot, lineage: Mapping[str, Any], named: str, tell: Note
 ) -> Path:
     """The folder of the model that it was trained from. Raises HoustonError."""
     base_hash = str(lineage.get("base_hash") or "")
     if named:
         folder = find_model(named, "model", home, tell, NOTHING_REGISTERED)
         if base_hash and policy_files.model_hash(folder, home) != base_hash:
-            tell(f"warning: {found.id} says that it was trained from another content than {folder}")
+            tell(
+                f"warning: {snapshot.id} says that it was trained from another content"
+                f" than {folder}"
+            )
         return folder
     if base_hash and (base_folder := _known_base(home, base_hash)):
         return base_folder
-    if origin := _base_on_hub(found, lineage):
-        tell(f"{found.id} says that it was trained from {origin}")
+    if origin := _base_on_hub(snapshot, lineage):
+        tell(f"{snapshot.id} says that it was trained from {origin}")
         return fetch_snapshot(origin, "model", home, tell, NOTHING_REGISTERED).folder
     says = f"it names {lineage['base']!r}" if lineage.get("base") else "it does not say"
     raise HoustonError(
-        f"What {found.id} was trained from is not known here: {says}.",
+        f"What {snapshot.id} was trained from is not known here: {says}.",
         NOTHING_REGISTERED,
         "Name the model, a folder or org/name@revision: --base",
     )
 
 
-def _base_on_hub(found: HubSnapshot, lineage: Mapping[str, Any]) -> HubId | None:
+def _base_on_hub(snapshot: HubSnapshot, lineage: Mapping[str, Any]) -> HubId | None:
     """What the lineage, or PEFT's own file, names as a model of the hub."""
     if id := parse_hub_id(str(lineage.get("base_origin") or "")):
         return id
-    config = _read_object(found.folder / ADAPTER_FILES[0])
+    config = _read_object(snapshot.folder / ADAPTER_FILES[0])
     text = str(config.get("base_model_name_or_path") or "")
     if local_path(text):
         return None  # a folder that happens to be here

@@ -20,7 +20,7 @@ from houston_shared.store.annotation_queries import SourceVerdict, read_verdicts
 from houston_shared.store.store_reader import Reader
 
 NOT_AN_ACTION = "It is no action: the answer is malformed, or there is no such tool."
-TELL_EVERY = 20
+PROGRESS_INTERVAL = 20
 """Answers of a judge between two lines for people."""
 
 
@@ -113,7 +113,7 @@ class LabelSession:
             async with at_once:
                 label = await self._ask(decision)
             judged_count += 1
-            if judged_count % TELL_EVERY == 0:
+            if judged_count % PROGRESS_INTERVAL == 0:
                 self.note(f"{judged_count} of {len(asked_decisions)} decisions judged")
             return label
 
@@ -157,11 +157,11 @@ class LabelSession:
 
 
 def _agreement(
-    asked: Sequence[UnlabelledDecision], judged: Sequence[DecisionLabel | None]
+    decisions: Sequence[UnlabelledDecision], judged: Sequence[DecisionLabel | None]
 ) -> JudgeAgreement:
     """How a judge's scores stand to people's verdicts on the same decisions."""
     scores: dict[str, list[float]] = {"keep": [], "mask": []}
-    for decision, label in zip(asked, judged, strict=True):
+    for decision, label in zip(decisions, judged, strict=True):
         if decision.person is not None and label is not None:
             scores[decision.person.verdict].append(label.score)
     kept_scores, masked = scores["keep"], scores["mask"]

@@ -144,8 +144,8 @@ def _result(
         seconds=round(seconds, 2),
         loss_first=trainer.losses[0],
         loss_last=trainer.losses[-1],
-        train=_measured(scorer, split.train, mean),
-        held_out=_measured(scorer, split.held_out, mean) if split.held_out else None,
+        train=_measure_agreement(scorer, split.train, mean),
+        held_out=_measure_agreement(scorer, split.held_out, mean) if split.held_out else None,
     )
 
 
@@ -161,7 +161,7 @@ def _tracked_agreement(result: PrmResult) -> dict[str, float | None]:
     }
 
 
-def _measured(
+def _measure_agreement(
     scorer: ProcessRewardScorer, labels: Sequence[DecisionLabel], mean: float
 ) -> AgreementFigures:
     scores = scorer.score([label.text for label in labels])

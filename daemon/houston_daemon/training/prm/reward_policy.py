@@ -31,9 +31,9 @@ class RewardPolicy(NamedTuple):
 
 
 def find_reward_policy(
-    home: Home, reader: Reader, name: str, asked_by: str = "review.process_reward"
+    home: Home, reader: Reader, name: str, setting: str = "review.process_reward"
 ) -> RewardPolicy:
-    """The model called `name`, or the newest of that family where no number is given. asked_by:
+    """The model called `name`, or the newest of that family where no number is given. setting:
     the setting that names it.
 
     Raises ConfigurationError for none and for a policy of another kind, and HoustonError where its
@@ -44,18 +44,18 @@ def find_reward_policy(
     models = [row for row in named if row.kind == REWARD_KIND]
     if not models:
         raise ConfigurationError(
-            _why_none(asked_by, name, named), _NOT_SCORED, "houston policy list"
+            _why_none(setting, name, named), _NOT_SCORED, "houston policy list"
         )
     newest = models[-1]
     require_policy_files(home, newest)
     return RewardPolicy(newest.name, policies_folder(home) / newest.folder)
 
 
-def _why_none(asked_by: str, name: str, named: list[PolicyRow]) -> str:
+def _why_none(setting: str, name: str, named: list[PolicyRow]) -> str:
     if not named:
-        return f"`{asked_by}` names {name!r}, and there is no such policy."
+        return f"`{setting}` names {name!r}, and there is no such policy."
     return (
-        f"`{asked_by}` names {name!r}, which is not a process reward model:"
+        f"`{setting}` names {name!r}, which is not a process reward model:"
         f" {named[-1].name} is of the kind {named[-1].kind}."
     )
 

@@ -23,7 +23,7 @@ SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)
 SCORE_WORDS = ", ".join(f"{score:g}" for score in SCORES)
 SCORE_TOOL = "score_decision"
 ANSWER_TOKENS = 128
-LEAST_TEXT_TOKENS = 128
+MIN_TEXT_TOKENS = 128
 """With room for fewer tokens of a decision a judge would see nothing of it."""
 SPARE_TOKENS = 64
 """For turns and the frame, which are not counted one by one."""
@@ -66,7 +66,7 @@ class ScoringRubric:
         no room for one. A text that is too long has its middle left out."""
         room = client.token_budget - ANSWER_TOKENS - SPARE_TOKENS
         room -= client.tokens.count(self.system) + client.tokens.count(self.decision)
-        if room < LEAST_TEXT_TOKENS:
+        if room < MIN_TEXT_TOKENS:
             raise ConfigurationError(
                 f"The window of engine {client.name!r} is too small for the rubric and a decision:"
                 f" {client.window} tokens.",

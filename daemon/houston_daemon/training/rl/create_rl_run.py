@@ -71,10 +71,12 @@ def read_asked_recipe(request: RlRequest) -> RlRecipe:
     return msgspec.structs.replace(recipe, suite=find_suite(named).name)
 
 
-def create_rl_run(loaded: LoadedConfiguration, request: RlRequest, asked: RlRecipe) -> RlRunFolder:
-    """Make the folder of a new run. asked: as `read_asked_recipe` gives it. Raises HoustonError;
-    nothing then stays."""
-    recipe, parent = _resolved_recipe(loaded, request, asked)
+def create_rl_run(
+    loaded: LoadedConfiguration, request: RlRequest, requested_recipe: RlRecipe
+) -> RlRunFolder:
+    """Make the folder of a new run. requested_recipe: as `read_asked_recipe` gives it. Raises
+    HoustonError; nothing then stays."""
+    recipe, parent = _resolved_recipe(loaded, request, requested_recipe)
     family = request.name or (parse_policy_name(parent).family if parent else DEFAULT_FAMILY)
     families = {family: parent}
     if recipe.critic == "trained":

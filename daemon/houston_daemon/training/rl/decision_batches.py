@@ -103,7 +103,7 @@ class DecisionBatches:
     def make(self, update: int, policy: str) -> UpdateBatch:
         """Sample and score decisions, and make the batch of them. Raises StopRequested."""
         began = time.monotonic()
-        every, kept_groups = self._sample(update, policy)
+        all_groups, kept_groups = self._sample(update, policy)
         sampled = time.monotonic()
         return make_update_batch(
             [row for group in kept_groups for row in decision_rows(group, self._recipe)],
@@ -111,7 +111,7 @@ class DecisionBatches:
             self._scorer,
             self._pad,
             update,
-            figures=_figures(every, kept_groups, "answer" in self._recipe.overlong_filter),
+            figures=_figures(all_groups, kept_groups, "answer" in self._recipe.overlong_filter),
             gate=GateFigures(),
             times=(began, sampled),
         )
@@ -120,7 +120,7 @@ class DecisionBatches:
         """Every group of the update, and those of them that teach something."""
         recipe = self._recipe
         return sample_groups(
-            draw_states(self._states, recipe.seed, update, recipe.most_groups),
+            draw_states(self._states, recipe.seed, update, recipe.max_groups),
             recipe,
             lambda round_number, keys: self._groups(update, round_number, keys, policy),
             lambda group: has_reward_spread(group.scores, recipe.least_spread),
@@ -143,12 +143,12 @@ class DecisionBatches:
             for _ in each
         ]
         sampled = iter(self._sampler.sample(sampled_by, lambda client: requests))
-        groups = self._scored(states, [[next(sampled) for _ in each] for _ in states])
+        groups = self._score_groups(states, [[next(sampled) for _ in each] for _ in states])
         self._folder.mkdir(exist_ok=True)
         atomic_file.write_atomically(file, msgspec.json.encode(groups))
         return groups
 
-    def _scored(
+    def _score_groups(
         self, states: Sequence[RecordedState], sampled: Sequence[Sequence[EngineSample]]
     ) -> list[DecisionGroup]:
         decisions = [
@@ -194,16 +194,16 @@ def decision_rows(group: DecisionGroup, recipe: RlRecipe) -> list[PolicyGradient
 
 
 def _figures(
-    every: Sequence[DecisionGroup], kept: Sequence[DecisionGroup], filters_cut: bool
+    all_groups: Sequence[DecisionGroup], kept_groups: Sequence[DecisionGroup], filters_cut: bool
 ) -> SamplingFigures:
     """How the decisions of one update went; a rollout of the figures is one decision here."""
-    decisions = [decision for group in every for decision in group.decisions]
+    decisions = [decision for group in all_groups for decision in group.decisions]
     count = max(len(decisions), 1)
     worth = sum(decision.score for decision in decisions) / count
     failed = sum(not decision.sound for decision in decisions) / count
     return SamplingFigures(
-        groups=len(every),
-        zero_variance=len(every) - len(kept),
+        groups=len(all_groups),
+        zero_variance=len(all_groups) - len(kept_groups),
         failed=0,
         rollouts=len(decisions),
         solved=0.0,
@@ -218,7 +218,7 @@ def _figures(
         steps=1.0,
         tokens=sum(
             len(group.prompt) + len(decision.token_ids)
-            for group in every
+            for group in all_groups
             for decision in group.decisions
         )
         / count,

@@ -120,7 +120,7 @@ class EngineSampler:
         engine = choose_engine(settings, None, self._place.name)
         turns = asyncio.Semaphore(REQUESTS_AT_ONCE)
         try:
-            await self._until_it_answers(engine.ready)
+            await self._retry_until_available(engine.ready)
             client = make_judge_client(self._place.name, engine, settings, policy.name)
             return await asyncio.gather(
                 *(self._sample_one(engine, turns, request) for request in requests(client))
@@ -148,7 +148,7 @@ class EngineSampler:
         async with turns:
             answer = require_sent_prompt(
                 request,
-                await self._until_it_answers(lambda: engine.sample(request, asyncio.Event())),
+                await self._retry_until_available(lambda: engine.sample(request, asyncio.Event())),
             )
         if self._trained and (bent := non_neutral_sampling(answer.parameters)):
             raise HoustonError(
@@ -159,7 +159,7 @@ class EngineSampler:
             )
         return answer
 
-    async def _until_it_answers(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def _retry_until_available(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         for tries in itertools.count(1):
             if self._stop():
                 raise StopRequested

@@ -63,7 +63,7 @@ class PolicyGradientTrainer(GRPOTrainer):  # type: ignore[misc]
         adapters = self.model.peft_config if isinstance(self.model, PeftModel) else {}
         self.reference = "ref" if "ref" in adapters else None
         """Adapter that the divergence is from, where the model has adapters; None: its base."""
-        self.also_saved: list[Callable[[Path], None]] = []
+        self.checkpoint_savers: list[Callable[[Path], None]] = []
         """Each writes into the folder of a checkpoint what else goes on from there."""
 
     def training_step(
@@ -181,7 +181,7 @@ class PolicyGradientTrainer(GRPOTrainer):  # type: ignore[misc]
         with run_checkpoints.atomic_checkpoint(self.args) as folder:
             super()._save_checkpoint(model, trial)
             place = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
-            for save in self.also_saved:
+            for save in self.checkpoint_savers:
                 save(place)
         run_checkpoints.finish_checkpoint(folder, self.state.global_step, self._keep)
 

@@ -122,7 +122,7 @@ class PolicyVersions:
         give_up = time.monotonic() + ENGINE_RETURN_SECONDS
         refused = 0
         for number in itertools.count():
-            activation = self._asked(policy, f"{key}/{number}")
+            activation = self._request_activation(policy, f"{key}/{number}")
             if activation.seq in used_seqs:
                 continue
             if activation.state == "active":
@@ -138,7 +138,7 @@ class PolicyVersions:
             refused += 1
             time.sleep(_RETRIES.wait(refused))
 
-    def _asked(self, policy: str, request: str) -> ActivationRow:
+    def _request_activation(self, policy: str, request: str) -> ActivationRow:
         """What came of an activation, once that is known."""
         message = ActivatePolicy(request=request, engine=self._engine, policy=policy)
         answer = send_with_retry(

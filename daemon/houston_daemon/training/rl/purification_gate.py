@@ -43,9 +43,9 @@ def geometric_mean_ratio(policy: Sequence[float], sampled: Sequence[float]) -> f
 class PurificationGate:
     """Decides the purified steps of one update, rollout by rollout, and counts them."""
 
-    def __init__(self, least: float, logprobs: RowLogprobs) -> None:
-        """least: the smallest ratio that is trained purified."""
-        self._least = least
+    def __init__(self, min_ratio: float, logprobs: RowLogprobs) -> None:
+        """min_ratio: the smallest ratio that is trained purified."""
+        self._min_ratio = min_ratio
         self._logprobs = logprobs
         self._ratios: list[float] = []
 
@@ -54,7 +54,7 @@ class PurificationGate:
         """Of every step that was decided."""
         return GateFigures(
             checked=len(self._ratios),
-            kept_raw=sum(ratio < self._least for ratio in self._ratios),
+            kept_raw=sum(ratio < self._min_ratio for ratio in self._ratios),
             ratio=statistics.fmean(self._ratios) if self._ratios else 0.0,
         )
 
@@ -71,7 +71,7 @@ class PurificationGate:
         for row in purified:
             ratios = self._ratios_of(row, corrections)
             self._ratios += ratios.values()
-            off = {index for index, ratio in ratios.items() if ratio < self._least}
+            off = {index for index, ratio in ratios.items() if ratio < self._min_ratio}
             spans = tuple(
                 replace(span, weight=0.0, why=KEPT_RAW_REASON) if index in off else span
                 for index, span in enumerate(row.spans)

@@ -181,7 +181,7 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Validation tasks, one rollout each, the same every time."""
 
     @property
-    def most_groups(self) -> int:
+    def max_groups(self) -> int:
         """Groups that one update samples at most, with those that replace dropped ones."""
         return self.groups * (self.refill + 1)
 

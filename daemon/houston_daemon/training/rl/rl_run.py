@@ -97,7 +97,7 @@ class RlRun:
             tasks,
             folder.path,
             self._watch.stop_requested,
-            self._tell_waiting,
+            self._report_waiting,
         )
         self._trackers = RunTrackers(folder, spec, writer)
         self._trainer = self._make_trainer()
@@ -109,7 +109,7 @@ class RlRun:
         self._weight_sync = WeightSync("")
         self._validation: ValidationFigures | None = None
         self._began_training = 0.0
-        self._resting_message = ""
+        self._message_before_pause = ""
         """What was said before rollouts were paused; empty while none is."""
 
     def train(self) -> str:
@@ -227,14 +227,14 @@ class RlRun:
         self._writer.set_state("running", f"training update {update + 1}")
         self._began_training = time.monotonic()
 
-    def _tell_waiting(self, line: str) -> None:
+    def _report_waiting(self, line: str) -> None:
         """Show why rollouts do not end, and that they go on again."""
         if line and self._writer.now.message != line:
-            self._resting_message = self._resting_message or self._writer.now.message
+            self._message_before_pause = self._message_before_pause or self._writer.now.message
             self._writer.set_state("running", line)
-        elif not line and self._resting_message:
-            self._writer.set_state("running", self._resting_message)
-            self._resting_message = ""
+        elif not line and self._message_before_pause:
+            self._writer.set_state("running", self._message_before_pause)
+            self._message_before_pause = ""
 
     def _publish(self, update: int) -> str:
         """The policy of an update, active on the engine; of the first: what the run began from."""
@@ -281,7 +281,7 @@ class RlRun:
             recipe.critic_policy,
             Path(recipe.base),
             spec.base_hash,
-            self._tell_waiting,
+            self._report_waiting,
         )
         begun = None
         if recipe.critic_policy and recipe.critic == "trained":
@@ -296,7 +296,7 @@ class RlRun:
             loaded,
             recipe.asked_critic_engine,
             self._watch.stop_requested,
-            self._tell_waiting,
+            self._report_waiting,
             trained=recipe.critic != "frozen",
         )
         if self._critic:
@@ -346,17 +346,17 @@ class UpdateWatch(TrainerCallback):  # type: ignore[misc]
         self._recipe = recipe
         self._update_done = update_done
         self._logged: list[dict[str, float]] = []
-        self._asked_to_end = False
+        self._stop_requested = False
         self.ended = False
         """Whether it ended before the last update because it was asked to."""
         signal.signal(signal.SIGTERM, self._on_sigterm)
 
     def _on_sigterm(self, number: int, frame: Any) -> None:
-        self._asked_to_end = True
+        self._stop_requested = True
 
     def stop_requested(self) -> bool:
         """Whether somebody asked it to end."""
-        return self._asked_to_end
+        return self._stop_requested
 
     def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         """Save where an update is done, and end there where that was asked for."""
@@ -364,7 +364,7 @@ class UpdateWatch(TrainerCallback):  # type: ignore[misc]
         if part:
             return
         last = update == self._recipe.updates
-        self.ended = self._asked_to_end and not last
+        self.ended = self._stop_requested and not last
         control.should_save = last or self.ended or update % self._recipe.save_updates == 0
         control.should_training_stop = self.ended or control.should_training_stop
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from houston_daemon.engines.logprob_kind import non_neutral_sampling, settings_text
-from houston_daemon.review.critic.refinements import Critiqued, refinement_specs
+from houston_daemon.review.critic.refinements import RefinementText, refinement_specs
 from houston_daemon.service.rollout_end_wait import Rows, wait_until_ended, waiting_sentence
 from houston_daemon.service.rollout_start_checks import build_rollout_specs
 from houston_daemon.suites.suite_catalog import write_suite_task
@@ -157,7 +157,7 @@ class GroupCoordinator:
         """The tasks of an update, all different, drawn by the run's seed: first those that it
         begins with, then those that take the place of dropped ones."""
         size = self._tasks.train
-        count = self._recipe.most_groups
+        count = self._recipe.max_groups
         return random.Random(f"{self._recipe.seed} {update}").sample(range(size), min(count, size))
 
     def begin(
@@ -177,7 +177,7 @@ class GroupCoordinator:
             for index in range(self._recipe.evaluate_tasks)
         ]
 
-    def refine(self, attempt: RolloutGroup, critiques: Sequence[Critiqued]) -> RolloutGroup:
+    def refine(self, attempt: RolloutGroup, critiques: Sequence[RefinementText]) -> RolloutGroup:
         """A refinement for each critique of a group's only rollout, with the same policy; those
         that were started before are found again. Raises HoustonError for an attempt that has not
         ended."""

@@ -172,27 +172,29 @@ class UpdateBatches:
     def make(self, update: int, policy: str) -> UpdateBatch:
         """Wait for the rollouts of an update and make its batch. Raises StopRequested."""
         began = time.monotonic()
-        every, kept_outcomes = self._sample(update, policy)
-        return self._batch_of(every, kept_outcomes, update, policy, (began, time.monotonic()))
+        all_outcomes, kept_outcomes = self._sample(update, policy)
+        return self._batch_of(
+            all_outcomes, kept_outcomes, update, policy, (began, time.monotonic())
+        )
 
     def _batch_of(
         self,
-        every: Sequence[GroupOutcome],
-        kept: Sequence[GroupOutcome],
+        all_outcomes: Sequence[GroupOutcome],
+        kept_outcomes: Sequence[GroupOutcome],
         update: int,
         policy: str,
         times: tuple[float, float],
     ) -> UpdateBatch:
         """Of the groups of an update, those that are kept; times: as in `make_update_batch`."""
         gate = PurificationGate(self._recipe.purify_gate, self._logprobs)
-        rows = [row for outcome in kept for row in self._rows(outcome, gate)]
+        rows = [row for outcome in kept_outcomes for row in self._rows(outcome, gate)]
         return make_update_batch(
             rows,
             self._recipe,
             self._scorer,
             self._pad,
             update,
-            figures=self._figures(every, kept, policy),
+            figures=self._figures(all_outcomes, kept_outcomes, policy),
             gate=gate.figures,
             times=times,
         )
@@ -241,11 +243,14 @@ class UpdateBatches:
         ]
 
     def _figures(
-        self, every: Sequence[GroupOutcome], kept: Sequence[GroupOutcome], policy: str
+        self,
+        all_outcomes: Sequence[GroupOutcome],
+        kept_outcomes: Sequence[GroupOutcome],
+        policy: str,
     ) -> SamplingFigures:
-        members = [member for outcome in every for member in outcome.members]
-        rewards = [reward for outcome in every for reward in self._rewards(outcome)]
-        sound = [outcome for outcome in every if outcome.members]
+        members = [member for outcome in all_outcomes for member in outcome.members]
+        rewards = [reward for outcome in all_outcomes for reward in self._rewards(outcome)]
+        sound = [outcome for outcome in all_outcomes if outcome.members]
         purified = [counts for outcome in sound for counts in outcome.purification]
         worths = [worth for each in sound for steps in each.scores for worth in steps.values()]
         recovered: Counter[str] = Counter()
@@ -256,9 +261,9 @@ class UpdateBatches:
             return sum(values) / max(len(members), 1)
 
         return SamplingFigures(
-            groups=len(every),
-            zero_variance=len(sound) - len(kept),
-            failed=len(every) - len(sound),
+            groups=len(all_outcomes),
+            zero_variance=len(sound) - len(kept_outcomes),
+            failed=len(all_outcomes) - len(sound),
             rollouts=len(members),
             solved=mean((member.score or 0.0) >= self._recipe.solved for member in members),
             reward=mean(rewards),
@@ -272,5 +277,6 @@ class UpdateBatches:
             steps=mean(outcome.steps for outcome in sound),
             tokens=mean(member.tokens for member in members),
             overlong=sum(member.overlong is not None for member in members),
-            stale=sum(outcome.group.policy != policy for outcome in kept) / max(len(kept), 1),
+            stale=sum(outcome.group.policy != policy for outcome in kept_outcomes)
+            / max(len(kept_outcomes), 1),
         )

@@ -105,12 +105,12 @@ class TokenSequence:
         """Each step that stands in the context, and where its answer begins."""
         self._row = ""
         self._context = 0
-        self._first = True
+        self._is_first_part = True
         self._trains = False
 
     def open(self, row: str, context: int, part: int = 0) -> None:
         """What is sampled from now on belongs to the row with this id, the n-th of its context."""
-        self._row, self._context, self._first, self._trains = row, context, part == 0, False
+        self._row, self._context, self._is_first_part, self._trains = row, context, part == 0, False
 
     def branch(self) -> "TokenSequence":
         """A sequence of its own that begins with what stands here: for a summary's request."""
@@ -188,7 +188,7 @@ class TokenSequence:
     def _span(self, mark: _AnswerMark, kind: RowKind) -> SampledSpan:
         weight, answer = mark.weight, mark.answer
         over_a_fork = self._paper and kind == "react" and mark.context != self._context
-        if mark.row != self._row and not (over_a_fork and self._first):
+        if mark.row != self._row and not (over_a_fork and self._is_first_part):
             weight = weight_of_copy(weight, mark.row)
         return SampledSpan(
             start=mark.start,
@@ -294,10 +294,10 @@ class SampleFacts(msgspec.Struct, frozen=True):
             sampling=sampling,
             guided="grammar" in self.parameters,
             engine=self.engine,
-            corrected=self._corrected(),
+            corrected=self._corrected_token_count(),
         )
 
-    def _corrected(self) -> int:
+    def _corrected_token_count(self) -> int:
         story = msgspec.msgpack.decode(self.parameters.get(PURIFICATION_KEY, b"\x80"))
         return int(story.get("corrected_tokens", 0))
 

@@ -151,7 +151,7 @@ def _make_renderer(
     if plan.step_role == "planner":
         dialect = planner_dialect(dialect)
     tokenizer = load_prompt_tokenizer(str(tokenizer_file(file)))
-    if missing := tokenizer.lacks((dialect.stop_tokens[0], *dialect.markup)):
+    if missing := tokenizer.first_missing_token((dialect.stop_tokens[0], *dialect.markup)):
         raise ConfigurationError(
             f"The tokenizer {tokenizer.path} has no token {missing}, which the dialect {name}"
             " writes.",

@@ -74,18 +74,18 @@ class EpochWatch(TrainerCallback):  # type: ignore[misc]
         self._folder = folder
         self._writer = writer
         self._epochs = epochs
-        self._asked_to_end = False
+        self._stop_requested = False
         self.ended = False
         """Whether it ended before the last epoch because it was asked to."""
         signal.signal(signal.SIGTERM, self._on_sigterm)
 
     def _on_sigterm(self, number: int, frame: Any) -> None:
-        self._asked_to_end = True
+        self._stop_requested = True
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         """Save, and end where that was asked for."""
         epoch = round(state.epoch)
-        self.ended = self._asked_to_end and epoch < self._epochs
+        self.ended = self._stop_requested and epoch < self._epochs
         control.should_save = True
         control.should_training_stop = self.ended or control.should_training_stop
 

@@ -138,7 +138,7 @@ class RunTrackers(TrainerCallback):  # type: ignore[misc]
         return {
             "houston": version("houston-agents"),
             "lineage": " < ".join(_ancestors(home, parent)) if parent else "",
-            **_flat(spec),
+            **_flatten(spec),
         }
 
     def _attempt(self, name: str, action: Callable[[], None]) -> None:
@@ -171,12 +171,12 @@ def _ancestors(home: str, policy: str) -> list[str]:
     return names
 
 
-def _flat(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Tables in tables as one: `recipe.learning_rate`."""
     flat: dict[str, Any] = {}
     for key, value in tables.items():
         if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
+            flat |= _flatten(value, f"{prefix}{key}.")
         else:
             flat[prefix + key] = list(value) if isinstance(value, tuple) else value
     return flat

@@ -48,18 +48,18 @@ class TrainingWatch(TrainerCallback):  # type: ignore[misc]
         self._seconds = 60 * save_minutes
         self._saved = time.monotonic()
         self._tokens = [0, *accumulate(step.tokens for step in steps)]
-        self._asked_to_end = False
+        self._stop_requested = False
         self.ended = False
         """Whether it ended because it was asked to."""
         signal.signal(signal.SIGTERM, self._on_sigterm)
 
     def _on_sigterm(self, number: int, frame: Any) -> None:
-        self._asked_to_end = True
+        self._stop_requested = True
 
     def stop_requested(self, device: torch.device) -> bool:
         """Whether any process was asked to end; all of them must look at the same time."""
         self.ended = (
-            _strongest_wish(_STOP_NOW if self._asked_to_end else _CONTINUE, device) == _STOP_NOW
+            _strongest_wish(_STOP_NOW if self._stop_requested else _CONTINUE, device) == _STOP_NOW
         )
         return self.ended
 
@@ -76,7 +76,7 @@ class TrainingWatch(TrainerCallback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         """Save by the clock, or end."""
         wish = _CONTINUE
-        if self._asked_to_end:
+        if self._stop_requested:
             wish = _STOP_NOW
         elif time.monotonic() - self._saved >= self._seconds:
             wish = _SAVE_NOW
@@ -166,7 +166,7 @@ class HeldOutLoss:
         into shards first, and where the run was asked to end meanwhile."""
         if not self.rows or self._trainer.accelerator.distributed_type in _SHARDED_TYPES:
             return None  # nobody has put such a model onto the devices yet
-        if (earlier := self._earlier()) is not None:
+        if (earlier := self._previous_loss()) is not None:
             return earlier
         loss = self._take_loss("before training")
         if loss is not None and math.isfinite(loss) and self._trainer.is_world_process_zero():
@@ -179,7 +179,7 @@ class HeldOutLoss:
         """The loss of what was trained; None without rows, and where it was asked to end."""
         return self._take_loss("after training") if self.rows else None
 
-    def _earlier(self) -> float | None:
+    def _previous_loss(self) -> float | None:
         """What was taken before this run went on, on as many rows."""
         earlier = atomic_file.read_json_file(self._file, HeldOutBefore)
         return earlier.loss if earlier and earlier.rows == self.rows else None

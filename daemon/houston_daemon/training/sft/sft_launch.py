@@ -101,12 +101,12 @@ def launch_command(folder: Path, gpus: int, ray: str = "") -> list[str]:
 
 
 def start_trainer(
-    folder: Path, gpus: int, sees: Mapping[str, str], ray: str = ""
+    folder: Path, gpus: int, visible_gpus: Mapping[str, str], ray: str = ""
 ) -> "subprocess.Popen[bytes]":
     """Start it in a session of its own; what it prints is in `output.txt`. Raises OSError.
 
-    gpus, sees: how many it has, and in which environment it sees them (`environment_with_gpus`).
-    ray: as for `launch_command`.
+    gpus, visible_gpus: how many it has, and in which environment it sees them
+    (`environment_with_gpus`). ray: as for `launch_command`.
     """
     with (folder / "output.txt").open("ab") as output:
         return subprocess.Popen(
@@ -115,7 +115,7 @@ def start_trainer(
             stdout=output,
             stderr=output,
             cwd=folder,
-            env={**os.environ, **sees},
+            env={**os.environ, **visible_gpus},
             start_new_session=True,
         )
 

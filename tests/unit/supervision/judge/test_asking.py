@@ -217,7 +217,7 @@ async def test_a_judge_that_takes_long_is_heard_of_before_it_answers(tmp_path: P
         notes.append(text)
         heard.set()
 
-    async with judge_session.report_progress("r-1", 1, note, every=0.01) as count_window:
+    async with judge_session.report_progress("r-1", 1, note, interval=0.01) as count_window:
         await asyncio.wait_for(heard.wait(), 20)
         count_window(None)  # type: ignore[arg-type]  # only that it is done counts
     assert notes[0].startswith("r-1: judge, 0 of 1 window after ")

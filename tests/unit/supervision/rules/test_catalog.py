@@ -13,7 +13,7 @@ from houston_shared.control_messages import REASON_LIMIT
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.store.annotation_queries import SourceVerdict
 from houston_shared.task_tables import RuleSettings
-from houston_shared.verdict_precedence import LONGEST_RULE_REASON, RuleReason
+from houston_shared.verdict_precedence import MAX_RULE_REASON_CHARACTERS, RuleReason
 from tests.support.traced import (
     EVALUATED,
     Step,
@@ -280,18 +280,18 @@ def test_a_reason_is_compared_shown_and_sent_as_it_is_stored(case: str, late: No
 
 def test_a_secret_is_taken_out_before_a_reason_is_cut(late: None) -> None:
     """A few characters of one are found no more."""
-    masks = [rule_catalog.RuleMask(1, "mine", 1, f"{'x' * (LONGEST_RULE_REASON - 8)} {KEY}")]
+    masks = [rule_catalog.RuleMask(1, "mine", 1, f"{'x' * (MAX_RULE_REASON_CHARACTERS - 8)} {KEY}")]
     (verdict,) = verdict_updates.rule_masks(traced([run("ls")]), {1: masks}).values()
     assert KEY[:4] not in verdict.reason and verdict.reason.endswith("…")
 
 
 def test_much_is_sent_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verdict_updates, "MOST_JUDGED_RANGES", 3)
+    monkeypatch.setattr(verdict_updates, "MAX_JUDGED_RANGES", 3)
     trace = traced([action for n in range(7) for action in (run(f"make {n}", code=2), run("ls"))])
     sent = verdict_updates.rule_verdict_messages(trace, {})
     assert [len(message.steps) for message in sent] == [3, 3, 1]
     assert len({message.request for message in sent}) == 3
-    monkeypatch.setattr(verdict_updates, "MOST_JUDGED_STEPS", 2)
+    monkeypatch.setattr(verdict_updates, "MAX_JUDGED_STEPS", 2)
     trace = traced([run("make", code=2)] * 5)
     sizes = [
         [(span.first, span.last) for span in part.steps]
