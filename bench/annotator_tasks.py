@@ -25,7 +25,7 @@ from bench.durable.machine import machine
 
 from houston_daemon.engines.local_model import model_path
 from tests.engines.adapters import make_adapter
-from tests.support.desk import Desk
+from tests.support.ssh_login import Desk
 from tests.support.sshd import Sshd
 from tests.support.station import Station
 

@@ -19,7 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from houston_daemon.environments.simulation.scienceworld_environment import choose_variation
 from houston_shared.task import load_task
-from tests.support.gold import Gold, script
+from tests.support.gold_sequences import Gold, script
 from tests.support.station import Station
 
 PACKAGED = Path("daemon/houston_daemon/demo/tasks/scienceworld/task.toml")

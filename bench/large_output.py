@@ -33,7 +33,7 @@ from houston_daemon.environments.environment_registry import make_environment
 from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.records import RolloutSpec, TaskRecord, TerminalSpan, ToolCall, ToolResult
 from houston_shared.task import BudgetSettings, Task, WorkspaceSettings
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 
 AIM_MS = 50
 ROLLOUT = "r1"

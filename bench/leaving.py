@@ -2,8 +2,8 @@
 
     python bench/leaving.py
 
-Writes bench/results/leaving.json: seconds for each scenario of tests/support/busy.py, with the
-default configuration, and what is promised beside them.
+Writes bench/results/leaving.json: seconds for each scenario of tests/support/busy_daemons.py, with
+the default configuration, and what is promised.
 """
 
 import json
@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.support.busy import HUNG, LEAVING, Scenario, frozen
+from tests.support.busy_daemons import HUNG, LEAVING, Scenario, frozen
 from tests.support.station import Station, alive
 
 RESULT = Path(__file__).parent / "results" / "leaving.json"

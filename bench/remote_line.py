@@ -29,8 +29,8 @@ from bench.durable.machine import machine
 from houston_daemon.recorder.disk import host_keys
 from houston_shared.config import Configuration
 from houston_shared.config_sections import RecorderSettings
-from tests.faults.tap import free_port
-from tests.integration.rollout.rig import Rig
+from tests.faults.engine_proxy import free_port
+from tests.integration.agent.rig import Rig
 from tests.support.lossy_link import LossyLink, why_not
 
 RESULT = ROOT / "bench/results/remote_line.json"

@@ -41,7 +41,7 @@ from houston_daemon.recorder.message_receiver import WORKER_BATCH_SIZE
 from houston_shared.home import Home
 from houston_shared.store import attention_ranking
 from houston_shared.store.store_reader import Reader
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 
 RESULTS = ROOT / "bench" / "results"
 MESSAGES_A_STEP = 4

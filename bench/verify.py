@@ -33,7 +33,7 @@ from houston_daemon.recorder.journal_writer import prepare_inline_body
 from houston_shared import wire
 from houston_shared.home import Home
 from houston_shared.records import ToolCall
-from tests.support import flips
+from tests.support import bit_flips
 from tests.support.recorder_client import Station
 from tests.support.written_home import WrittenHome, sample
 
@@ -121,14 +121,14 @@ def found(folder: Path, times: int) -> dict[str, Any]:
         "event column": 0.22, "derived column": 0.28, "body in the file": 0.12, "blob": 0.08,
         "head file": 0.06, "database page": 0.12, "cut database": 0.02, "cut events": 0.02,
     }  # fmt: skip
-    counts: Counter[str] = flips.run(
-        flips.stopped(folder / "stopped"),
+    counts: Counter[str] = bit_flips.run(
+        bit_flips.stopped(folder / "stopped"),
         {name: round(times * part) for name, part in share.items()},
         dice,
         folder,
     )
     wal = {"wal": round(times * 0.06), "cut wal": round(times * 0.02)}
-    counts += flips.run(flips.killed(folder / "killed"), wal, dice, folder)
+    counts += bit_flips.run(bit_flips.killed(folder / "killed"), wal, dice, folder)
     missed = sum(count for name, count in counts.items() if name.endswith("missed"))
     harmless = sum(count for name, count in counts.items() if name.endswith("harmless"))
     return {

@@ -6,7 +6,7 @@ Steps are written by the recorder's own journal, without its sockets; that takes
 import json
 from pathlib import Path
 
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 
 LONG, PEER, SHORT = "long-task-a001", "long-task-b002", "long-task-c003"
 """The long rollout, one as long as the peers' smaller size, and one of a few steps."""

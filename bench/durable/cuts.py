@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.faults.power_cut import cuts, life, trace
+from tests.faults.power_cut import cuts, trace, traced_recorder
 from tests.faults.power_cut.replay import Honest
 
 TRACES = 8
@@ -23,7 +23,7 @@ def measure(folder: Path) -> dict[str, Any]:
     for number in range(TRACES):
         place = folder / f"trace {number}"
         place.mkdir()
-        life.lead(place / "disk", place / "trace", tracer)
+        traced_recorder.lead(place / "disk", place / "trace", tracer)
         whole = _added(whole, _cut(place, CUTS_EACH, 1_000 + number))
         if number < TRACES - 1:
             shutil.rmtree(place)

@@ -26,7 +26,7 @@ from houston_shared.home_lock import HomeLock, HomeOwner
 from houston_shared.records import ENDED_STATES
 from houston_shared.store import rollout_queries
 from houston_shared.store.store_reader import Reader
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 from tests.support.recorder_client import Station
 
 SECONDS = 60.0

@@ -22,7 +22,7 @@ from houston_shared.home_lock import HomeLock, HomeOwner
 from houston_shared.store.schema import SCHEMA_VERSION
 from houston_shared.wire import StoreIntent, StoreObservation, StoreResult, StoreSample
 from tests.console.conftest import LiveStation
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 from tests.support import recorder_client
 from tests.support.recorder_client import Worker
 

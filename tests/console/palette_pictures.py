@@ -20,7 +20,7 @@ from houston_console.app.console_app import HoustonConsole, without_remote_fonts
 from houston_shared import terminal_log_files
 from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.config_sections import ColorDepth
-from tests.console import crowd, look
+from tests.console import crowded_home, draw_console
 
 PALETTES = Path(__file__).parents[2] / "docs" / "pictures" / "palettes"
 DEPTHS: tuple[ColorDepth, ...] = ("truecolor", "256", "16")
@@ -78,7 +78,7 @@ def add_terminals(host: Path) -> None:
 async def draw(folder: Path, depth: ColorDepth, screen: str) -> str:
     """One screen as SVG."""
     at_home = screen == "home"
-    with crowd.build(folder) if at_home else look.build(folder) as builder:
+    with crowded_home.build(folder) if at_home else draw_console.build(folder) as builder:
         if not at_home:
             add_terminals(folder / "host")
         loaded = LoadedConfiguration(Configuration(), builder.home, "defaults")

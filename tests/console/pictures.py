@@ -22,7 +22,7 @@ from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.config_sections import ConsoleSettings
 from houston_shared.home_lock import HomeLock, HomeOwner
 from houston_shared.kept_suite_runs import suites_folder
-from tests.console import look, test_policies
+from tests.console import draw_console, test_policies_screen
 from tests.support.recorder_client import Station, Worker
 from tests.unit.shared.test_kept_suite_runs import run as suite_run
 
@@ -46,7 +46,7 @@ class Sitting(NamedTuple):
 @asynccontextmanager
 async def sit_down(folder: Path, rollout: str, size: tuple[int, int]) -> AsyncIterator[Sitting]:
     """Make the home in `folder` and open the console on it; rollout: empty for home."""
-    with look.build(folder) as builder:
+    with draw_console.build(folder) as builder:
         home = builder.home
     station, lock = Station(home.path).start(), HomeLock(home)
     assert lock.take(HomeOwner(pid=0, since="")) is None
@@ -118,7 +118,7 @@ ORDERS = (
 
 def _train(station: Station) -> None:
     """Two policies, a training that goes on and one that failed, and how the policies did."""
-    test_policies.trained(station)
+    test_policies_screen.trained(station)
     run = station.home.path / "training" / "sft-1"
     writer = ProgressWriter(run)
     writer.begin_steps(step=0, steps=48, tokens=0, total=48_000)

@@ -15,9 +15,9 @@ from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.config_sections import ConsoleSettings
 from houston_shared.home import Home
 from houston_shared.store.attention_ranking import MarkedStep, RolloutOverview, rank_rollouts
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 from tests.console.test_terminal_gone import open_console, until
-from tests.unit.shared.test_need import NOW, rollout
+from tests.unit.store.test_attention_ranking import NOW, rollout
 
 FOCUS_LOST, FOCUS_BACK = b"\x1b[O", b"\x1b[I"
 

@@ -6,7 +6,7 @@ from houston_daemon.recorder.journal_writer import EventKey
 from houston_shared.records import ObservationBody
 from houston_shared.store.event_bodies import StoredObservation
 from tests.console.conftest import Sit
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 from tests.console.test_purified import attempt
 from tests.support.written_home import stored
 

@@ -27,7 +27,7 @@ from houston_shared.records import FileChange
 from houston_shared.store import annotation_queries
 from houston_shared.store.store_reader import Reader
 from tests.console.conftest import SMALL, LiveStation, Seat, Sit
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 
 # --- which steps stand on one line, without an app -----------------------------------------------
 

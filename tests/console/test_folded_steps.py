@@ -5,7 +5,7 @@ import pytest
 
 from houston_shared import command
 from houston_shared.records import FileChange
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 
 TYPO = (("run_command", {"command": "python3 src/trian.py"}),)
 FAILED = {"fields": {"exit_code": 2}, "seconds": 2.5}

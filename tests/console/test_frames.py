@@ -16,7 +16,7 @@ from houston_console.widgets.dialogs import ConfirmDialog
 from houston_console.widgets.styled_text import TextLine, line_text
 from houston_shared.records import FileChange
 from tests.console.conftest import SMALL, WIDE, Seat, Sit
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 
 
 def _words(count: int) -> str:

@@ -23,10 +23,10 @@ from houston_console.app.key_bindings import KEYS
 from houston_console.panes.terminals_pane import TerminalsPane
 from houston_shared import terminal_log_files
 from houston_shared.records import FileChange, TerminalSpan
-from tests.console import crowd
+from tests.console import crowded_home
 from tests.console.conftest import Seat, sit_down
 from tests.console.fuzzed_daemons import Away, FuzzedDaemon, OtherVersion, Restarting
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 from tests.console.record_terminals import RECORDED
 
 DaemonState = Literal["away", "restarting", "another version"]
@@ -51,7 +51,9 @@ class GoingOn:
 
     def __init__(self, builder: HomeBuilder, root: Path, chance: random.Random) -> None:
         self._builder, self._chance = builder, chance
-        self._steps = {entry.id: entry.steps for entry in crowd.CROWD if entry.state == "running"}
+        self._steps = {
+            entry.id: entry.steps for entry in crowded_home.CROWD if entry.state == "running"
+        }
         self._logs = sorted(RECORDED.glob("*.log"))
         self._root, self._count = root, 0
         self._begin()
@@ -190,7 +192,7 @@ async def fuzz(
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(folder / name))
     chance = random.Random(seed)
-    builder = crowd.build(folder)
+    builder = crowded_home.build(folder)
     beside = _daemon_in(daemon, builder, folder, chance)
     last: deque[str] = deque(maxlen=60)
     visited: Counter[str] = Counter()

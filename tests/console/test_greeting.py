@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 from houston_console.app.console_app import HoustonConsole
 from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.config_sections import ConsoleSettings
-from tests.console import look
+from tests.console import draw_console
 
 LONG = "Ask Ida before you pause what trains: " + "its node is shared with others. " * 3 + "Thanks."
 SAID = ("1  Begin here.", "2  A bell \x1b[31m\x07 is none.", "3  Ask Ida.", "4  Too much.")
@@ -37,7 +37,7 @@ async def greeting_rows(pilot: Pilot[None], least: int) -> list[str]:
 async def test_a_greeting_stands_at_the_head(
     said: tuple[str, ...], size: tuple[int, int], shown: int, tmp_path: Path
 ) -> None:
-    with look.build(tmp_path) as builder:
+    with draw_console.build(tmp_path) as builder:
         settings = ConsoleSettings(greeting=said)
         loaded = LoadedConfiguration(Configuration(console=settings), builder.home, "here")
         app = HoustonConsole(loaded, "", tmp_path / "state")
@@ -57,7 +57,7 @@ async def test_a_greeting_stands_at_the_head(
 async def test_what_is_too_long_goes_on_below_or_is_seen_to_be_cut(
     size: tuple[int, int], is_whole: bool, tmp_path: Path
 ) -> None:
-    with look.build(tmp_path) as builder:
+    with draw_console.build(tmp_path) as builder:
         settings = ConsoleSettings(greeting=(LONG, "2  The next."))
         loaded = LoadedConfiguration(Configuration(console=settings), builder.home, "here")
         app = HoustonConsole(loaded, "", tmp_path / "state")

@@ -16,7 +16,7 @@ from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.wire import EditGuidance
 from tests.console.conftest import SMALL, WIDE, LiveStation, Seat, Sit
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 from tests.support.recorder_client import Worker
 
 

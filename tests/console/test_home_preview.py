@@ -25,9 +25,9 @@ from houston_console.widgets.styled_text import CURSOR_GLYPH, line, line_text, l
 from houston_shared.safe_text import safe
 from houston_shared.store.store_reader import Reader
 from houston_shared.terminal_log_files import segment_file, terminals_folder
-from tests.console import look
+from tests.console import draw_console
 from tests.console.conftest import SMALL, LiveStation, Seat, Sit
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 from tests.console.record_terminals import STILL_OPEN
 from tests.console.test_fuzz import _send
 from tests.console.test_hostile import CORPUS
@@ -70,7 +70,7 @@ def _ended(builder: HomeBuilder, task: str, scores: tuple[float, ...]) -> None:
 
 
 async def test_it_shows_scores_marks_steps_and_the_terminal(tmp_path: Path, sit: Sit) -> None:
-    with look.build(tmp_path) as builder:
+    with draw_console.build(tmp_path) as builder:
         for size in SIZES:
             async with sit(builder.home, size=size, at_home=True) as seat:
                 await seat.press("slash", *"r-7f3a", "enter")

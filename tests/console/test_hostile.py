@@ -17,7 +17,7 @@ from houston_console.widgets.styled_text import line, span, text_block
 from houston_shared.records import FileChange, TerminalSpan
 from houston_shared.safe_text import safe, safe_line
 from tests.console.conftest import SMALL, Seat, Sit
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 
 CORPUS = (
     "[/] [bold]not markup[/bold] [/red] [@click=app.quit]x[/]",

@@ -13,7 +13,7 @@ from houston_shared.records import TerminalSpan
 from houston_shared.terminal_log_files import job_lines_file, segment_file, terminals_folder
 from houston_shared.times_and_counts import now_us
 from tests.console.conftest import SMALL, Seat, Sit
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 
 MINUTE = 60_000_000
 LOG = b"\x1b]7771;p;\x07/workspace $ serve\r\nup\r\nstep 1\rstep 2\x1b[31m of 9\x1b[0m"

@@ -20,8 +20,8 @@ from houston_console.widgets.list_filter import FilteredList
 from houston_shared.records import FileChange
 from houston_shared.times_and_counts import now_us
 from tests.console.conftest import SMALL, WIDE, LiveStation, Seat, Sit
-from tests.console.homes import HomeBuilder
-from tests.console.test_policies import trained
+from tests.console.home_builder import HomeBuilder
+from tests.console.test_policies_screen import trained
 
 
 def _fill(builder: HomeBuilder) -> None:

@@ -20,9 +20,9 @@ from houston_console.app.console_app import HoustonConsole
 from houston_console.widgets.line_view import LineView
 from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.config_sections import ColorDepth, ConsoleSettings, ThemeName
-from tests.console import look
+from tests.console import draw_console
 from tests.console.palette_pictures import ROLLOUT, add_terminals
-from tests.console.test_colours import OURS
+from tests.console.test_color_depth import OURS
 from tests.console.test_pictures import UPDATE, drawn, still
 
 __all__ = ["still"]
@@ -62,7 +62,7 @@ async def test_a_palette_looks_as_it_did(
 ) -> None:
     file = KEPT / f"{theme}-{depth}.ansi"
     wanted = () if UPDATE else file.read_text().removesuffix("\n").split("\n\n")
-    with look.build(tmp_path) as builder:
+    with draw_console.build(tmp_path) as builder:
         builder.home.configuration.write_text(f'[console]\ntheme = "{theme}"\n')
         add_terminals(tmp_path / "host")
         settings = ConsoleSettings(theme=cast(ThemeName, theme))

@@ -16,7 +16,7 @@ import pytest
 from textual.pilot import Pilot
 
 from houston_console.app.console_app import HoustonConsole
-from tests.console import crowd, look
+from tests.console import crowded_home, draw_console
 from tests.console.conftest import SECONDS, SMALL, WIDE, sit_down
 
 KEPT = Path(__file__).parent / "pictures"
@@ -81,7 +81,7 @@ async def drawn(pilot: Pilot[None], look: Callable[[], str], wanted: Container[s
 @pytest.mark.parametrize("name", SHOTS)
 async def test_a_screen_looks_as_it_did(name: str, tmp_path: Path, still: None) -> None:
     shot, file = SHOTS[name], KEPT / f"{name}.txt"
-    home = crowd.build(tmp_path) if shot.many else look.build(tmp_path)
+    home = crowded_home.build(tmp_path) if shot.many else draw_console.build(tmp_path)
     wanted = file.read_text() if file.exists() and not UPDATE else ""
     rollout = "" if shot.many else "r-7f3a"
     sit = partial(sit_down, size=shot.size, at_home=shot.many, folder=tmp_path / "state")

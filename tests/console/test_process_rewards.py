@@ -1,7 +1,7 @@
 """A process reward model's scores: a column, a curve, and the way to the lowest of them."""
 
 from tests.console.conftest import SMALL, WIDE, Sit
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 
 SCORES = (0.9, 0.125, 0.75, 0.25, 0.125, 1.0, 0.6)
 

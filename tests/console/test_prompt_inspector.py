@@ -21,7 +21,7 @@ from houston_shared.store import step_context
 from houston_shared.store.step_context import ContextView
 from houston_shared.store.store_reader import Reader
 from tests.console.conftest import SMALL, Sit
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 
 WIDTH = 60
 

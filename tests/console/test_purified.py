@@ -4,7 +4,7 @@ from houston_daemon.recorder.journal_writer import EventKey
 from houston_shared.records import ObservationBody, ToolCall, ToolResult
 from houston_shared.store.event_bodies import StoredObservation, StoredSample
 from tests.console.conftest import Sit
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 from tests.support.written_home import sample, stored
 
 

@@ -1,6 +1,6 @@
 """A person at a real terminal, logged in over SSH, in a tmux there: nothing between is made up.
 
-How the terminal and the login are made is `tests.support.desk`'s.
+How the terminal and the login are made is `tests.support.ssh_login`'s.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.desk import Desk
+from tests.support.ssh_login import Desk
 from tests.support.sshd import Sshd
 from tests.support.station import Station
 

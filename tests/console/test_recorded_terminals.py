@@ -27,7 +27,7 @@ from houston_shared.records import TerminalSpan
 from houston_shared.store.journal_search import _lines_of_segment
 from houston_shared.store.search_matching import SearchMatcher, SearchQuery
 from tests.console.conftest import SMALL, Sit
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 from tests.console.record_terminals import ON_ONE_LINE, RECORDED, STILL_OPEN
 
 SESSIONS: dict[str, tuple[bytes, dict[str, Any]]] = {

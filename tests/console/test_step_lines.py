@@ -11,7 +11,7 @@ from houston_console.transcript.trajectory_reader import FoldedStepRow, FoldMark
 from houston_console.widgets.styled_text import line_text, line_width
 from houston_shared.records import FileChange, ToolCall, ToolResult
 from houston_shared.store.store_reader import Reader
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 
 RUN = "run_command"
 

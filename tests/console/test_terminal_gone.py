@@ -21,7 +21,7 @@ import pytest
 
 from houston_shared.home import Home
 from tests.console.conftest import LiveStation
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 
 SECONDS = 60.0
 DRAFT = "half a thought"

@@ -32,8 +32,8 @@ from houston_console.app.terminal_query import (
 from houston_console.widgets.ascii_marks import ascii_text, takes_utf8
 from houston_console.widgets.color_themes import choose_color_depth
 from houston_shared.config_sections import ColorDepth
-from tests.console.look import build
-from tests.console.test_colours import SECONDS, Terminal
+from tests.console.draw_console import build
+from tests.console.test_color_depth import SECONDS, Terminal
 
 XTERM = (
     b"\x1bP1$r0;48:2::1:2:3m\x1b\\\x1bP>|XTerm(379)\x1b\\\x1b[1;1R\x1b[1;2R"

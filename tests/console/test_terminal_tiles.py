@@ -25,7 +25,7 @@ from houston_console.widgets.styled_text import line_text
 from houston_shared import terminal_log_files
 from houston_shared.records import TerminalSpan
 from tests.console.conftest import SMALL, WIDE, Sit
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 from tests.console.record_terminals import RECORDED
 
 HOUR = 3600.0

@@ -8,7 +8,7 @@ from houston_console.app.console_app import HoustonConsole
 from houston_shared.config import Configuration, LoadedConfiguration, load_configuration
 from houston_shared.config_sections import ThemeName
 from tests.console.conftest import WIDE
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 
 IN_EVERY_TIER = {"houston-light", "houston-colour-blind", "gruvbox"}
 THEMES = [

@@ -5,7 +5,7 @@ from textual import events
 from houston_console.screens.rollout_selector import RolloutList
 from houston_console.transcript.transcript_view import Transcript
 from tests.console.conftest import SMALL, WIDE, Sit
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 
 
 def _steps(builder: HomeBuilder, rollout: str, first: int, last: int) -> None:

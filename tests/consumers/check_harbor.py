@@ -12,7 +12,7 @@ from houston_daemon.interchange.import_files import read_imports
 from houston_shared.store.store_reader import Reader
 from tests.consumers.environments import python_of, run_in
 from tests.integration.interchange.conftest import FILES
-from tests.integration.tasks.test_harbor import TASK, write_task
+from tests.integration.tasks.test_harbor_importer import TASK, write_task
 from tests.training.export.conftest import Scene
 
 pytestmark = pytest.mark.timeout(600)

@@ -25,11 +25,11 @@ from houston_shared.engine_settings import EngineSettings
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.records import AWAY_ACTIVITY
-from tests.integration.rollout.endpoint import Answer, Endpoint, call, error, says
-from tests.integration.rollout.rig import Rig
+from tests.integration.agent.endpoint import Answer, Endpoint, call, error, says
+from tests.integration.agent.rig import Rig
 from tests.support.endpoint_behaviours import BEHAVIOURS, Behaviour, table
-from tests.support.id_server import NOTE, IdServer, byte_tokenizer
 from tests.support.tiers import sampled
+from tests.support.token_id_server import NOTE, IdServer, byte_tokenizer
 
 PAGE = Path(__file__).parents[2] / "docs" / "engines.md"
 STEPS = 4

@@ -36,7 +36,7 @@ from houston_shared.errors import HoustonError
 from houston_shared.wire import EngineReplica, ReplicaUse
 from tests.engines.adapters import make_adapter
 from tests.engines.conftest import Served, free_port, serve
-from tests.integration.rollout.endpoint import Answer, Endpoint, Page, error
+from tests.integration.agent.endpoint import Answer, Endpoint, Page, error
 from tests.training.sft import tiny
 
 pytestmark = pytest.mark.timeout(400)

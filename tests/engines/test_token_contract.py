@@ -24,7 +24,7 @@ from houston_shared.config_sections import JudgeSettings
 from houston_shared.home import Home
 from tests.engines.adapters import make_adapter
 from tests.engines.conftest import Served
-from tests.support.judged import step, trace
+from tests.support.judged_rollouts import step, trace
 
 END = 2
 SCHEMA = {

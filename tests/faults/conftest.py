@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.ground import Ground
+from tests.faults.daemon_under_test import Ground
 
 
 @pytest.fixture

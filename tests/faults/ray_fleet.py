@@ -10,8 +10,8 @@ from houston_shared import wire
 from houston_shared.config import load_configuration
 from houston_shared.config_sections import RecorderSettings
 from houston_shared.control_messages import NodeStatus, Status
-from tests.faults.ground import Ground
-from tests.faults.tap import free_port
+from tests.faults.daemon_under_test import Ground
+from tests.faults.engine_proxy import free_port
 from tests.support.lossy_link import LossyLink
 from tests.support.ray_nodes import RayNodes
 from tests.support.relay import Relay

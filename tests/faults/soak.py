@@ -23,7 +23,7 @@ from typing import Any
 import zmq
 
 from tests.faults.fault_points import FAULT_POINTS
-from tests.faults.segment import OTHER, RANDOM, Result, Segment
+from tests.faults.kill_cycles import OTHER, RANDOM, Result, Segment
 
 ROOT = Path(__file__).parents[2]
 OUT = ROOT / "bench" / "results" / "soak.json"

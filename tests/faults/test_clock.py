@@ -11,9 +11,9 @@ import houston_daemon
 from houston_daemon.environments.environment_protocol import Stop
 from houston_daemon.environments.workstation import system_actions
 from houston_shared.records import CallIntent, ToolCall
-from tests.faults import loads
-from tests.faults.account import until_over, wrong
-from tests.faults.ground import Ground, Speaker
+from tests.faults import workloads
+from tests.faults.daemon_under_test import Ground, Speaker
+from tests.faults.final_checks import until_over, wrong
 from tests.support.tiers import sampled
 
 HOUR, YEARS = 3_600, 315_360_000
@@ -22,8 +22,8 @@ HOUR, YEARS = 3_600, 315_360_000
 def test_a_daemon_whose_clock_jumps_goes_on_and_says_so(ground: Ground) -> None:
     ground.started()
     speaker = Speaker(ground, "ann")
-    speaker.rollouts = ground.rollouts(loads.null(ground, 60), 2)
-    speaker.rollouts += ground.rollouts(loads.workstation(ground, 6))
+    speaker.rollouts = ground.rollouts(workloads.null(ground, 60), 2)
+    speaker.rollouts += ground.rollouts(workloads.workstation(ground, 6))
     speaker.start()
     jumped = "SELECT count(*) FROM events WHERE kind = 'jumped'"
     for count, seconds in enumerate((HOUR, -2 * HOUR, YEARS, -2 * YEARS), 1):
@@ -49,7 +49,7 @@ def test_a_daemon_whose_clock_jumps_goes_on_and_says_so(ground: Ground) -> None:
 def test_a_worker_whose_clock_jumps_goes_on(ground: Ground, seconds: int) -> None:
     ground.started()
     ground.order("worker.result.after", f"clock={seconds}@2")
-    (rollout,) = ground.rollouts(loads.workstation(ground, 5))
+    (rollout,) = ground.rollouts(workloads.workstation(ground, 5))
     until_over(ground)
     assert [name for name, _, _ in ground.fired()] == ["worker.result.after"]
     log = ground.folder / "host" / "rollouts" / rollout / "workspace" / "log.txt"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults.fault_points import FAULT_POINTS
-from tests.faults.segment import FAULTS, Segment
+from tests.faults.kill_cycles import FAULTS, Segment
 from tests.support.tiers import sampled
 
 NAMES = [name for name in FAULT_POINTS if not name.startswith("worker.")]

@@ -19,11 +19,11 @@ from houston_daemon.recorder.disk import host_keys
 from houston_shared import wire
 from houston_shared.config import Configuration
 from houston_shared.config_sections import RecorderSettings
-from tests.faults import loads, witness
+from tests.faults import witness, workloads
+from tests.faults.engine_proxy import free_port
 from tests.faults.history import History, check
 from tests.faults.stored import stored
-from tests.faults.tap import free_port
-from tests.integration.rollout.rig import Rig
+from tests.integration.agent.rig import Rig
 from tests.support.lossy_link import LossyLink, needs_links
 
 pytestmark = [
@@ -67,8 +67,10 @@ def script(sampling: float) -> list[dict[str, object]]:
             "thought": f"t{n}",
             "delay": sampling if n == AT else 0.02,
             "calls": [
-                loads.call("run_command", command=f"echo {n} >> log.txt{held if n == AT else ''}"),
-                loads.call("create_file", filename=f"file-{n}.txt", content=f"{n}\n"),
+                workloads.call(
+                    "run_command", command=f"echo {n} >> log.txt{held if n == AT else ''}"
+                ),
+                workloads.call("create_file", filename=f"file-{n}.txt", content=f"{n}\n"),
             ],
         }
         for n in range(1, STEPS + 1)

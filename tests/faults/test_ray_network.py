@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import loads
-from tests.faults.account import until_over, wrong
-from tests.faults.ground import Speaker
+from tests.faults import workloads
+from tests.faults.daemon_under_test import Speaker
+from tests.faults.final_checks import until_over, wrong
 from tests.faults.ray_fleet import Fleet, Links
 from tests.support.lossy_link import LossyLink, needs_links
 from tests.support.station import command_line
@@ -57,7 +57,7 @@ def speaks_with(pid: int) -> set[int]:
 def test_workers_on_nodes_reach_the_recorder_over_tcp(far: Fleet) -> None:
     relay = far.relay
     assert relay is not None
-    rollouts = far.work(loads.null(far.ground, 40, 0.4), 4)
+    rollouts = far.work(workloads.null(far.ground, 40, 0.4), 4)
     assert far.running_on("a") and far.running_on("b"), "both nodes have some"
     for rollout in rollouts:
         worker = far.worker(rollout)
@@ -72,7 +72,7 @@ def test_workers_on_nodes_reach_the_recorder_over_tcp(far: Fleet) -> None:
 def test_a_line_to_the_nodes_that_is_cut_costs_that_time_and_nothing_else(far: Fleet) -> None:
     relay, ground = far.relay, far.ground
     assert relay is not None
-    rollouts = far.work(loads.workstation(ground, STEPS, 0.4), 4)
+    rollouts = far.work(workloads.workstation(ground, STEPS, 0.4), 4)
     assert far.running_on("a") and far.running_on("b"), "both nodes have some"
     anna = Speaker(ground, "anna", 0.5)
     relay.cut()
@@ -116,7 +116,7 @@ def test_a_node_cut_off_from_the_recorder_for_a_minute_goes_on(
     fleet = Fleet(tmp_path, links=links)
     ground = fleet.ground
     try:
-        rollouts = fleet.work(loads.workstation(ground, STEPS, 1.0), 4)
+        rollouts = fleet.work(workloads.workstation(ground, STEPS, 1.0), 4)
         behind = fleet.running_on("b")
         assert behind and set(behind) != set(rollouts), "both nodes have some"
         anna = Speaker(ground, "anna", 2.0)
@@ -150,7 +150,7 @@ def test_rollouts_of_a_node_that_is_cut_off_go_on_elsewhere(tmp_path: Path, link
     fleet = Fleet(tmp_path, links=links)
     ground = fleet.ground
     try:
-        rollouts = fleet.work(loads.null(ground, 150, 0.5), 4)
+        rollouts = fleet.work(workloads.null(ground, 150, 0.5), 4)
         behind = fleet.running_on("b")
         assert behind and set(behind) != set(rollouts), "both nodes have some"
         anna = Speaker(ground, "anna", 1.0)

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.agent import store_workspace
-from tests.faults import loads
-from tests.faults.account import until_over, wrong
-from tests.faults.ground import Ground
+from tests.faults import workloads
+from tests.faults.daemon_under_test import Ground
+from tests.faults.final_checks import until_over, wrong
 from tests.faults.ray_fleet import Fleet
 from tests.support.ray_nodes import RayNodes, actor_of, parent_of
 from tests.support.station import alive
@@ -84,7 +84,7 @@ def kill_daemon(fleet: Fleet, rollouts: list[str]) -> list[str]:
 def test_all_go_on_and_nothing_acked_is_lost(
     fleet: Fleet, fault: Callable[[Fleet, list[str]], list[str]]
 ) -> None:
-    rollouts = fleet.work(loads.null(fleet.ground, 60, 0.4))
+    rollouts = fleet.work(workloads.null(fleet.ground, 60, 0.4))
     assert fleet.running_on("a") and fleet.running_on("b"), "both nodes have some"
     leases = {rollout: fleet.lease(rollout) for rollout in rollouts}
     hit = fault(fleet, rollouts)
@@ -95,7 +95,7 @@ def test_all_go_on_and_nothing_acked_is_lost(
 
 
 def test_a_lost_node_is_named_with_its_machine(fleet: Fleet) -> None:
-    fleet.work(loads.null(fleet.ground, 60, 0.4))
+    fleet.work(workloads.null(fleet.ground, 60, 0.4))
     node, hit = fleet.node("b"), fleet.running_on("b")
     assert node is not None
     fleet.nodes.kill("b")
@@ -111,7 +111,7 @@ def test_a_lost_node_is_named_with_its_machine(fleet: Fleet) -> None:
 
 def test_a_workspace_that_was_on_a_lost_node_is_said(fleet: Fleet) -> None:
     """Its disk is taken away, too: then only a person can say what is to become of the rollout."""
-    rollouts = fleet.work(loads.workstation(fleet.ground, 60, 0.4), 4)
+    rollouts = fleet.work(workloads.workstation(fleet.ground, 60, 0.4), 4)
     node, hit = fleet.node("b"), fleet.running_on("b")
     assert node is not None and hit
     fleet.nodes.kill("b")
@@ -134,7 +134,7 @@ def test_a_workspace_that_was_on_a_lost_node_is_said(fleet: Fleet) -> None:
 
 
 def test_a_rollout_goes_back_to_the_node_that_has_its_workspace(fleet: Fleet) -> None:
-    (rollout,) = fleet.work(loads.workstation(fleet.ground, 40, 0.4), 1)
+    (rollout,) = fleet.work(workloads.workstation(fleet.ground, 40, 0.4), 1)
     (name,) = [name for name in ("a", "b") if rollout in fleet.running_on(name)]
     for lease in (2, 3):
         os.kill(actor_of(fleet.worker(rollout)), signal.SIGKILL)
@@ -171,7 +171,7 @@ def test_what_asks_for_too_much_waits_and_says_why(
     fleet.ground.until(
         lambda: fleet.status.unplaced.get(waits, "").startswith(reason), 60, "it is said"
     )
-    small = fleet.ground.rollouts(loads.null(fleet.ground, 5))
+    small = fleet.ground.rollouts(workloads.null(fleet.ground, 5))
     fleet.ground.until(lambda: fleet.ground.states()[small[0]] == "finished", 60, "others run")
     assert fleet.ground.states()[waits] == "queued"
     fleet.nodes.add("big", **offers)  # type: ignore[arg-type]
@@ -185,7 +185,7 @@ def test_gpus_are_those_that_ray_gives(fleet: Fleet) -> None:
     script = [
         {
             "thought": "x",
-            "calls": [loads.call("run_command", command="echo gpus=$CUDA_VISIBLE_DEVICES")],
+            "calls": [workloads.call("run_command", command="echo gpus=$CUDA_VISIBLE_DEVICES")],
         }
     ]
     text = 'gpus = 1\nsandbox = "none"\n'
@@ -205,7 +205,7 @@ def test_gpus_are_those_that_ray_gives(fleet: Fleet) -> None:
 def test_a_worker_that_hangs_on_a_node_is_killed_there(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, silent_seconds=12.0)
     try:
-        (rollout,) = fleet.work(loads.null(fleet.ground, 40, 0.3), 1)
+        (rollout,) = fleet.work(workloads.null(fleet.ground, 40, 0.3), 1)
         hung = fleet.worker(rollout)
         os.kill(hung, signal.SIGSTOP)
         fleet.ground.until(lambda: not alive(hung), 60, "it is killed")
@@ -219,7 +219,7 @@ def test_a_worker_that_hangs_on_a_node_is_killed_there(tmp_path: Path) -> None:
 def test_a_head_that_is_gone_is_said_and_waited_for(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path)
     try:
-        rollouts = fleet.work(loads.null(fleet.ground, 60, 0.4), 4)
+        rollouts = fleet.work(workloads.null(fleet.ground, 60, 0.4), 4)
         port = int(fleet.nodes.address.rpartition(":")[2])
         fleet.nodes.kill_head()
         fleet.ground.until(
@@ -244,7 +244,7 @@ def test_a_head_that_is_gone_is_said_and_waited_for(tmp_path: Path) -> None:
 def test_short_rollouts_share_workers_on_nodes(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, cpus=1.0, rollouts_per_worker=8)
     try:
-        rollouts = fleet.work(loads.null(fleet.ground, 40, 0.4), 12)
+        rollouts = fleet.work(workloads.null(fleet.ground, 40, 0.4), 12)
         nodes = [node for node in fleet.status.nodes if node.rollouts]
         assert sum(node.workers for node in nodes) < len(rollouts)
         assert {fleet.lease(rollout) for rollout in rollouts} == {1}
@@ -267,7 +267,7 @@ def test_a_lost_node_with_its_disk_goes_on_from_the_store(tmp_path: Path) -> Non
         ground.until(lambda: any(store.glob("owners/*.json")), 60, "the home has the store")
         (copier,) = ground.own("artifact_copier_child")
         os.kill(copier, signal.SIGSTOP)
-        rollouts = fleet.work(loads.workstation(ground, 60, 1.0), 4)
+        rollouts = fleet.work(workloads.workstation(ground, 60, 1.0), 4)
         ground.until(lambda: all(fleet.steps(each) >= 5 for each in rollouts), 240, "all work")
         hit = fleet.running_on("b")
         assert hit and set(hit) != set(rollouts)
@@ -292,7 +292,7 @@ def test_a_cluster_of_this_machine_ends_with_its_daemon(tmp_path: Path) -> None:
     ground = Ground(tmp_path / "ground", "[ray]\naddress = 'local'\ncpus = 0.1\n")
     try:
         ground.started()
-        rollouts = ground.rollouts(loads.null(ground, 30, 0.3), 3)
+        rollouts = ground.rollouts(workloads.null(ground, 30, 0.3), 3)
         ground.until(
             lambda: all(steps for (steps,) in ground.query("SELECT steps FROM rollouts")), 120, "go"
         )

@@ -16,7 +16,7 @@ from houston_shared.home import Home
 from tests.faults import injection
 from tests.faults.fault_points import FAULT_POINTS
 from tests.faults.history import History, check
-from tests.faults.lines import Line, Voice
+from tests.faults.resending_clients import Line, Voice
 from tests.faults.stored import stored
 from tests.support.killed_recorder import Killed
 from tests.support.recorder_client import Person

@@ -17,9 +17,9 @@ from houston_daemon.engines.engine_process import ServerState
 from houston_daemon.service import engine_endpoints
 from houston_shared import wire
 from houston_shared.control_messages import ReplicaStatus
-from tests.faults.account import until_over, wrong
-from tests.faults.ground import Ground
-from tests.faults.tap import Tap, free_port
+from tests.faults.daemon_under_test import Ground
+from tests.faults.engine_proxy import Tap, free_port
+from tests.faults.final_checks import until_over, wrong
 from tests.faults.test_resume_engines import PROGRAM, STEPS, TASK, houston, steps
 from tests.support.small_tokenizer import small_tokenizer
 from tests.support.station import alive

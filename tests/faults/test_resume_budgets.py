@@ -6,9 +6,9 @@ import time
 import pytest
 
 from houston_shared import wire
-from tests.faults import loads
-from tests.faults.account import until_over, wrong
-from tests.faults.ground import Ground
+from tests.faults import workloads
+from tests.faults.daemon_under_test import Ground
+from tests.faults.final_checks import until_over, wrong
 
 BEATS = 4
 """A worker dies as it is about to send its fourth heartbeat: three were acked, a second apart."""
@@ -31,7 +31,7 @@ def test_active_time_outlives_workers_and_stands_still_while_nothing_works(groun
     ground.order("worker.beat.before", f"kill@{BEATS}")
     began = time.monotonic()
     away = 0.0
-    script = [{"thought": "long", "calls": [loads.call("sleep", sleep_time=9)]}]
+    script = [{"thought": "long", "calls": [workloads.call("sleep", sleep_time=9)]}]
     (rollout,) = ground.rollouts(ground.task("sleeper", TASK, script))
 
     assigned(ground, 2)
@@ -69,7 +69,9 @@ def test_active_time_outlives_workers_and_stands_still_while_nothing_works(groun
 
 def test_a_submission_is_counted_once_and_only_with_its_score(ground: Ground) -> None:
     evaluate = "[evaluate]\ncommand = 'echo {\\\"overall_score\\\": 50}'\nseconds = 8\n"
-    script = [{"thought": f"e{n}", "calls": [loads.call("eval")], "delay": 0.1} for n in range(6)]
+    script = [
+        {"thought": f"e{n}", "calls": [workloads.call("eval")], "delay": 0.1} for n in range(6)
+    ]
     ground.started()
     for point, when in (
         ("worker.evaluation.before", 1),

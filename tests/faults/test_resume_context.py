@@ -25,8 +25,8 @@ from houston_daemon.environments.null_environment import NullEnvironment
 from houston_shared import wire
 from houston_shared.recorder_endpoint import RecorderEndpoint
 from houston_shared.task import parse_task_record
-from tests.integration.rollout.rig import Rig
-from tests.support.ledger import Ledger
+from tests.integration.agent.rig import Rig
+from tests.support.reference_ledger import Ledger
 from tests.support.small_tokenizer import small_tokenizer
 
 TASK = """

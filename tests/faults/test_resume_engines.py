@@ -19,9 +19,9 @@ import pytest
 
 from houston_daemon.service import engine_endpoints
 from houston_shared import wire
-from tests.faults.account import until_over, wrong
-from tests.faults.ground import Ground
-from tests.faults.tap import Tap, free_port, tapped
+from tests.faults.daemon_under_test import Ground
+from tests.faults.engine_proxy import Tap, free_port, tapped
+from tests.faults.final_checks import until_over, wrong
 from tests.support.houston_command import houston_command
 from tests.support.small_tokenizer import small_tokenizer
 from tests.support.station import alive

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from tests.faults import equal, injection, loads
-from tests.faults.ground import Ground
+from tests.faults import injection, rollout_equality, workloads
+from tests.faults.daemon_under_test import Ground
 from tests.support.tiers import sampled
 
 NOW = 1_800_000_000
 SCRIPT = [
     {
-        "thought": f"t{n} {loads.LONG if n == 3 else ''}",
-        "calls": [loads.call("noop", text=f"{n} " * 400)] * (1 + n % 2),
+        "thought": f"t{n} {workloads.LONG if n == 3 else ''}",
+        "calls": [workloads.call("noop", text=f"{n} " * 400)] * (1 + n % 2),
         "delay": 0.02,
     }
     for n in range(1, 6)
@@ -78,7 +78,7 @@ def whole(ground: Ground, task: tuple[Path, str]) -> Whole:
     """What a rollout leaves that nobody killed."""
     (rollout,) = ground.rollouts(task)
     ended(ground, rollout)
-    made = equal.journal(ground, rollout), equal.tables(ground, rollout)
+    made = rollout_equality.journal(ground, rollout), rollout_equality.tables(ground, rollout)
     assert {row[4] for row in made[0]} == {NOW * 1_000_000}, "the clock is fixed"
     assert sum(row[3] == "fork" for row in made[0]) >= 1, "it forks"
     assert made[1]["steps"], "and its tables are compared"
@@ -91,8 +91,8 @@ def ended(ground: Ground, *rollouts: str) -> None:
 
 
 def same(ground: Ground, rollout: str, whole: Whole) -> None:
-    assert equal.journal(ground, rollout) == whole[0]
-    assert equal.tables(ground, rollout) == whole[1]
+    assert rollout_equality.journal(ground, rollout) == whole[0]
+    assert rollout_equality.tables(ground, rollout) == whole[1]
 
 
 @pytest.mark.slow

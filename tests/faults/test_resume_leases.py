@@ -16,10 +16,10 @@ import pytest
 
 from houston_daemon.agent import agent_loop, call_execution, recorder_client, rollout_worker
 from houston_shared import wire
-from tests.faults import injection, loads
-from tests.faults.account import until_over, wrong
-from tests.faults.ground import Ground
-from tests.integration.rollout.rig import Rig, Wire
+from tests.faults import injection, workloads
+from tests.faults.daemon_under_test import Ground
+from tests.faults.final_checks import until_over, wrong
+from tests.integration.agent.rig import Rig, Wire
 from tests.support.station import alive, process_state
 from tests.support.tiers import sampled
 
@@ -28,8 +28,8 @@ SCRIPT = [
         "thought": f"t{n}",
         "delay": 0.25,
         "calls": [
-            loads.call("run_command", command=f"echo {n} >> log.txt"),
-            loads.call("create_file", filename=f"file-{n}.txt", content=f"{n}\n"),
+            workloads.call("run_command", command=f"echo {n} >> log.txt"),
+            workloads.call("create_file", filename=f"file-{n}.txt", content=f"{n}\n"),
         ],
     }
     for n in range(1, 5)
@@ -243,7 +243,7 @@ def worker_of(ground: Ground) -> int:
 def test_a_silent_worker_is_shown_killed_and_replaced(ground: Ground, how: str) -> None:
     patient(ground, SILENT)
     steps = 8
-    (rollout,) = ground.rollouts(loads.workstation(ground, steps, 0.1))
+    (rollout,) = ground.rollouts(workloads.workstation(ground, steps, 0.1))
     ground.until(lambda: ground.query("SELECT 1 FROM steps WHERE step = 3"), 60, "three steps")
     if how == "stopped":
         pid = worker_of(ground)
@@ -278,7 +278,7 @@ def test_a_silent_worker_is_shown_killed_and_replaced(ground: Ground, how: str) 
 @pytest.mark.slow
 def test_no_worker_is_blamed_for_a_daemon_that_was_stopped(ground: Ground) -> None:
     patient(ground, 6)  # a worker beats every second, on a crowded machine less often
-    ground.rollouts(loads.null(ground, 15, 0.2), 3)
+    ground.rollouts(workloads.null(ground, 15, 0.2), 3)
     ground.until(lambda: ground.query("SELECT 1 FROM steps WHERE step = 2"), 60, "two steps")
     ground.signal(signal.SIGSTOP)
     time.sleep(8)
@@ -292,7 +292,7 @@ def test_no_worker_is_blamed_for_a_daemon_that_was_stopped(ground: Ground) -> No
 def test_a_worker_is_not_charged_for_the_time_in_which_it_was_stopped(ground: Ground) -> None:
     ground.started()
     began = time.monotonic()
-    ground.rollouts(loads.null(ground, 10, 0.2))
+    ground.rollouts(workloads.null(ground, 10, 0.2))
     ground.until(lambda: ground.query("SELECT 1 FROM steps WHERE step = 2"), 60, "two steps")
     pid = worker_of(ground)
     os.kill(pid, signal.SIGSTOP)

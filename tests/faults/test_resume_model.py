@@ -16,10 +16,10 @@ import pytest
 
 from houston_daemon.engines.local_model import model_path
 from houston_shared import wire
-from tests.faults.ground import Ground
-from tests.faults.tap import Tap, free_port, tapped
-from tests.integration.rollout.test_token_engine import wait_for
-from tests.support.ledger import Ledger
+from tests.faults.daemon_under_test import Ground
+from tests.faults.engine_proxy import Tap, free_port, tapped
+from tests.integration.agent.test_token_engine import wait_for
+from tests.support.reference_ledger import Ledger
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 STEPS = 6

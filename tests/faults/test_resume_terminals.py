@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from tests.faults import loads
-from tests.faults.account import until_over, wrong
-from tests.faults.ground import Ground
+from tests.faults import workloads
+from tests.faults.daemon_under_test import Ground
+from tests.faults.final_checks import until_over, wrong
 
 TASK = (
     "[workspace]\nsource = 'workspace'\n[budget]\ncommand_seconds = 30\nevaluations = 2\n"
@@ -39,9 +39,9 @@ def ticks(text: str) -> list[int]:
 def test_what_a_command_prints_while_the_daemon_is_dead_is_seen_and_kept(ground: Ground) -> None:
     command = f"for i in $(seq {TICKS}); do echo tick $i; sleep 0.1; done; echo over"
     script = [
-        {"thought": "long", "calls": [loads.call("run_command", command=command)]},
-        {"thought": "wait", "calls": [loads.call("sleep", sleep_time=3)]},
-        {"thought": "look", "calls": [loads.call("get_session_output")]},
+        {"thought": "long", "calls": [workloads.call("run_command", command=command)]},
+        {"thought": "wait", "calls": [workloads.call("sleep", sleep_time=3)]},
+        {"thought": "look", "calls": [workloads.call("get_session_output")]},
     ]
     ground.started()
     (rollout,) = ground.rollouts(ground.task("ticks", TASK, script))
@@ -64,17 +64,25 @@ def test_what_a_command_prints_while_the_daemon_is_dead_is_seen_and_kept(ground:
 
 ASK = "read answer; echo heard $answer >> heard.txt"
 FAMILIES: list[tuple[dict[str, Any], str, str]] = [
-    (loads.call("run_command", command="echo A >> log.txt; echo said"), "interrupted", "said"),
-    (loads.call("create_file", filename="new.txt", content="one\ntwo\n"), "interrupted", "2 lines"),
+    (workloads.call("run_command", command="echo A >> log.txt; echo said"), "interrupted", "said"),
     (
-        loads.call("edit_file", path="new.txt", start=1, end=1, content="uno\n"),
+        workloads.call("create_file", filename="new.txt", content="one\ntwo\n"),
+        "interrupted",
+        "2 lines",
+    ),
+    (
+        workloads.call("edit_file", path="new.txt", start=1, end=1, content="uno\n"),
         "interrupted",
         "new.txt has",
     ),
-    (loads.call("eval"), "interrupted", "No submission"),
-    (loads.call("sleep", sleep_time=1), "sleep", "daemon was away"),
-    (loads.call("run_command", command=ASK, wait_for_completion=False), "interrupted", "unknown"),
-    (loads.call("input_in_session", input_text="hello"), "interrupted", "unknown"),
+    (workloads.call("eval"), "interrupted", "No submission"),
+    (workloads.call("sleep", sleep_time=1), "sleep", "daemon was away"),
+    (
+        workloads.call("run_command", command=ASK, wait_for_completion=False),
+        "interrupted",
+        "unknown",
+    ),
+    (workloads.call("input_in_session", input_text="hello"), "interrupted", "unknown"),
 ]
 """A call that was carried out and not answered for; the kind of its result, and what it says."""
 

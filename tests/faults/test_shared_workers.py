@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from houston_shared import wire
-from tests.faults import loads
-from tests.faults.account import wrong
-from tests.faults.ground import Ground, Speaker
+from tests.faults import workloads
+from tests.faults.daemon_under_test import Ground, Speaker
+from tests.faults.final_checks import wrong
 from tests.support.station import alive
 from tests.support.tiers import sampled
 
@@ -67,7 +67,7 @@ def pause_of(part: str) -> float:
 
 def begin(ground: Ground, count: int = TOGETHER, steps: int = STEPS) -> list[str]:
     """Start rollouts and wait until each has closed a step."""
-    rollouts = ground.rollouts(loads.null(ground, steps, 0.05), count)
+    rollouts = ground.rollouts(workloads.null(ground, steps, 0.05), count)
     ground.until(lambda: all(closed(ground, one) for one in rollouts), 60, "each is at work")
     return rollouts
 
@@ -104,7 +104,7 @@ def finish(ground: Ground, *speakers: Speaker) -> None:
 def test_all_go_on_when_their_worker_is_killed(shared: Ground, part: str) -> None:
     point, before = PARTS[part], len(shared.fired())
     shared.order(point, f"kill@{TOGETHER}")
-    rollouts = shared.rollouts(loads.null(shared, STEPS, pause_of(part)), TOGETHER)
+    rollouts = shared.rollouts(workloads.null(shared, STEPS, pause_of(part)), TOGETHER)
     shared.until(lambda: len(shared.fired()) > before, 60, f"{point} is reached")
     finish(shared)
     assert all(closed(shared, one) == STEPS + 1 for one in rollouts)
@@ -151,7 +151,7 @@ def test_all_go_on_when_the_fork_server_is_killed(shared: Ground) -> None:
 def test_what_one_raises_ends_no_other(shared: Ground, part: str) -> None:
     point, before = PARTS[part], len(shared.fired())
     shared.order(point, f"raise@{TOGETHER}")
-    rollouts = shared.rollouts(loads.null(shared, STEPS, pause_of(part)), TOGETHER)
+    rollouts = shared.rollouts(workloads.null(shared, STEPS, pause_of(part)), TOGETHER)
     shared.until(lambda: len(shared.fired()) > before, 60, f"{point} is reached")
     pid = shared.fired()[-1][2]
     assert alive(pid)
@@ -163,7 +163,7 @@ def test_what_one_raises_ends_no_other(shared: Ground, part: str) -> None:
 
 def test_what_it_raised_is_in_its_own_log(shared: Ground) -> None:
     shared.order("worker.result.after", "raise@4")
-    rollouts = shared.rollouts(loads.null(shared, STEPS, 0.05), 3)
+    rollouts = shared.rollouts(workloads.null(shared, STEPS, 0.05), 3)
     finish(shared)
     for rollout, lease in zip(rollouts, leases(shared, rollouts), strict=True):
         log = shared.home.logs / "workers" / f"{rollout}.log"
@@ -222,7 +222,7 @@ def test_people_speak_to_all_of_them(shared: Ground) -> None:
 
 
 def test_rollouts_that_share_an_engine_go_on_when_it_was_killed(shared: Ground) -> None:
-    rollouts = shared.rollouts(loads.tokens(shared, 40), 4)
+    rollouts = shared.rollouts(workloads.tokens(shared, 40), 4)
     shared.until(lambda: all(closed(shared, one) for one in rollouts), 90, "each has sampled")
     assert not shared.own(OWN)
     (engine,) = shared.own("tests/faults/engine.py")
@@ -236,7 +236,7 @@ def test_rollouts_that_share_an_engine_go_on_when_it_was_killed(shared: Ground) 
 
 @pytest.mark.slow
 def test_one_worker_takes_many_one_after_another_and_keeps_nothing_of_them(shared: Ground) -> None:
-    task = loads.null(shared, 2, 0.0)
+    task = workloads.null(shared, 2, 0.0)
     shared.rollouts(task, 60)
     shared.until(lambda: is_idle(shared), 60, "the first end")
     before = memory_mb(shared)
@@ -266,7 +266,7 @@ def memory_mb(ground: Ground) -> dict[int, float]:
 
 
 def test_a_workstation_has_a_worker_of_its_own(shared: Ground) -> None:
-    (rollout,) = shared.rollouts(loads.workstation(shared, 3))
+    (rollout,) = shared.rollouts(workloads.workstation(shared, 3))
     shared.until(lambda: shared.own(f"--rollout {rollout}"), 60, "its own worker")
     shared.until(lambda: shared.states()[rollout] == "finished", 60, "it ends")
 

@@ -12,9 +12,9 @@ import pytest
 from houston_daemon.service import daemon_control
 from houston_shared.home import Home
 from houston_shared.home_lock import find_running_daemon
-from tests.faults import loads
-from tests.faults.account import until_over, wrong
-from tests.faults.ground import Ground
+from tests.faults import workloads
+from tests.faults.daemon_under_test import Ground
+from tests.faults.final_checks import until_over, wrong
 from tests.support.station import Station
 
 AT_ONCE = 6
@@ -66,7 +66,7 @@ def test_of_many_starts_at_once_exactly_one_daemon_lives(ground: Ground) -> None
             winner.wait(60)
         winner = won[0]
     ground.process = winner
-    (rollout,) = ground.rollouts(loads.null(ground, 10))
+    (rollout,) = ground.rollouts(workloads.null(ground, 10))
     until_over(ground)
     assert ground.stop() == 0
     assert wrong(ground) == []
@@ -93,7 +93,7 @@ def test_a_stale_name_in_the_lock_hurts_nobody(station: Station) -> None:
 @pytest.mark.slow
 def test_a_copy_made_while_it_runs_is_a_home_of_its_own(ground: Ground, tmp_path: Path) -> None:
     ground.started()
-    ground.rollouts(loads.null(ground, 60), 2)
+    ground.rollouts(workloads.null(ground, 60), 2)
     ground.until(lambda: ground.query("SELECT 1 FROM steps WHERE step > 3"), 60, "steps")
     copied = Home(tmp_path / "copy")
     shutil.copytree(ground.home.path, copied.path, ignore=shutil.ignore_patterns("*.sock"))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.faults import loads
-from tests.faults.account import until_over, wrong
-from tests.faults.ground import Ground, Speaker
+from tests.faults import workloads
+from tests.faults.daemon_under_test import Ground, Speaker
+from tests.faults.final_checks import until_over, wrong
 from tests.support.station import Station
 from tests.support.tiers import sampled
 
@@ -23,7 +23,7 @@ POINTS = [
 def test_the_daemon_ends_and_says_why(ground: Ground, station: Station, point: str) -> None:
     ground.started()
     speaker = Speaker(ground, "ann")
-    speaker.rollouts = ground.rollouts(loads.null(ground, 25), 2)
+    speaker.rollouts = ground.rollouts(workloads.null(ground, 25), 2)
     speaker.start()
     steps = "SELECT 1 FROM steps WHERE step >= 3"
     ground.until(lambda: ground.query(steps), 60, "rollouts at work")

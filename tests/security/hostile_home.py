@@ -7,7 +7,7 @@ from typing import Any
 
 from houston_shared.home import Home
 from houston_shared.records import FileChange, TerminalSpan
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 from tests.security.payloads import KNOWN, Payload, corpus
 
 FLOOD = "flood"

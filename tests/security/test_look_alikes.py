@@ -23,7 +23,7 @@ from houston_shared.home import Home
 from houston_shared.records import DeliveredGuidance, ToolCall, ToolResult
 from houston_shared.store import step_queries
 from houston_shared.store.store_reader import Reader
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 from tests.security.look_alikes import (
     COUNT,
     FORGED,

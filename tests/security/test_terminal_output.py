@@ -9,7 +9,7 @@ import pytest
 from houston_daemon.hosts.terminals.terminal_log import TerminalLog
 from houston_shared.home import Home
 from houston_shared.records import TerminalSpan
-from tests.console.homes import HomeBuilder
+from tests.console.home_builder import HomeBuilder
 from tests.security import recogniser
 from tests.security.payloads import corpus, marks
 from tests.support.houston_command import houston_command

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from houston_shared.records import StepRecord
-from tests.integration.rollout.endpoint import Answer, Page, call, error
+from tests.integration.agent.endpoint import Answer, Page, call, error
 
 Outcome = Literal["goes on", "waits", "paused", "forks", "is not started"]
 """What becomes of a rollout: `waits` and `paused` end once the endpoint answers as it should."""

@@ -44,15 +44,15 @@ _COLUMNS = """
 | head | *template*: head and turns are, id for id, what the family's chat template makes of the \
 same messages with the whole text encoded at once; its first token is there once. *package*: the \
 head is, id for id, what the package makes. *own*: Houston's own form, compared with nothing | \
-`tests/unit/dialects/test_families.py` |
+`tests/unit/prompts/test_dialect_families.py` |
 | round trip | thought and calls that it writes are read back as they were; no text makes its \
 parser raise; no content, in any place, becomes a special token | the same |
 | ledger | each prompt begins with the prompt before it and what was sampled after that, whatever \
 ended the answer; a resumed worker has the same ids; each word of a person is there once \
-([invariant 6](design.md#invariant-6)) | `tests/unit/rollout/test_context_and_resume.py` |
+([invariant 6](design.md#invariant-6)) | `tests/unit/agent/test_resumed_context.py` |
 | masks | of real rollouts exactly the kept answers are trained, each token once, in the context \
 that it was sampled in ([invariant 7](design.md#invariant-7)) | \
-`tests/training/rows/test_proofs.py` |
+`tests/training/rows/test_trained_answers.py` |
 
 Each runs with a tokenizer of the family's style: byte-level BPE with its pre-tokenizer and special
 tokens, SentencePiece with and without the space before a text for Mistral v3 and Gemma; the column

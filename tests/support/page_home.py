@@ -4,7 +4,7 @@ colours, signals, and texts that are hostile on purpose."""
 from pathlib import Path
 
 from houston_shared.records import FileChange
-from tests.console.homes import Calls, HomeBuilder
+from tests.console.home_builder import Calls, HomeBuilder
 
 ROLLOUT = "faster-kernel-7f3a"
 HOSTILE = (

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from houston_daemon.review.rollout_trace import RolloutTrace
 from houston_daemon.review.rules import rule_catalog
-from tests.support import traced as made
-from tests.support.traced import EVALUATED, Done, Step
+from tests.support import traced_rollouts as made
+from tests.support.traced_rollouts import EVALUATED, Done, Step
 
 FILE = Path(__file__).with_suffix(".toml")
 TASKS = {

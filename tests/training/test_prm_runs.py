@@ -14,8 +14,8 @@ import pytest
 from houston_daemon.suites.word_worlds import BOXES, ITEMS, LEVELS, word_world
 from houston_daemon.training.prm.prm_scorer import load_scorer
 from tests.support.station import Station
+from tests.support.tensorboard_events import TENSORBOARD, read_scalars
 from tests.support.tiny_policies import tiny_policy
-from tests.support.tracked import TENSORBOARD, read_scalars
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 QUICK = ("--set", "device=cpu", "--set", "epochs=8", "--set", "report_to=none")

@@ -23,7 +23,7 @@ from houston_daemon.training.sft.sft_recipe import load_recipe
 from houston_daemon.training.sft.sft_run_folder import RunFolder
 from houston_shared.errors import ConfigurationError
 from houston_shared.store.policy_queries import PolicyRow
-from tests.support.tracked import read_events, read_scalars
+from tests.support.tensorboard_events import read_events, read_scalars
 from tests.support.written_home import WrittenHome
 from tests.training.sft import tiny
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
-from tests.unit.test_rooms import MODULES, ROOT
+from tests.unit.test_conventions import MODULES, ROOT
 
 DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 FOREIGN = {

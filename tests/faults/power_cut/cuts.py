@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.faults.power_cut import hold, trace
+from tests.faults.power_cut import recovery_check, trace
 from tests.faults.power_cut.disk import Cut
-from tests.faults.power_cut.hold import Acked, Verdict
+from tests.faults.power_cut.recovery_check import Acked, Verdict
 from tests.faults.power_cut.replay import Honest, Replay
 from tests.faults.power_cut.trace import Record
 
@@ -80,7 +80,7 @@ def cut_many(
         for number, (at, replay, acked) in enumerate(_states(records, root, count, seed, honest)):
             place = Path(folder) / "d"
             Cut(random.Random(f"{seed} {number}")).write_out(replay.root, place)
-            verdict = hold.judge(hold.home_in(place), acked)
+            verdict = recovery_check.judge(recovery_check.home_in(place), acked)
             shutil.rmtree(place)
             where = f"cut {number} of seed {seed}, after record {at}"
             tally.add(verdict, acked.count, where, records[at - 1].op if at else "")
@@ -95,7 +95,7 @@ def _states(
     for at in chosen(records, count, random.Random(seed)):
         for record in records[done:at]:
             replay.feed(record)
-        hold.note_all(acked, records[done:at])
+        recovery_check.note_all(acked, records[done:at])
         done = at
         yield at, replay, acked
 

@@ -17,7 +17,7 @@ import pytest
 from houston_daemon.recorder.disk.writer_connection import check_journal_end
 from houston_shared.home import Home
 from houston_shared.store import schema
-from tests.faults.power_cut import cuts, life, trace
+from tests.faults.power_cut import cuts, trace, traced_recorder
 from tests.faults.power_cut.disk import Cut
 from tests.faults.power_cut.replay import Replay, differences
 from tests.faults.power_cut.trace import Record
@@ -36,7 +36,7 @@ def tracer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def traced(tracer: Path, tmp_path_factory: pytest.TempPathFactory) -> Traced:
     folder = tmp_path_factory.mktemp("cut")
-    life.lead(folder / "disk", folder / "trace", tracer)
+    traced_recorder.lead(folder / "disk", folder / "trace", tracer)
     return trace.read(folder / "trace"), folder / "disk"
 
 

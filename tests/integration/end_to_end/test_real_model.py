@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.ledger import Ledger
+from tests.support.reference_ledger import Ledger
 from tests.support.station import Station
 from tests.support.tiers import sampled
 

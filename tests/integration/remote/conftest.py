@@ -9,8 +9,8 @@ from houston_daemon.recorder.disk import host_keys
 from houston_shared.config import Configuration
 from houston_shared.config_sections import RecorderSettings
 from houston_shared.recorder_endpoint import RecorderEndpoint
-from tests.faults.tap import free_port
-from tests.integration.rollout.rig import Rig
+from tests.faults.engine_proxy import free_port
+from tests.integration.agent.rig import Rig
 from tests.support.relay import Relay
 
 

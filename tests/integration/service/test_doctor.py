@@ -4,9 +4,9 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from tests.integration.rollout.endpoint import Endpoint, says
-from tests.support.id_server import IdServer, byte_tokenizer
+from tests.integration.agent.endpoint import Endpoint, says
 from tests.support.station import Station
+from tests.support.token_id_server import IdServer, byte_tokenizer
 
 
 def examined(station: Station, code: int | None) -> dict[str, Any]:

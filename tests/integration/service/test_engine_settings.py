@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.rollout.endpoint import Endpoint, call, error
+from tests.integration.agent.endpoint import Endpoint, call, error
 from tests.support.small_tokenizer import small_tokenizer
 from tests.support.station import Station
 from tests.support.tiers import sampled

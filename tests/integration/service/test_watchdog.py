@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.injection import fault_environment
-from tests.support.busy import calls
+from tests.support.busy_daemons import calls
 from tests.support.station import Station, alive
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.rollout.rig import Cut, Rig
+from tests.integration.agent.rig import Cut, Rig
 from tests.integration.simulation.worlds import Played
 
 pytestmark = pytest.mark.timeout(900)

@@ -8,7 +8,7 @@ import pytest
 from houston_daemon.environments.simulation.scienceworld_environment import choose_variation
 from houston_shared.task_tables import ScienceWorldSettings
 from tests.integration.simulation.worlds import processes_of
-from tests.support.gold import Gold, script
+from tests.support.gold_sequences import Gold, script
 from tests.support.station import Station
 
 PACKAGED = Path(__file__).parents[3] / "daemon" / "houston_daemon" / "demo" / "tasks"

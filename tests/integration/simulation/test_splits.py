@@ -17,7 +17,7 @@ from houston_daemon.environments.simulation.scienceworld_environment import (
 from houston_daemon.environments.simulation.simulator_protocol import Impossible
 from houston_daemon.environments.simulation.textworld_simulator import game_hash, generate, split_of
 from houston_shared.task_tables import ScienceWorldSettings, TextWorldSettings, WorldSplit
-from tests.support.gold import Gold
+from tests.support.gold_sequences import Gold
 
 SPLITS: tuple[WorldSplit, ...] = get_args(WorldSplit)
 

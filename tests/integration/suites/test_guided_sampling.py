@@ -32,7 +32,7 @@ from houston_daemon.suites.suite_results import SuiteRun, read_run
 from houston_daemon.suites.word_tokenizer import write_word_tokenizer
 from houston_daemon.suites.word_worlds import VOCABULARY
 from houston_shared.guidance_tag import OPENING_TAG
-from tests.faults.tap import free_port
+from tests.faults.engine_proxy import free_port
 from tests.support.small_tokenizer import small_tokenizer
 
 WORLDS = 8

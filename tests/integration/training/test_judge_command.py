@@ -16,7 +16,7 @@ from houston_shared.control_client import send_with_retry
 from houston_shared.control_messages import JudgedSteps, StoreVerdicts
 from houston_shared.home import Home
 from tests.engines.chat_server import ChatServer, delta, tool
-from tests.support.judged import read_back
+from tests.support.judged_rollouts import read_back
 from tests.support.station import Station
 
 INJECTED = (

@@ -30,7 +30,7 @@ from houston_shared.store.event_bodies import DraftDecided, DraftWritten
 from houston_shared.store.store_reader import Reader
 from houston_shared.wire import Guide
 from tests.support.station import Station
-from tests.support.tracked import TENSORBOARD, read_scalars
+from tests.support.tensorboard_events import TENSORBOARD, read_scalars
 from tests.support.written_home import WrittenHome
 from tests.training.sft import tiny
 

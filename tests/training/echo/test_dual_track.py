@@ -25,7 +25,7 @@ from houston_daemon.training.rl.policy_gradient_trainer import (
     PolicyGradientTrainer,
 )
 from houston_shared.critic_gain import critique_gain
-from tests.training.rl.test_loss import arguments, model, tokenizer
+from tests.training.rl.test_policy_gradient_loss import arguments, model, tokenizer
 from tests.training.sft import tiny
 
 EPSILON, BETA, RATE, NORM = 0.2, 0.05, 0.5, 1.0

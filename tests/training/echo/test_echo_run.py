@@ -12,9 +12,9 @@ import pytest
 
 from tests.engines.chat_server import ChatServer, delta
 from tests.support.station import Station
+from tests.support.tensorboard_events import TENSORBOARD, read_scalars
 from tests.support.tiny_policies import tiny_policy
-from tests.support.tracked import TENSORBOARD, read_scalars
-from tests.training.rl.test_run import lines, trainer_of
+from tests.training.rl.test_rl_run import lines, trainer_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 GROUPS, SIZE = 5, 3

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import pytest
 
 from houston_shared.home import Home
-from tests.integration.rollout.rig import Rig
-from tests.training.rows.stage import Played, Stage, Turn, families
+from tests.integration.agent.rig import Rig
+from tests.training.rows.played_rollouts import Played, Stage, Turn, families
 
 
 class Scene(NamedTuple):

@@ -12,7 +12,7 @@ from houston_daemon.training.export.export_format import ExportFormat
 from houston_daemon.training.export.llama_factory_format import LLAMA_FACTORY
 from houston_daemon.training.export.trl_format import TRL
 from houston_shared.errors import ExitCode, HoustonError
-from tests.training.export.talk import talk
+from tests.training.export.chat_rows import talk
 from tests.training.export.writing import written
 
 HEAVY = {"torch", "transformers", "trl", "peft", "datasets", "pyarrow", "pandas", "numpy"}

@@ -13,8 +13,8 @@ from houston_daemon.training.export.export_format import ExportLine
 from houston_daemon.training.export.export_manifest import LEFT_OUT_REASON
 from houston_daemon.training.export.export_run import FORMATS, choose_format
 from houston_shared.errors import HoustonError
-from tests.support.rows import made
-from tests.training.export.talk import step, talk
+from tests.support.synthetic_rows import made
+from tests.training.export.chat_rows import step, talk
 from tests.training.export.writing import ROW_FORMATS, lines, written
 
 Change = Callable[[ExportLine], Any]

@@ -16,7 +16,7 @@ from tests.support.small_tokenizer import small_tokenizer
 from tests.support.written_home import WrittenHome, sample
 from tests.training.export.conftest import SECRET, Scene, turns
 from tests.training.export.writing import lines
-from tests.training.rows.stage import Played, Turn
+from tests.training.rows.played_rollouts import Played, Turn
 
 
 @pytest.fixture

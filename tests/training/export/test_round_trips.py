@@ -15,8 +15,8 @@ from houston_daemon.training.export import trl_format
 from houston_daemon.training.export.export_line_builder import LineBuilder
 from houston_daemon.training.export.export_run import FORMATS
 from houston_daemon.training.rows.training_row import ChatRow, TokenRow
-from tests.support.rows import made
-from tests.training.export.talk import step, talk
+from tests.support.synthetic_rows import made
+from tests.training.export.chat_rows import step, talk
 from tests.training.export.writing import ROW_FORMATS, lines, written
 
 HOSTILE = (

@@ -31,12 +31,12 @@ from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.policy_and_run_files import training_folder
 from houston_shared.store.store_reader import Reader
-from tests.integration.rollout.rig import Rig
-from tests.support.rows import made
+from tests.integration.agent.rig import Rig
 from tests.support.run_rows import credit, run_row
+from tests.support.synthetic_rows import made
 from tests.training.export.conftest import turns
 from tests.training.export.writing import lines
-from tests.training.rows.stage import Stage, Turn, families
+from tests.training.rows.played_rollouts import Stage, Turn, families
 
 RL = ("verl-rl", "slime-rl")
 Change = Callable[[ExportLine], Any]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.rows import made
+from tests.support.synthetic_rows import made
 from tests.training.export.writing import written
 
 pytest.importorskip("torch")

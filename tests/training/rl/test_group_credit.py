@@ -12,7 +12,7 @@ from houston_daemon.training.rl.group_credit import group_credits, require_plain
 from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.rollout_groups import GroupOutcome, RolloutGroup
 from houston_shared.errors import HoustonError
-from tests.support.rows import KEPT, MASKED, made
+from tests.support.synthetic_rows import KEPT, MASKED, made
 
 
 def outcome(

@@ -15,8 +15,8 @@ from houston_daemon.training.rl.recorded_states import StateKey, list_states, re
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import ToolCall, Verification
 from houston_shared.store.store_reader import Reader
-from tests.integration.rollout.rig import Rig
-from tests.training.rows.stage import Family, Played, Stage, Turn, copied, families
+from tests.integration.agent.rig import Rig
+from tests.training.rows.played_rollouts import Family, Played, Stage, Turn, copied, families
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.rollout.rig import Rig
-from tests.training.rows.stage import Family, Stage, families
+from tests.integration.agent.rig import Rig
+from tests.training.rows.played_rollouts import Family, Stage, families
 
 
 @pytest.fixture(scope="module")

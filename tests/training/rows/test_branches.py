@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import pytest
 
 from houston_daemon.training.rows.training_row import TokenRow
-from tests.training.rows.stage import Family, Played, Stage
-from tests.training.rows.test_proofs import turn
+from tests.training.rows.played_rollouts import Family, Played, Stage
+from tests.training.rows.test_trained_answers import turn
 
 
 def trained(rows: list[TokenRow]) -> list[int]:

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from houston_daemon.training.rows.training_row import RowOptions, TokenRow
-from tests.training.rows.stage import Family, Stage
-from tests.training.rows.test_proofs import turn
+from tests.training.rows.played_rollouts import Family, Stage
+from tests.training.rows.test_trained_answers import turn
 
 TURNS = [turn(number) for number in range(1, 13)]
 

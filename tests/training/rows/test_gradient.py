@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from houston_daemon.training.rows.training_row import TokenRow
-from tests.training.rows.cutting import truncated
-from tests.training.rows.stage import Family, Played, Stage
-from tests.training.rows.test_proofs import turn
+from tests.training.rows.played_rollouts import Family, Played, Stage
+from tests.training.rows.row_truncation import truncated
+from tests.training.rows.test_trained_answers import turn
 
 TURNS = [turn(n, calls=1 + n % 2, guidance=n % 4 == 0) for n in range(1, 7)]
 MASKED = {2, 4}

@@ -16,7 +16,7 @@ from houston_shared.home import Home
 from houston_shared.store.store_reader import Reader
 from tests.engines.conftest import free_port
 from tests.faults.engine import ACTION
-from tests.support.ledger import Ledger
+from tests.support.reference_ledger import Ledger
 from tests.support.small_tokenizer import small_tokenizer
 from tests.support.station import Station
 

@@ -10,8 +10,8 @@ from houston_daemon.engines.script_engine import ScriptEngine
 from houston_daemon.training.rows.training_row import RowOptions, TokenRow
 from houston_shared.store import step_context
 from houston_shared.store.store_reader import Reader
-from tests.training.rows.stage import Acting, Family, Played, Stage
-from tests.training.rows.test_proofs import turn
+from tests.training.rows.played_rollouts import Acting, Family, Played, Stage
+from tests.training.rows.test_trained_answers import turn
 
 TURNS = [turn(number) for number in range(1, 13)]
 

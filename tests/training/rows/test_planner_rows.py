@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.training.rows.training_row import RowOptions
-from tests.integration.rollout.rig import Rig
-from tests.training.rows.stage import Family, Played, Stage, Turn, copied, families
+from tests.integration.agent.rig import Rig
+from tests.training.rows.played_rollouts import Family, Played, Stage, Turn, copied, families
 
 pytestmark = pytest.mark.timeout(600)
 FLOW = 'agent = "flow"'

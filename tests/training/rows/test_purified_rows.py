@@ -19,7 +19,7 @@ from houston_daemon.training.rl.purification_gate import PurificationGate
 from houston_daemon.training.rows.training_row import RowOptions
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import ToolCall
-from tests.training.rows.stage import Acting, Family, Played, SampledText, Stage, Turn
+from tests.training.rows.played_rollouts import Acting, Family, Played, SampledText, Stage, Turn
 
 RETRIES = 2
 FAMILIES = ("chatml-json", "hermes", "qwen3", "glm45")

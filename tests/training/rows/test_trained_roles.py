@@ -21,8 +21,8 @@ from houston_shared.sample_roles import (
     parse_row_roles,
 )
 from houston_shared.store.store_reader import Reader
-from tests.training.rows.stage import Family, Stage
-from tests.training.rows.test_proofs import turn
+from tests.training.rows.played_rollouts import Family, Stage
+from tests.training.rows.test_trained_answers import turn
 
 UNTRAINED = "role policy: it is not trained"
 

@@ -23,7 +23,7 @@ from houston_daemon.training.sft.sft_run_folder import RunFolder
 from houston_shared.training_figures import METRICS_NAME, StepMetrics
 from tests.support.ray_nodes import RayNodes
 from tests.training.sft import tiny
-from tests.training.sft.test_runs import FSDP, losses, same_as
+from tests.training.sft.test_trainer_process import FSDP, losses, same_as
 
 pytest.importorskip("ray.train")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]

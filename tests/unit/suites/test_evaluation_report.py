@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from houston_daemon.suites.evaluation_report import report_json, report_lines
-from tests.unit.suites.test_suite_figures import run
+from tests.unit.suites.test_suite_results import run
 
 
 def lines(*runs: tuple[str, ...]) -> list[str]:
