@@ -14,12 +14,12 @@ import pytest
 from houston_daemon.environments.workstation_actions import ACTIONS
 
 TESTS = Path(__file__).parents[2]
-COMMANDS = "integration/environments/test_commands.py"
-FILES = "integration/environments/test_files.py::test_every_file_action_works"
-PARSE = "integration/environments/test_parse.py"
-BROWSE = "integration/environments/test_browse.py"
-SCORES = "integration/environments/test_evaluation.py"
-SYSTEM = "integration/environments/test_system.py"
+COMMANDS = "integration/environments/test_command_actions.py"
+FILES = "integration/environments/test_file_actions.py::test_every_file_action_works"
+PARSE = "integration/environments/test_parse_actions.py"
+BROWSE = "integration/environments/test_browse_actions.py"
+SCORES = "integration/environments/test_evaluator.py"
+SYSTEM = "integration/environments/test_system_actions.py"
 WINDOWS = f"{BROWSE}::test_a_long_page_is_read_in_windows_and_searched"
 OPENED = f"{COMMANDS}::test_sessions_are_opened_listed_and_closed"
 DOCUMENTS = f"{PARSE}::test_documents_become_markdown"
