@@ -159,7 +159,7 @@ def _show_repair(result: RepairResult) -> None:
     for loss in result.losses:
         command_output.print_line(f"{_lost_events(loss)} set aside: {loss.why}.")
     for rollout, step in result.paused.items():
-        where = "no step of it is lost" if step < 0 else f"it goes on after step {step}"
+        where = "no step of it is lost" if step < 0 else f"it continues after step {step}"
         command_output.print_line(
             f"{rollout} is paused by repair; {where}. next: houston rollout resume {rollout}"
         )

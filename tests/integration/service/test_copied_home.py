@@ -78,7 +78,7 @@ def test_a_copy_drives_no_workspace_of_the_first(
     copy.until(lambda: copy.state(rollout) == "paused", why="the copy does not go on")
     shown = copy.show(rollout)
     assert shown["paused_by"] == "host"
-    assert f"another's: the home {station.home}" in shown["reason"]
+    assert f"used elsewhere: the home {station.home}" in shown["reason"]
     resumed = copy.run("rollout", "resume", rollout, code=None)
     assert resumed.returncode == 0 or str(station.home) in resumed.stderr
     copy.until(lambda: copy.state(rollout) == "paused", why="nor when it is resumed")
