@@ -49,7 +49,7 @@ def add_console_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--colors",
         choices=[name for name in get_args(ColorChoice) if isinstance(name, str)],
-        help="how many the terminal has; default: [console] colors, which asks the terminal first",
+        help="how many the terminal has; default: [console] colors (auto: ask the terminal)",
     )
     parser.add_argument(
         "--size",

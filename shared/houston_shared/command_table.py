@@ -132,7 +132,7 @@ _TRAINING = _build_commands(
     ("policy pull", "daemon.policy_commands",
      "import a policy from the Hugging Face hub", "org/name@main --note 'trained elsewhere'"),
     ("policy push", "daemon.policy_commands",
-     "push to the Hugging Face hub, with its lineage", "policy@2 org/name --private"),
+     "push a policy to the Hugging Face hub, with its lineage", "policy@2 org/name --private"),
     ("policy tiny", "daemon.tiny_policy_commands",
      "make a small model that learns in minutes", "--out tiny --level easy"),
     ("policy warm", "daemon.warm_up_commands",

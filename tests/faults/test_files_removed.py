@@ -89,7 +89,10 @@ def _folder(home: Home) -> None:
 
 
 HEADLESS = {
-    "no head file": (_remove, "chain.head is missing: a cut-off end would not be noticed."),
+    "no head file": (
+        _remove,
+        "chain.head is missing: it cannot be told whether the end was cut off.",
+    ),
     "a folder in its place": (_folder, "chain.head cannot be read (Is a directory)."),
 }
 

@@ -95,7 +95,7 @@ class SteeringActions:
                 "Go to the step after which the branch should begin.", "warning"
             )
             return
-        text = f"Start branches of {rollout} after step {step}? The rollout itself continues."
+        text = f"Start branches of {rollout} after step {step}? The rollout itself is not changed."
         self._screen.app.push_screen(
             QuestionDialog(
                 "Branch here", text, {BRANCH_COUNT_PROMPT: "1", BRANCH_GUIDANCE_PROMPT: ""}

@@ -155,7 +155,7 @@ def _what_is_missing(facts: _RolloutFacts, first: int, last: int) -> str:
     if first > 1 or last < row.steps:
         notes.append(f"Steps {first} to {last} of {row.steps}.")
     if row.state not in ENDED_STATES:
-        notes.append(f"The rollout is still running: this is its state at {local_time(now_us())}.")
+        notes.append(f"The rollout has not ended: this is its state at {local_time(now_us())}.")
     return " ".join(notes)
 
 
@@ -167,7 +167,7 @@ def _check_place(file: Path, force: bool) -> None:
         )
     if file.exists() and not force:
         raise HoustonError(
-            f"{file} is there already.",
+            f"{file} already exists.",
             "Nothing was written.",
             "Name another --out, or replace it: --force",
         )

@@ -95,7 +95,7 @@ def add_critique_arguments(parser: argparse.ArgumentParser) -> None:
     use.add_argument(
         "--draft",
         action="store_true",
-        help="for a running rollout: store it, for somebody to send, edit or turn down",
+        help="for a rollout that has not ended: store it, for somebody to send, edit or turn down",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 

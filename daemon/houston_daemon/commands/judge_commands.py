@@ -88,7 +88,7 @@ def _check_template(
     settings: JudgeSettings,
     template: JudgeTemplate,
 ) -> int:
-    """Put every case before the engine and say how many it judges as meant."""
+    """Put every case before the engine and say how many it judges as intended."""
     cost = JudgeCost()
 
     async def judge_all(place: JudgeEnginePlace) -> list[CaseResult]:
@@ -173,7 +173,7 @@ _ACTION_FLAGS = {
     "--no-rules": "leave the rules' verdicts as they are",
     "--calibrate": "report how rules and judge agree with people, on R… or on all that people"
     " judged",
-    "--check-template": "count the cases that the engine judges as meant",
+    "--check-template": "count the cases that the engine judges as intended",
     "--print-template": "print the packaged template, to edit it",
 }
 """What is asked for, one at most."""

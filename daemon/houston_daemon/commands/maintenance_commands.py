@@ -153,7 +153,7 @@ def _show_repair(result: RepairResult) -> None:
         return
     for rollout, seqs in result.returned.items():
         events_text = _lost_events(RepairLoss(rollout, seqs, ""))
-        command_output.print_line(f"Restored {events_text}, which an earlier repair had set aside.")
+        command_output.print_line(f"{events_text} restored; an earlier repair had set this aside.")
     for text in result.mended:
         command_output.print_line(text)
     for loss in result.losses:

@@ -107,7 +107,8 @@ def _warn_other_owners(owners: list[str]) -> None:
     """Whose events hold the text all the same, on stderr."""
     names = ", ".join(owner or "the daemon (a task, or a reason)" for owner in owners)
     command_output.print_note(
-        f"{names} contains it, too. next: the same without a rollout erases it everywhere"
+        f"{names} {'contains' if len(owners) == 1 else 'contain'} it, too."
+        " next: the same without a rollout erases it everywhere"
     )
 
 

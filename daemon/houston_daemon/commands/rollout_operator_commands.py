@@ -257,7 +257,9 @@ NOTHING_READ = "Nothing was read."
 
 def add_rollout_printed_arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `TERMINAL`, `--host`, `--from`, `--to`, `--out`, `--json`."""
-    parser.add_argument("rollout", metavar="R", help="its id, or a part of it")
+    parser.add_argument(
+        "rollout", metavar="R", help="rollout: its id, or a unique beginning or ending of it"
+    )
     parser.add_argument("terminal", metavar="TERMINAL", help="name of the terminal")
     parser.add_argument("--host", required=True, metavar="HOST", help="the machine it is on")
     parser.add_argument(

@@ -157,7 +157,7 @@ def _say_result(
         tables = tables_to_toml(owed).strip()
         lines = "\n".join(f"  {safe_line(line)}" for line in tables.splitlines())
         command_output.print_note(
-            f"{task.file} already has these tables; the image also sets:\n{lines}"
+            f"{task.file} already has such tables; the image also sets what they lack:\n{lines}"
         )
     if settings.workdir:
         command_output.print_note(

@@ -183,7 +183,10 @@ class ReplicatedEngine:
     ) -> None:
         """Ask it no more for a while; seconds: None for longer after each failure."""
         log.warning(
-            "replica %s of engine %s is no longer used: %s", replica.name, self.name, problem.cause
+            "replica %s of engine %s is not used for a while: %s",
+            replica.name,
+            self.name,
+            problem.cause,
         )
         rest, now = self._backoffs.setdefault(replica.name, Backoff()), time.monotonic()
         rest.fail(now)

@@ -251,7 +251,9 @@ def _check_chain_head(home: Home, findings: IntegrityFindings) -> home_files.Cha
         findings.add("head", problem.cause)
         return None
     if head is None:
-        findings.add("head", f"{home.head_file} is missing: a cut-off end would not be noticed.")
+        findings.add(
+            "head", f"{home.head_file} is missing: it cannot be told whether the end was cut off."
+        )
     return head
 
 

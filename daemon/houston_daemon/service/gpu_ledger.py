@@ -191,7 +191,8 @@ class GpuLedger:
                 f" which waits for {its}"
             )
         holders = sorted({_describe_holder(lease.holder) for lease in leases if lease.host == host})
-        available = f"{free} of {count} are available" if free else f"all {count} are taken"
+        verb = "is" if free == 1 else "are"
+        available = f"{free} of {count} {verb} available" if free else f"all {count} are taken"
         return f"waits for {asks} on {host}: {available}, used by {', '.join(holders)}"
 
     def _write(self, leases: tuple[GpuLease, ...], waiting: dict[str, str]) -> None:

@@ -511,7 +511,7 @@ def check_servers(loaded: LoadedConfiguration, name: str, engine: EngineSettings
     if engine.urls and engine.url:
         problem = "`url` and `urls` are both set; `urls` alone says where its servers are"
     elif engine.urls and engine.kind not in ("token", "chat", "vllm", "embedded"):
-        problem = f"`urls` is for an engine with addresses, but its kind is {engine.kind!r}"
+        problem = f"`urls` is for token, chat, vllm or embedded, but the kind is {engine.kind!r}"
     elif len(replica_names(name, engine)) < len(engine.urls):
         problem = "`urls` names a server twice"
     elif engine.replicas > 1 and not engine.is_daemon_child:

@@ -130,7 +130,7 @@ TRAINER_BEGIN_SECONDS = 60.0
 """What a trainer may take from being announced to holding its folder: it imports much."""
 TRAINED_ELSEWHERE = (
     "a trainer that this daemon did not start is running in its folder: this run waits until "
-    "that one ends; it can be ended where it was started"
+    "that trainer ends, which can be ended where it was started"
 )
 """Why a run of the daemon's own is not started, and not ended either."""
 _FINAL_STATES: dict[str, RunState] = {

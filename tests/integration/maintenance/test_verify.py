@@ -213,7 +213,7 @@ HARMS: dict[str, tuple[Callable[[Home], None], str]] = {
     "a row added": (_extra_row, "should not exist"),
     "a row removed": (_missing_row, "is missing"),
     "an index dropped": (_drop_index, "events_key"),
-    "no head file": (_remove_head, "is missing: a cut-off end would not be noticed"),
+    "no head file": (_remove_head, "is missing: it cannot be told whether the end was cut off"),
     "another head": (_other_head, "is not the one in the head file"),
     "a blob removed": (_remove_blob, "names a blob that cannot be read"),
 }

@@ -197,8 +197,8 @@ WRONG: list[tuple[str, str, Change, str]] = [
     ("openai", "arguments as an object", of_call(arguments={}), "in a string"),
     ("openai", "arguments that are a list", of_call(arguments="[]"), "in a string"),
     ("openai", "arguments with NaN", of_call(arguments='{"a": NaN}'), "in a string"),
-    ("openai", "a name with a dot", of_call(name="mcp.run"), "no name of a function"),
-    ("openai", "a name in Chinese", of_call(name="文"), "no name of a function"),
+    ("openai", "a name with a dot", of_call(name="mcp.run"), "not a function name"),
+    ("openai", "a name in Chinese", of_call(name="文"), "not a function name"),
     (
         "openai",
         "a column of ours",

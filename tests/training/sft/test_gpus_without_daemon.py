@@ -70,7 +70,7 @@ def test_it_sees_only_what_nobody_has_leased(
 REFUSED: dict[str, tuple[tuple[str, ...], int, bool, str | None, str]] = {
     "all are taken": (ALL, 1, False, None, "for 1 GPU, and 0 of 3 are free: leased are 0 by eng"),
     "too few are left": (("rollout:r",), 3, False, None, "for 3 GPUs, and 2 of 3 are free"),
-    "sharing is with engines only": (ALL, 2, True, None, "1 of 3 are free"),
+    "sharing is with engines only": (ALL, 2, True, None, "1 of 3 is free"),
     "those that a person shows": (("rollout:r",), 1, False, "0", "0 of 1 are free"),
     "shown by a name that no lease has": (("rollout:r",), 1, False, "GPU-5a", "GPUs by number"),
 }

@@ -94,7 +94,7 @@ def test_a_rollout_that_goes_on_says_so(tmp_path: Path, capsys: pytest.CaptureFi
         builder.begin("words-1111", 2, "not done")
     page = page_of(tmp_path / "home", capsys, "words")
     assert steps_in(page) == [1]
-    assert "The rollout is still running: this is its state at" in page
+    assert "The rollout has not ended: this is its state at" in page
     assert "<svg" not in page, "nothing was scored"
 
 
@@ -149,8 +149,8 @@ def test_secrets_of_this_machine_do_not_leave_it(
 FILES = [
     pytest.param(["--out", "no/such/folder/page.html"], 1, "cannot be written", id="no folder"),
     pytest.param(["--out", "."], 2, "is there, and no file", id="a folder"),
-    pytest.param(["--out", "mine.txt"], 1, "mine.txt is there already", id="a file"),
-    pytest.param([], 1, f"{ROLLOUT}.html is there already", id="an earlier page"),
+    pytest.param(["--out", "mine.txt"], 1, "mine.txt already exists", id="a file"),
+    pytest.param([], 1, f"{ROLLOUT}.html already exists", id="an earlier page"),
 ]
 
 

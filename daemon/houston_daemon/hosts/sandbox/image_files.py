@@ -77,7 +77,7 @@ def check_image_file(file: Path, image: str) -> None:
         raise HoustonError(
             f"The image {image} has no {', '.join(missing)}, which sessions need.",
             "No image was written.",
-            "Install the packages with them in it, in Debian: bash, bsdutils and coreutils.",
+            "Install in it the packages that have them; in Debian: bash, bsdutils and coreutils.",
         )
 
 

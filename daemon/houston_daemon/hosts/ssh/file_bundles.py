@@ -100,7 +100,7 @@ def unreadable_folder(problem: OSError, host: str) -> HoustonError:
     problem_text = f"{problem.filename}: {problem.strerror}" if problem.filename else str(problem)
     return HoustonError(
         f"The files that the rollout needs cannot be copied to the host {host} ({problem_text}).",
-        "The rollout cannot work there without it.",
+        "The rollout cannot work there without them.",
     )
 
 

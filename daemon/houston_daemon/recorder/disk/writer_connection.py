@@ -98,7 +98,7 @@ def _check_last_events(
             raise damage_error(home, cause, str(rows[0][1]), newest)
     _check_not_shorter(home, newest, recorded_head)
     if recorded_head is None and newest:
-        cause = f"{home.head_file} is missing: a cut-off end would not be noticed."
+        cause = f"{home.head_file} is missing: it cannot be told whether the end was cut off."
         raise damage_error(home, cause, seq=UNKNOWN_SEQ)
     if recorded_head is None or not recorded_head.seq or connection is None:
         return

@@ -67,7 +67,8 @@ def _check_import(message: ImportRollout) -> None:
         raise denial("This is not a rollout that was sampled elsewhere.", effect=NOTHING_IMPORTED)
     if parse_task_record(spec.task).name != spec.task.name:
         raise denial(
-            f"The task file of {spec.task.name!r} has another name.", effect=NOTHING_IMPORTED
+            f"The task is recorded as {spec.task.name!r}, but its text gives another name.",
+            effect=NOTHING_IMPORTED,
         )
     if not 0 < len(message.steps) <= MAX_IMPORTED_STEPS:
         raise denial(

@@ -145,14 +145,14 @@ def refuse_mistrained(builder: LineBuilder, data: ExportedFile, leave_out: bool)
         raise HoustonError(
             f"Nothing would be trained{why}.",
             "Nothing was exported.",
-            "Correct the named rows" if builder.refused else verdicts,
+            "Correct the rows or steps that are named" if builder.refused else verdicts,
         )
 
 
 def _mistrained_error(format: ExportFormat, refused: Sequence[LeftOutRow]) -> HoustonError:
     count = len(refused)
     what = "1 row or step" if count == 1 else f"{count} rows or steps"
-    mend = "Mask the named rows (houston verdict), or export ids (--format trl); "
+    mend = "Mask the named steps (houston verdict), or export ids (--format trl); "
     return HoustonError(
         f"{what} cannot be written for {format.name}: {_rows_by_reason(refused)}.",
         "Nothing was exported.",

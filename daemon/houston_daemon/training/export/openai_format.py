@@ -87,7 +87,7 @@ def _message_problem(message: dict[str, Any]) -> str:
     for call in message.get("tool_calls", ()):
         name, arguments = call["function"]["name"], call["function"]["arguments"]
         if not TOOL_NAME.fullmatch(name):
-            return f"{name!r} is no name of a function: letters, digits, _ and -, at most 64"
+            return f"{name!r} is not a function name: letters, digits, _ and -, at most 64"
         if not isinstance(arguments, str) or not _is_json_object(arguments):
             return f"arguments of {name} are no JSON object in a string"
         if not call["id"] or len(call["id"]) > MAX_CALL_ID_CHARACTERS:
@@ -137,7 +137,7 @@ def _tools_problem(line: ExportLine, messages: Sequence[dict[str, Any]]) -> str:
         return f"it has {len(tools)} tools, at most {MAX_TOOLS} are allowed"
     names = [tool["function"]["name"] for tool in tools]
     if bad := [name for name in names if not TOOL_NAME.fullmatch(name)]:
-        return f"{bad[0]!r} is no name of a function: letters, digits, _ and -, at most 64"
+        return f"{bad[0]!r} is not a function name: letters, digits, _ and -, at most 64"
     if _has_parallel_calls(messages) and not line["parallel_tool_calls"]:
         return "an answer has several calls, but parallel_tool_calls is false"
     return ""

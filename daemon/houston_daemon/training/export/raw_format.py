@@ -60,7 +60,7 @@ def raw_problem(line: ExportLine) -> str:
         covered += span["weight"] * size
         logprobs = span["logprobs"]
         if logprobs is not None and len(logprobs) != size:
-            return f"step {span['step']} has not one log-probability per token"
+            return f"step {span['step']} does not have one log-probability per token"
         if logprobs is not None and not all(map(math.isfinite, logprobs)):
             return f"step {span['step']} has a log-probability that is no number"
     return "" if math.isclose(covered, math.fsum(weights)) else "a weight lies outside its spans"

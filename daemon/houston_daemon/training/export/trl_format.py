@@ -178,7 +178,7 @@ TRL_CHAT = ExportFormat(
     answer_problem=export_format.answer_problem,
     warnings=(
         "SFTConfig.max_length is 1024 unless it is set, and silently cuts the end of longer"
-        " prompts: nothing is left to train of these lines.",
+        " prompts: such a line has nothing left to train.",
         "The template renders everything anew: what the policy sampled may be tokenised otherwise,"
         " and some templates leave thoughts of earlier answers out. Only `trl` is exact.",
         "What a template writes is trained, and what it leaves out is not: GLM's ends no answer, so"

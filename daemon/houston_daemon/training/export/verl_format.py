@@ -115,7 +115,7 @@ def verl_rl_problem(line: ExportLine) -> str:
     """What verl would train otherwise than we mean it."""
     length, mask = len(line["responses"]), line["response_mask"]
     if any(len(line[name]) != length for name in _BY_TOKEN):
-        return "its responses, mask, log-probabilities and returns have different lengths"
+        return f"its responses and one of {', '.join(_BY_TOKEN)} have different lengths"
     if not line["prompts"]:
         return "it has no prompt: verl takes the first log-probability from the prompt's last token"
     if problem := export_format.credit_problem(mask, line["rollout_log_probs"]):

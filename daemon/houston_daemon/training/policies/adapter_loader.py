@@ -134,7 +134,8 @@ def _must_replace(server: AdapterServer, policy: str, place: "AdapterLocation", 
         raise HoustonError(
             f"Engine {server.name} already has another {policy}, from {root}.",
             "New rollouts sample with the same policy as before.",
-            "Unload it there, or give this training another name: --name of houston train.",
+            "Unload it there, or train policies of this home under another name:"
+            " --name of houston train.",
         )
     return weights == "older"
 

@@ -106,8 +106,8 @@ def _refuse_mixed_family(
     if other:
         kinds = ("scores decisions", "samples")
         raise HoustonError(
-            f"{other} {kinds[scores]}, and this training makes a policy that {kinds[not scores]}:"
-            " they cannot share a name.",
+            f"{other} {kinds[scores]}, and the new policy {kinds[not scores]}: they cannot share a"
+            " name.",
             effect,
             "Choose another name: --name.",
         )

@@ -214,7 +214,8 @@ def trained_base(
     """
     if parent and not is_policy_name(parent):
         raise UsageError(
-            f"{parent} is not a policy: name the engine's own model or one of its policies.",
+            f"{parent} is not a policy: --base takes one of the engine's policies; without it, the"
+            " engine's own model is trained.",
             NOTHING_TRAINED_MESSAGE,
             "houston policy list",
         )

@@ -142,7 +142,10 @@ class PolicyVersions:
         """What came of an activation, once that is known."""
         message = ActivatePolicy(request=request, engine=self._engine, policy=policy)
         answer = send_with_retry(
-            self._loaded.home, message, "It may already be active.", "houston policy list"
+            self._loaded.home,
+            message,
+            "Its activation may have been requested.",
+            "houston policy list",
         )
         end = time.monotonic() + ACTIVATION_SECONDS
         with Reader(self._loaded.home) as reader:

@@ -142,7 +142,11 @@ class TrainingRunFolder:
     def what_is_kept(self) -> str:
         """Which checkpoint is the last whole one, in words."""
         newest = run_checkpoints.newest_checkpoint(self.checkpoints)
-        return f"The last full checkpoint is {newest}." if newest else "There is no checkpoint yet."
+        return (
+            f"The last complete checkpoint is {newest}."
+            if newest
+            else "There is no checkpoint yet."
+        )
 
 
 def require_finite(

@@ -143,7 +143,7 @@ def _check_words(ids: "numpy.ndarray[Any, Any]", words: int | None, name: str) -
     lowest, highest = int(ids.min(initial=0)), int(ids.max(initial=0))
     wrong = lowest if lowest < 0 else highest
     if wrong < 0 or (words is not None and wrong >= words):
-        bounds = "" if words is None else f", whose embeddings are of ids 0 to {words - 1}"
+        bounds = "" if words is None else f": its embeddings cover ids 0 to {words - 1}"
         raise HoustonError(
             f"{name} has the token id {wrong}, which the model to train lacks{bounds}.",
             NOTHING_TRAINED_MESSAGE,

@@ -186,7 +186,8 @@ def _too_few_gpus(
 ) -> HoustonError:
     could_share = any(lease.holder.startswith(_ENGINE_PREFIX) for lease in leases) and not share
     return Busy(
-        f"It asks for {pluralize(count, 'GPU')}, and {free} of {total} are free:"
+        f"It asks for {pluralize(count, 'GPU')}, and {free} of {total}"
+        f" {'is' if free == 1 else 'are'} free:"
         f" {_lease_words(leases)}.",
         NOTHING_TRAINED_MESSAGE,
         "Train as a child of the daemon (houston daemon start, no --alone): it waits for its turn"
