@@ -219,7 +219,7 @@ async def test_a_replica_is_lost_in_mid_sample(
             servers.of(home.replica).start()
     assert (got.token_ids, got.finish_reason) == (expected.token_ids, "length")
     assert got.logprobs == pytest.approx(expected.logprobs, abs=1e-3)
-    assert f"replica {home.replica} of engine pool is left" in caplog.text
+    assert f"replica {home.replica} of engine pool is not used" in caplog.text
     told(pool, servers)
     assert (await sampled(pool, asks())).finish_reason == "length"
     assert pool.use_of("probe-aaaa") == ReplicaUse(home.replica), "both are back"

@@ -128,7 +128,7 @@ REFUSED = {
     "a word on a step to come": (("verdict", "R@9"), 66, "nothing is there of step 9"),
     "a bookmark of nothing": (("bookmark", "R", "--note", "x"), 2, "Name a step"),
     "a bookmark of a step to come": (("bookmark", "R@99"), 66, "has no step 99"),
-    "a branch at a step to come": (("rollout", "branch", "R@99"), 66, "no step 99"),
+    "a branch at a step to come": (("rollout", "branch", "R@99"), 66, "no closed step 99"),
     "a step to come": (("steps", "R@99"), 66, "nothing is there of step 99"),
     "a step to come to erase": (("rollout", "erase", "R@99"), 66, "has no step 99"),
     "two places": (("context", "R@2", "3"), 2, "Name one step, once"),

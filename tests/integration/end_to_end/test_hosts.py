@@ -179,7 +179,7 @@ def _looked_at_from_here(station: Station, sshd: Sshd, rollout: str) -> None:
     assert "gpu2 cannot be reached" in station.run(*words, code=75).stderr
     assert not (station.folder / "no").exists() and not (station.folder / "log").exists()
     said = _clean(station, rollout).stdout
-    assert "gpu2 cannot be reached" in said and f"rollouts/{rollout} stays" in said
+    assert "gpu2 cannot be reached" in said and f"rollouts/{rollout} stay" in said
     assert (there / "workspace").exists()
     shelf = Path(f"{sshd.host.host_root}.parcels")
     assert len(list(shelf.iterdir())) == 4, "workspace, data, the task's folder, and the lock"
