@@ -420,7 +420,7 @@ def test_a_failed_rollout_that_was_erased_is_refused_as_that_and_is_no_damage(
     refused = station.person().ask(wire.Steer(rollout=worker.rollout, action="resume"))
     assert isinstance(refused, wire.Denied)
     assert why in refused.cause and "CORRUPT" not in refused.cause
-    assert "anew" in refused.next and "verify" not in refused.next
+    assert "again" in refused.next and "verify" not in refused.next
     assert refused.effect == f"{worker.rollout} stays failed."
     station.stop()
 
