@@ -60,7 +60,7 @@ def test_an_engine_that_takes_no_policies_is_not_to_be_given_one(
     with pytest.raises(HoustonError, match="takes no policies") as refused:
         check_policy(loaded, "far", "policy@2")
     assert refused.value.code == ExitCode.USAGE
-    assert "activate" not in refused.value.next
+    assert "policy activate" not in refused.value.next
     command = "houston policy activate policy@2"
     assert activation_command(loaded, "policy@2") == f"{command} --engine tiny"
     assert activation_command(loaded, "policy@2", "small") == f"{command} --engine small"
