@@ -233,7 +233,7 @@ def test_a_killed_worker_goes_on_there_and_what_is_left_there_is_ended_when_it_i
     assert note.exists()
     assert _runs("sleep 901")
     said = _clean(station, rollout).stdout
-    assert "stays" in said and note.exists()
+    assert " stay." in said and note.exists()
     sshd.start()
     station.run("daemon", "restart")
     station.until(lambda: not note.exists(), 60, "it is told there")

@@ -238,6 +238,6 @@ async def test_a_machine_that_is_away_is_asked_once_and_its_note_stays(
     for note, rollout in zip(notes, ("r1", "r2"), strict=True):
         note.touch()
         report = await cleaner.execute_order(CleanupOrder(str(tmp_path), rollout, "files", (away,)))
-        assert report.left.endswith(f"rollouts/{rollout} stays.")
+        assert report.left.endswith(f"rollouts/{rollout} stay.")
         assert note.exists()
     assert len(cleaner._machines._unreachable_reasons) == 1
