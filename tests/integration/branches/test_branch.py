@@ -136,7 +136,8 @@ def test_a_killed_branch_goes_on_where_it_was(place: Station) -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "cause", "code"), [("9", "no closed step 9", 66), ("0", "usage", 2), ("3x", "usage", 2)]
+    ("step", "cause", "code"),
+    [("9", "no closed step 9", 66), ("0", "usage", 2), ("3x", "usage", 2)],
 )
 def test_what_cannot_be_branched_is_said(
     place: Station, parent: str, step: str, cause: str, code: int
