@@ -119,7 +119,7 @@ def test_which_edits_only_add_or_take_away_servers(
     ("settings", "words"),
     [
         pytest.param({"kind": "token", "url": TWO[0], "urls": TWO}, "both set", id="url and urls"),
-        pytest.param({"kind": "script", "urls": TWO}, "its kind is 'script'", id="a script"),
+        pytest.param({"kind": "script", "urls": TWO}, "the kind is 'script'", id="a script"),
         pytest.param({"kind": "token", "urls": TWO[:1] * 2}, "twice", id="one server twice"),
         pytest.param(
             {"kind": "token", "urls": ("nowhere",)}, "not an http(s) address", id="no URL"
