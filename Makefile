@@ -114,19 +114,17 @@ layers: $(BIN)/.dev
 PROCESSES := 4
 fast quick: PROCESSES := 5
 PYTEST = $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --maxfail 60
-# The console first: its files are the long ones.
-FAST   := tests/console tests/unit
 
 # Tests beside each other get in each other's way: what fails then must pass alone, also what a part
 # of one file would leave out.
 fast: $(BIN)/.dev
-	$(call and_alone,--tier fast $(FAST))
+	$(call and_alone,--tier fast tests)
 
 quick: $(BIN)/.dev
-	$(call and_alone,--tier check $(FAST))
+	$(call and_alone,--tier check tests)
 
 promises: $(BIN)/.dev engine
-	$(call and_alone,--tier promises tests $(FAST:%=--ignore=%))
+	$(call and_alone,--tier promises tests)
 
 rest: $(BIN)/.dev engine
 	$(call and_alone,--tier rest $(if $(PART),--part $(PART)) tests)

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.station import Station
-from tests.support.tiers import TIERS, promised_scenarios, tiers_of
+from tests.support.tiers import TIERS, may_hold, tiers_of
 
 # Tests share the cores: a matrix on several threads mostly waits for its own threads, and spins.
 # In children too; engines set their own number.
@@ -140,10 +140,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Files of no promise are not even imported for the tier of the promises."""
-    if config.getoption("--tier") != "promises" or collection_path.suffix != ".py":
+    """Files that hold no test of the tier are not even imported."""
+    tier = config.getoption("--tier")
+    if not tier or collection_path.suffix != ".py" or may_hold(collection_path, tier):
         return None
-    return None if any(collection_path == file for file, _ in promised_scenarios()) else True
+    return True
 
 
 def pytest_collection_finish() -> None:

@@ -85,6 +85,18 @@ def promised_scenarios() -> frozenset[tuple[Path, str]]:
     )
 
 
+def is_fast_file(file: Path) -> bool:
+    """Whether it is in one of `FAST_FOLDERS`."""
+    return any(folder in file.parents for folder in FAST_FOLDERS)
+
+
+def may_hold(file: Path, tier: str) -> bool:
+    """Whether a file may hold a test of the tier, by its path alone."""
+    if tier == "promises":
+        return any(file == promised for promised, _ in promised_scenarios())
+    return tier == "rest" or is_fast_file(file)
+
+
 def tiers_of(item: pytest.Item) -> set[str]:
     """The tiers that run a test: `check` and `fast` are tests of `FAST_FOLDERS` that are not slow,
     `promises` the promised scenarios, `rest` what `make test` leaves out."""
@@ -92,7 +104,7 @@ def tiers_of(item: pytest.Item) -> set[str]:
     rest = {"rest"} if item.get_closest_marker("every_tier") else set()
     if item.get_closest_marker("slow"):
         return {"rest"}
-    if any(folder in item.path.parents for folder in FAST_FOLDERS):
+    if is_fast_file(item.path):
         return rest | ({"fast"} if key in long_tests() else {"check", "fast"})
     return rest | {"promises"} if key in promised_scenarios() else {"rest"}
 

@@ -202,15 +202,15 @@ def side_by_side_diff_lines(rows: Sequence[DiffRow], width: int) -> list[DrawnLi
             continue
         old = _half_row(left, left.old if left.kind == " " else left.number, half) if left else []
         new = _half_row(right, right.number, half) if right else []
-        backgrounds: list[BackgroundRange] = []
+        backgrounds: tuple[BackgroundRange, ...] = ()
         if left and left.kind == "-":
-            backgrounds.append(BackgroundRange(LINE_NUMBER_CELLS, half, "-"))
+            backgrounds += (BackgroundRange(LINE_NUMBER_CELLS, half, "-"),)
         if right and right.kind == "+":
             start = half + 1 + LINE_NUMBER_CELLS
-            backgrounds.append(BackgroundRange(start, 2 * half + 1, "+"))
+            backgrounds += (BackgroundRange(start, 2 * half + 1, "+"),)
         for a, b in zip_longest(old, new, fillvalue=()):
             gap = TextSpan(SafeText(" " * (half - line_width(a))))
-            drawn.append(DrawnLine((*a, gap, span("│", "faint"), *b), tuple(backgrounds)))
+            drawn.append(DrawnLine((*a, gap, span("│", "faint"), *b), backgrounds))
     return drawn
 
 

@@ -201,8 +201,12 @@ class DraftWritten(Record, frozen=True):
     role: str = ""
 
 
+AUTOPILOT = "autopilot"
+"""Who decides a draft where nobody is asked: `DraftDecided.by`."""
+
+
 class DraftDecided(Record, frozen=True):
-    """A person said a critic's draft, said it in other words, or turned it down."""
+    """A critic's draft was accepted, accepted in other words, or rejected."""
 
     id: str
     decision: DraftDecision

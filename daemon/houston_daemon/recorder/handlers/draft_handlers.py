@@ -5,6 +5,8 @@ guidance that names it (`guidance_handlers.queue_guidance`); the critic's name i
 with theirs.
 """
 
+import msgspec
+
 from houston_daemon.recorder import guidance_delivery
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
@@ -27,6 +29,7 @@ from houston_shared.errors import NotFound, UsageError
 from houston_shared.records import RolloutSpec
 from houston_shared.secret_redaction import redact
 from houston_shared.store.event_bodies import (
+    AUTOPILOT,
     DraftDecided,
     DraftWritten,
     GuidanceQueued,
@@ -36,11 +39,9 @@ from houston_shared.task import parse_task_record
 from houston_shared.times_and_counts import count_words
 from houston_shared.wire import Guide, RequestStored
 
-AUTOPILOT = "autopilot"
-"""Who decides a draft where nobody is asked."""
 NAME_LIMIT = 200
 """Characters of a critic's name."""
-MAX_DRAFT_COST = 1e15
+MAX_REVIEW_COST = 1e15
 
 
 def store_draft(store: Store, message: StoreDraft, author: Author) -> RequestStored:
@@ -99,10 +100,14 @@ def _queue_draft_guidance(store: Store, rollout: str, draft: DraftWritten, autho
         **author.event_fields,
     )
     store.journal.append(EventKey(rollout), "guidance", spoken)
-    decided = DraftDecided(
-        id=draft.id, decision="accepted", guidance=spoken.id, by=AUTOPILOT, **author.event_fields
-    )
-    store.journal.append(EventKey(rollout), "draft-decision", decided)
+    decided = DraftDecided(id=draft.id, decision="accepted", guidance=spoken.id, by=AUTOPILOT)
+    _record_decision(store, rollout, decided, author)
+
+
+def _record_decision(store: Store, rollout: str, decided: DraftDecided, author: Author) -> int:
+    """Store what became of a draft, with who its author is; returns the event's sequence."""
+    body = msgspec.structs.replace(decided, **author.event_fields)
+    return store.journal.append(EventKey(rollout), "draft-decision", body)
 
 
 def open_draft_text(store: Store, id: str, rollout: str) -> str:
@@ -125,14 +130,13 @@ def open_draft_text(store: Store, id: str, rollout: str) -> str:
 
 def accept_draft(store: Store, message: Guide, author: Author, *, is_edited: bool) -> int:
     """Record that guidance that was just queued accepts its draft; returns the event's sequence."""
-    body = DraftDecided(
+    decided = DraftDecided(
         id=message.draft,
         decision="edited" if is_edited else "accepted",
         guidance=message.id,
         by=author.name,
-        **author.event_fields,
     )
-    return store.journal.append(EventKey(message.rollout), "draft-decision", body)
+    return _record_decision(store, message.rollout, decided, author)
 
 
 def reject_draft(store: Store, message: RejectDraft, author: Author) -> RequestStored:
@@ -151,8 +155,8 @@ def reject_draft(store: Store, message: RejectDraft, author: Author) -> RequestS
         return RequestStored(seq=store.journal.seq)
     if state != "open":
         raise denial(f"The draft {message.id} was {state} by {by}.", f"houston guidance {rollout}")
-    body = DraftDecided(id=message.id, decision="rejected", by=author.name, **author.event_fields)
-    return RequestStored(seq=store.journal.append(EventKey(rollout), "draft-decision", body))
+    decided = DraftDecided(id=message.id, decision="rejected", by=author.name)
+    return RequestStored(seq=_record_decision(store, rollout, decided, author))
 
 
 def store_review_cost(store: Store, message: StoreReviewCost, author: Author) -> RequestStored:
@@ -164,7 +168,7 @@ def store_review_cost(store: Store, message: StoreReviewCost, author: Author) ->
         )
     counts = (message.requests, message.prompt_tokens, message.sampled_tokens)
     cost = message.cost or 0.0
-    if min(counts) < 0 or max(counts) >= 2**53 or not 0 <= cost < MAX_DRAFT_COST:
+    if min(counts) < 0 or max(counts) >= 2**53 or not 0 <= cost < MAX_REVIEW_COST:
         raise UsageError("Counts and costs are numbers of 0 or more.", UNCHANGED)
     row = require_rollout(store, message.rollout)
     cost_row = store.connection.execute(

@@ -24,6 +24,7 @@ from houston_shared.store import (
     rollout_queries,
 )
 from houston_shared.store.draft_queries import CriticDraft
+from houston_shared.store.event_bodies import AUTOPILOT
 from houston_shared.store.journal_events import ReadPlan, RunSql
 from houston_shared.store.store_reader import Reader
 
@@ -31,7 +32,6 @@ REWARD_WINDOW = 5
 """Steps before and after a message whose process rewards are compared."""
 ANSWER_STEPS = 8
 """Steps after a draft within which words are about the same as it."""
-BY_AUTOPILOT = "autopilot"
 
 
 class PeopleExample(NamedTuple):
@@ -122,7 +122,7 @@ def _guidance_examples(
     }
     for message in messages:
         draft = by_guidance.get(message.id)
-        if message.step is None or (draft is not None and draft.by == BY_AUTOPILOT):
+        if message.step is None or (draft is not None and draft.by == AUTOPILOT):
             continue
         last = draft.step if draft is not None else message.step - 1
         attempt = attempt_until(trace, last)
